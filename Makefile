@@ -28,7 +28,7 @@ check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup lock demo demo-train test test-all test-budget testplan soak sim regress coverage mutate formal \
+.PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim regress coverage mutate formal \
 	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
 	bench-energy lint format docs synth synth-check synth-baseline bitstream deliver wheel api clean
 
@@ -83,6 +83,9 @@ testplan: $(READY) ## Each promise, its tests, and what the last make test-all s
 soak: $(READY) ## Tests with fresh seeds, with a history [N=10 SEED= TESTS=verif/golden ALL=1 JOBS=]
 	@$(BIN)/python -m systola.verif.soak $(if $(N),--seeds '$(N)') $(if $(SEED),--seed '$(SEED)') \
 		$(if $(JOBS),--jobs '$(JOBS)') $(if $(ALL),--all) $(TESTS)
+
+nightly: $(READY) ## Random programs of all kinds and tests, a fresh seed, with a history [N=200 SEED=]
+	@$(BIN)/python -m systola.verif.nightly $(if $(N),--programs '$(N)') $(if $(SEED),--seed '$(SEED)')
 
 # A netlist takes minutes to make and is slow to simulate: instructions and a network, in one
 # process, since all wait for the netlist, and with all that they print as a sign of life. TEST may
@@ -192,7 +195,7 @@ whatif: $(READY) ## The same on other machines, by the timing model [JOBS= SCHED
 # Modules that write pages in docs/, or parts of them.
 PAGES := $(addprefix systola.,arch.reference compiler.reference synth.page bench.picture \
 	verif.training.page verif.formal.page verif.plan.testplan verif.figures.page \
-	bench.energy_page bench.original.page)
+	bench.energy_page bench.original.page verif.signoff.page)
 # The longest ones first, as each core takes the next.
 CHECKS := check-types check-budget check-verilog check-style check-english $(addprefix check-,$(PAGES))
 .PHONY: $(CHECKS)

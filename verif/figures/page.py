@@ -9,6 +9,7 @@ from systola.arch.isa import BY_OPCODE, Fault
 from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
 from systola.verif.figures.campaigns import CAMPAIGNS
 from systola.verif.figures.record import Figure, stored
+from systola.verif.nightly import history as nightly
 from systola.verif.plan.testplan import features
 from systola.verif.soak import history
 
@@ -35,8 +36,9 @@ def page() -> str:
     campaigns = table(("What", "Result", "Again", "When"), rows)
     if missing:
         campaigns += f"\nNot run yet: {', '.join(missing)}.\n"
+    nights = nightly.shown(nightly.stored())
     soak = history.shown(history.stored())
-    return filled(DOCS / "trust.md", plan=text, campaigns=campaigns, soak=soak)
+    return filled(DOCS / "trust.md", plan=text, campaigns=campaigns, soak=soak, nightly=nights)
 
 
 def _result(figure: Figure) -> str:

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make nightly`: random programs of every kind and tests, with a fresh seed, and a history.
+
+Each part runs to its end, whether others have failed or not. The run gets a row in history.jsonl,
+which docs/trust.md shows. The exit status is 1 where a part has failed.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from systola.bench.moment import commit_and_changes, today
+from systola.cli.arguments import OneLineParser, whole_number
+from systola.verif.nightly.history import HISTORY, Night, store
+from systola.verif.regress.cases import KINDS
+
+PROGRAMS = 200
+"""Programs of each kind on each preset."""
+SOAKED = "verif/golden"
+"""Tests that run with a fresh seed, too."""
+_SEEDS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the night: `python -m MODULE ARGUMENTS`; the make command repeats it."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+    repeat: str
+
+
+def parts(seed: int, programs: int) -> list[Part]:
+    """Return all parts of a night."""
+    found = [
+        Part(
+            kind,
+            "systola.verif.regress",
+            ("--kind", kind, "--programs", str(programs), "--seed", str(seed)),
+            f"make regress KIND={kind} N={programs} SEED={seed}",
+        )
+        for kind in KINDS
+    ]
+    soak = ("--seeds", "1", "--seed", str(seed), SOAKED)
+    repeat = f"make soak N=1 SEED={seed} TESTS={SOAKED}"
+    return [*found, Part("tests", "systola.verif.soak", soak, repeat)]
+
+
+def run(chosen: Sequence[Part], seed: int, history: Path = HISTORY) -> Night:
+    """Run all parts, store the night, and return it."""
+    started = time.monotonic()
+    results: dict[str, str] = {}
+    failed: list[str] = []
+    for part in chosen:
+        print(f"== {part.repeat}", flush=True)
+        done = subprocess.run(
+            [sys.executable, "-m", part.module, *part.arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        print(done.stdout, end="", flush=True)
+        lines = done.stdout.strip().splitlines() or [f"status {done.returncode}"]
+        results[part.name] = lines[-1]
+        if done.returncode:
+            failed.append(part.repeat)
+    seconds = round(time.monotonic() - started)
+    night = Night(today(), commit_and_changes(), seed, seconds, results, failed)
+    store(night, history)
+    return night
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a night; return the exit status."""
+    parser = OneLineParser(prog="make nightly", description=__doc__)
+    parser.add_argument("--programs", type=whole_number(1), default=PROGRAMS, metavar="N")
+    parser.add_argument("--seed", type=whole_number(0, _SEEDS), default=random.randrange(_SEEDS))
+    options = parser.parse_args(arguments)
+    night = run(parts(options.seed, options.programs), options.seed)
+    print(f"SEED={night.seed}: {len(night.failed)} of {len(night.results)} parts failed")
+    return int(bool(night.failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

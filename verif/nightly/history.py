@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runs of `make nightly`, one a line in history.jsonl, and the table of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from systola.arch.pages import table
+
+HISTORY = Path(__file__).with_name("history.jsonl")
+
+
+@dataclass(frozen=True)
+class Night:
+    """One run, with a fresh seed."""
+
+    date: str
+    commit: str
+    """The commit; " with changes" follows where the sources differed from it."""
+    seed: int
+    seconds: int
+    results: dict[str, str]
+    """The last line that each part printed, by the part's name."""
+    failed: list[str]
+    """The commands that repeat the parts that failed."""
+    cause: str = ""
+    """Why parts failed, and how that was mended. A person writes it after the run."""
+
+
+def stored(path: Path = HISTORY) -> list[Night]:
+    """Return the runs, the oldest first; none where nothing is stored."""
+    if not path.exists():
+        return []
+    return [Night(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def store(night: Night, path: Path = HISTORY) -> None:
+    """Put a run at the end."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(night)) + "\n")
+
+
+def shown(nights: list[Night]) -> str:
+    """Return the table of the page, the newest run first."""
+    rows = [
+        (
+            f"{night.date}, {night.commit}",
+            str(night.seed),
+            f"{night.seconds:,} s",
+            "; ".join(f"{part}: {text}" for part, text in night.results.items()),
+            _found(night),
+        )
+        for night in reversed(nights)
+    ]
+    return table(("When", "Seed", "Took", "Results", "Found"), rows)
+
+
+def _found(night: Night) -> str:
+    failed = "; ".join(f"`{each}`" for each in night.failed)
+    return f"{failed or '0 failures'} {night.cause}".strip()

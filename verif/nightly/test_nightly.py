@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A night runs all its parts, notes those that fail, and keeps a history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from systola.verif.nightly.__main__ import Part, main, parts, run
+from systola.verif.nightly.history import Night, shown, store, stored
+from systola.verif.regress.cases import KINDS
+
+
+def test_parts():
+    """Every kind of program, and tests, with the seed of the night."""
+    found = parts(77, 3)
+    assert [part.name for part in found] == [*KINDS, "tests"]
+    assert all("77" in part.arguments and "SEED=77" in part.repeat for part in found)
+
+
+def test_a_night(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """A part that fails does not keep the others from running; its command is noted."""
+    good = Part("good", "platform", (), "make good")
+    bad = Part("bad", "systola.verif.regress", ("--kind", "none"), "make bad SEED=5")
+    history = tmp_path / "history.jsonl"
+    night = run([bad, good], 5, history)
+    assert (night.seed, night.failed) == (5, ["make bad SEED=5"])
+    assert night.results["bad"] == "status 2" and night.results["good"]
+    again = run([good], 6, history)
+    assert stored(history) == [night, again]
+    assert "== make bad SEED=5" in capfd.readouterr().out
+
+
+def test_table(tmp_path: Path):
+    nights = [
+        Night("2026-01-01", "abc1234", 1, 60, {"programs": "8 programs: 0 failures"}, []),
+        Night("2026-01-02", "abc1234", 2, 61, {"programs": "1 failures"}, ["make x"], "Mended."),
+    ]
+    for night in nights:
+        store(night, tmp_path / "h")
+    text = shown(stored(tmp_path / "h"))
+    first, second = text.splitlines()[2:]
+    assert "2026-01-02" in first and "`make x` Mended." in first
+    assert second.endswith("| 0 failures |")
+
+
+def test_a_wrong_option(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--programs", "0"])
+    assert stopped.value.code == 2 and capsys.readouterr().err.count("\n") == 1
