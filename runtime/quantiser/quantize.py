@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import cast
 
 from numpy.typing import ArrayLike
 
@@ -14,6 +15,7 @@ from systola.compiler.errors import ModelError
 from systola.compiler.read_model import ONNX_START
 from systola.compiler.tflite.reader import IDENTIFIER
 from systola.runtime.quantiser.comparison import Comparison, check_labels, compare
+from systola.runtime.quantiser.exported import export
 from systola.runtime.quantiser.float_model import FloatModel, Sample
 from systola.runtime.samples import as_samples
 from systola.runtime.write_file import write_file
@@ -42,7 +44,7 @@ class QuantizedModel:
 
 
 def quantize(
-    model: bytes | str | PathLike[str],
+    model: object,
     *x: ArrayLike | Mapping[str, ArrayLike],
     labels: ArrayLike | None = None,
     shapes: Sequence[Sequence[int]] | None = None,
@@ -50,13 +52,20 @@ def quantize(
 ) -> QuantizedModel:
     """Quantise a float .tflite or .onnx model, given as content or path, on samples.
 
+    A Keras model or a torch.nn.Module goes through the exporter of its framework first.
+
     `x` has an array for each input, with samples along the first axis, or it is one mapping from
     names to arrays. `labels` are the classes of the samples. `shapes` has a shape for each input,
     where the model leaves sizes open; an open first size is 1 otherwise. Raises OSError where there
     is no such file, and ModelError for everything else that does not fit: a model that is damaged
     or quantised already, samples of another shape, a library that is missing.
     """
-    content = model if isinstance(model, bytes) else Path(model).read_bytes()
+    if isinstance(model, bytes):
+        content = model
+    elif isinstance(model, str | PathLike):
+        content = Path(cast("str | PathLike[str]", model)).read_bytes()
+    else:
+        content = export(model, x)
     return quantize_float(read_float(content, shapes, to), x, labels)
 
 
