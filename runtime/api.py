@@ -43,7 +43,7 @@ def compile(
     another preset than that of the pod.
     """
     strategy = current_strategy()
-    config = _configuration(preset or (strategy.config if strategy else DEFAULT_PRESET))
+    config = configuration(preset or (strategy.config if strategy else DEFAULT_PRESET))
     if strategy and config != strategy.config:
         raise ValueError(f"the pod is of '{strategy.config.name}', not of '{config.name}'")
     chosen = None if semantics is None else _named_semantics(semantics)
@@ -78,11 +78,12 @@ def machine(
     of cycles, at random from `seed`), or "iss", the golden model. Raises ConfigError for an unknown
     preset, ValueError for an unknown back end, BackendError where the simulator cannot be built.
     """
-    config = _configuration(preset)
+    config = configuration(preset)
     return make_backend(backend, config, latency=latency, stall=stall, seed=seed)
 
 
-def _configuration(preset: str | Config) -> Config:
+def configuration(preset: str | Config) -> Config:
+    """Return the machine of a preset. Raises ConfigError for an unknown name."""
     return preset if isinstance(preset, Config) else named_preset(preset)
 
 

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Descriptions in a .tflite file that no program depends on: for users of LiteRT's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+# The package comes without type information: from here on its objects are Any.
+_schema: Any = import_module("tflite")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function of a model, with numbers of tensors by the names of arguments and results."""
+
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Details:
+    """Descriptions of the first subgraph of a file."""
+
+    names: tuple[str, ...]
+    """Names of the tensors as they stand in the file."""
+    shape_signatures: tuple[tuple[int, ...], ...]
+    """Shape of each tensor with -1 for open sizes; empty where the file has no open sizes."""
+    has_state: bool
+    """Whether values stay in variables of the model from one run to the next."""
+    signatures: Mapping[str, Signature]
+    """Functions by name, in the order of LiteRT."""
+
+
+def read_details(content: bytes) -> Details:
+    """Return the descriptions in a file, which read_tflite must have taken before."""
+    model = _schema.Model.GetRootAs(content, 0)
+    subgraph = model.Subgraphs(0)
+    tensors = [subgraph.Tensors(number) for number in range(subgraph.TensorsLength())]
+    kinds = {
+        model.OperatorCodes(subgraph.Operators(number).OpcodeIndex()).BuiltinCode()
+        for number in range(subgraph.OperatorsLength())
+    }
+    signatures = {
+        (each.SignatureKey() or b"").decode(errors="replace"): Signature(
+            _tensor_map(each.InputsLength(), each.Inputs),
+            _tensor_map(each.OutputsLength(), each.Outputs),
+        )
+        for each in map(model.SignatureDefs, range(model.SignatureDefsLength()))
+        if each.SubgraphIndex() == 0
+    }
+    return Details(
+        names=tuple((each.Name() or b"").decode(errors="replace") for each in tensors),
+        shape_signatures=tuple(
+            tuple(int(each.ShapeSignature(n)) for n in range(each.ShapeSignatureLength()))
+            for each in tensors
+        ),
+        has_state=_schema.BuiltinOperator.VAR_HANDLE in kinds
+        or any(each.IsVariable() for each in tensors),
+        signatures=dict(sorted(signatures.items())),
+    )
+
+
+def _tensor_map(length: int, item: Any) -> dict[str, int]:
+    """Return the numbers of tensors by name, sorted by name as LiteRT has them."""
+    pairs = ((item(n).Name() or b"", item(n).TensorIndex()) for n in range(length))
+    return {name.decode(errors="replace"): int(number) for name, number in sorted(pairs)}
