@@ -29,7 +29,7 @@ def export(model: object, x: Inputs) -> bytes:
     if _is(model, "keras", "Model"):
         return _keras(model, x)
     if _is(model, "torch.nn", "Module"):
-        return _torch(model, x)
+        return export_module(model, *_first(x))
     raise ModelError(
         "a model is the path or the content of a file, a Keras model or a torch.nn.Module, "
         f"not {type(model).__name__}"
@@ -57,10 +57,14 @@ def _keras(model: Any, x: Inputs) -> bytes:
         return path.read_bytes()
 
 
-def _torch(module: Any, x: Inputs) -> bytes:
-    """Return the .onnx file of a module for one sample at a time."""
+def export_module(
+    module: Any, arguments: Sequence[NDArray[Any]], names: Mapping[str, NDArray[Any]]
+) -> bytes:
+    """Return the .onnx file of a torch.nn.Module for the shapes of `arguments` and `names`.
+
+    Raises ModelError where PyTorch's exporter refuses the module, and where it is missing.
+    """
     torch: Any = sys.modules["torch"]
-    arguments, names = _first(x)
     training = module.training
     with _exporter("PyTorch"):
         try:

@@ -33,6 +33,7 @@ FOR_DEVELOPERS = {
     Path("models/make_networks.py"),
     Path("models/training_data.py"),
     Path("compiler/cut/tflite_source.py"),  # after interpreters.py has found LiteRT
+    Path("interfaces/torch.py"),  # for those who have PyTorch
     Path("runtime/interpreters.py"),  # for parts of networks; says what to install
     Path("runtime/engine.py"),  # of a cluster, which says what to install
     Path("runtime/litert.py"),
