@@ -63,8 +63,7 @@ def count_step(step: Step) -> Counted:
     """Count a step of training; back end "fast" has the same program as the machine."""
     found = trained(step, "fast")[1].energy
     assert found is not None
-    optimizer = "momentum" if step.momentum else "SGD"
-    name = f"784-512-10, {optimizer}"
+    name = f"784-512-10, {step.optimizer}"
     return Counted(name, step.batch, step.name, found.operations // 2, found.activity)
 
 

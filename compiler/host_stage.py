@@ -146,6 +146,19 @@ class RealSigmoid:
 
 
 @dataclass(frozen=True)
+class RealRescale:
+    """A multiple of each number in float32, and an offset added to it, as Keras's Rescaling."""
+
+    scale: float
+    offset: float
+
+    def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        (x,) = arrays
+        with np.errstate(over="ignore"):
+            return x.astype(np.float32) * np.float32(self.scale) + np.float32(self.offset)
+
+
+@dataclass(frozen=True)
 class RealAveragePool:
     """Means of windows over maps of float32, 1 x H x W x C; pairs are (y, x)."""
 
@@ -406,6 +419,7 @@ HostFunction = (
     | QuantisedSoftmax
     | RealSoftmax
     | RealSigmoid
+    | RealRescale
     | RealAveragePool
     | RealMean
     | AveragePool

@@ -26,6 +26,7 @@ from systola.training.layers import (
     Input,
     MaxPooling2D,
     ReLU,
+    Rescaling,
 )
 from systola.training.model import Sequential
 from systola.training.not_there import INSTEAD
@@ -67,6 +68,7 @@ __all__ = [
     "RMSprop",
     "ReLU",
     "ReduceLROnPlateau",
+    "Rescaling",
     "Sequential",
     "TerminateOnNaN",
     "TrainingError",

@@ -15,7 +15,7 @@ from systola.training.layout import Layout
 from systola.training.maps_backward import BelowMaps, MapsBackward
 from systola.training.moves import unflattened
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import Pass, accumulated, hidden_scale, portions
+from systola.training.passes import Pass, accumulated, gradient_scale, mask_entry, portions
 from systola.training.recurrent_backward import RecurrentBackward
 from systola.training.task import GRADIENT, SHIFT, Task
 from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
@@ -72,9 +72,10 @@ class Backward:
     def _mask(self, number: int, gradient: range) -> Iterator[None]:
         """Leaves of the gradient of a stage what its mask lets pass, block by block."""
         mask, samples = self._left.masks[number], self._layout.samples
+        entry = mask_entry(self._task.stages[number])
         for at in range(0, len(gradient) if mask else 0, samples):
             assert mask
-            self._writer.times(gradient.start + at, mask.start + at, samples)
+            self._writer.times(gradient.start + at, mask.start + at, samples, entry=entry)
             yield
         self._writer.free(mask or range(0))
 
@@ -87,7 +88,7 @@ class Backward:
         else:
             last = number == len(task.stages) - 1
             sums = BelowRows(writer, number, gradient, left.weights if last else None)
-        q, lost = hidden_scale(task.stages[number - 1].rate, True)
+        q, lost = gradient_scale(task.stages[number - 1])
         writer.measure(SHIFT, value=-8)
         for part in sums.parts:
             sums.multiply(part)

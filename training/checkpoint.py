@@ -38,7 +38,7 @@ from systola.training.settings import MOST_BATCH, Settings
 from systola.training.stages import Stage, stages
 from systola.training.state import State, check_bits, master_shapes
 
-VERSION = 2
+VERSION = 3
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 _FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")

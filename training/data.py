@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.compiler.host_stage import RealRescale
 from systola.training.checks import numbers, real, shown, whole
 from systola.training.errors import TrainingError
+from systola.training.layers import Layer, Rescaling
 from systola.training.numbers import LOGIT_BITS, codes
 from systola.training.stages import Stage
 
@@ -39,6 +41,21 @@ def samples(x: Any, features: int | None, name: str = "x") -> NDArray[np.float64
     rows = array.reshape(len(array), -1)
     if features is not None and rows.shape[1] != features:
         raise TrainingError(f"{name} has {rows.shape[1]} numbers a sample, not {features}")
+    return rows
+
+
+def rescaled(
+    rows: NDArray[np.float64], layers: Sequence[Layer], name: str = "x"
+) -> NDArray[np.float64]:
+    """Return samples as all Rescaling layers leave them.
+
+    Raises TrainingError where float32 cannot hold them.
+    """
+    for layer in layers:
+        if isinstance(layer, Rescaling):
+            rows = RealRescale(layer.scale, layer.offset)(rows).astype(np.float64)
+    if not np.isfinite(rows).all():
+        raise TrainingError(f"{name} has numbers that are too large for Rescaling")
     return rows
 
 

@@ -315,7 +315,7 @@ class Engine:
             return blocked(maps.reshape(-1, stage.inputs // stage.groups), layout.size)
         rows = np.zeros((layout.samples, shape.lines), np.int8)
         rows[: len(x), shape.places] = x
-        rows[:, shape.bias] = 1 << self.task.input_bits
+        rows[:, shape.bias] = (1 << self.task.input_bits) * stage.use_bias
         return blocked(rows, layout.size)
 
     def _programs_of(self, kind: str, count: int) -> list[StepProgram]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from systola.arch.isa import Function
+from systola.training.curved import curved
 from systola.training.layout import Layout
 from systola.training.maps import Maps
 from systola.training.masks import positive_table
@@ -21,6 +22,7 @@ from systola.training.passes import (
     sum_bits,
 )
 from systola.training.recurrent import Recurrent
+from systola.training.stages import Stage
 from systola.training.task import SHIFT, Exponent, Task
 from systola.training.weights import Columns, all_turned
 from systola.training.writer import ONE, Entry, Writer
@@ -36,6 +38,11 @@ class Forward:
         self.left = Pass()
         self._maps = Maps(writer, task, self.left, train=train)
         self._recurrent = Recurrent(writer, task, self.left, train=train)
+
+    @property
+    def _following(self) -> Stage:
+        """The stage that takes the last units."""
+        return self._task.stages[len(self.left.inputs) - 1]
 
     @property
     def _layout(self) -> Layout:
@@ -77,7 +84,8 @@ class Forward:
         return flat
 
     def _one(self, units: range) -> None:
-        ones(self._writer, units[-self._layout.samples :], self.left.inputs[-1])
+        lines, zero = units[-self._layout.samples :], not self._following.use_bias
+        ones(self._writer, lines, self.left.inputs[-1], zero=zero)
 
     def _hidden(self, number: int, x: range) -> range:
         """A Dense that is not the last one; its units, and a one for the next bias."""
@@ -87,10 +95,11 @@ class Forward:
         parts = accumulated(writer.config, samples, shape.units)
         units = writer.allocate((shape.units + 1) * samples)
         mask = None
-        if self._train and (stage.relu or stage.rate):
+        if self._train and (stage.relu or stage.rate or stage.curve):
             mask = writer.allocate(shape.units * samples)
         self.left.masks.append(mask)
         self.left.routes.append([])
+        masking = mask if not stage.curve else None
         columns = Columns(writer, number)
         scale = UnitScale(writer, self._task, self.left, number, train=self._train)
         # The activation unit has time while the array multiplies.
@@ -98,8 +107,8 @@ class Forward:
         for part in parts:
             for block, row in self._multiply(number, x, part, columns):
                 scale.measure(row, there)
-                if mask and len(parts) == 1:
-                    self._mask(number, mask.start, units.start, row, block)
+                if masking and len(parts) == 1:
+                    self._mask(number, masking.start, units.start, row, block)
                 next(turning, None)
         for _ in turning:
             pass
@@ -107,15 +116,17 @@ class Forward:
         for part in parts:
             if len(parts) > 1:
                 for block, row in self._multiply(number, x, part, columns):
-                    if mask:
-                        self._mask(number, mask.start, units.start, row, block)
+                    if masking:
+                        self._mask(number, masking.start, units.start, row, block)
             rows, first = len(part) * samples, part.start * samples
             function = Function.RELU if stage.relu else Function.NONE
             at, entry = units.start + first, Entry(scale.multiplier)
             writer.activate(0, at, rows, entry, function=function, exponent=SHIFT)
-            if mask and stage.rate:
-                writer.times(at, mask.start + first, rows)
+            if masking and stage.rate:
+                writer.times(at, masking.start + first, rows)
         columns.free()
+        if stage.curve:
+            curved(writer, self._task, number, units[:-samples], mask)
         self._one(units)
         return units
 
@@ -179,7 +190,9 @@ class Forward:
         at = result.start
         for part in parts:
             if part.wide:
-                turned_ones(writer, result[-2 * samples :], self.left.inputs[number], wide=True)
+                zero = not self._task.stages[number].use_bias
+                lines, inputs = result[-2 * samples :], self.left.inputs[number]
+                turned_ones(writer, lines, inputs, wide=True, zero=zero)
                 yield
                 continue
             for group in range(layout.groups):

@@ -24,6 +24,8 @@ from systola.training.layers import (
     Input,
     Layer,
     MaxPooling2D,
+    ReLU,
+    Rescaling,
 )
 from systola.training.model import Sequential
 
@@ -139,26 +141,25 @@ def _layer(layer: Any) -> list[Layer]:
             _need(layer, kind, data_format="channels_last")
             return [Flatten()]
         case "Dense":
-            _need(layer, kind, use_bias=True)
-            return [Dense(int(layer.units), _activation(layer))]
+            return [Dense(int(layer.units), _activation(layer), bool(layer.use_bias))]
         case "Activation":
             return [Activation(_activation(layer) or "linear")]
         case "ReLU":
-            _need(layer, kind, max_value=None, negative_slope=0.0, threshold=0.0)
-            return [Activation("relu")]
+            _need(layer, kind, negative_slope=0.0, threshold=0.0)
+            return [ReLU(layer.max_value)]
         case "Softmax":
             _need(layer, kind, axis=-1)
             return [Activation("softmax")]
         case "Conv2D":
             _need(
                 *(layer, kind),
-                use_bias=True,
                 groups=1,
                 dilation_rate=(1, 1),
                 data_format="channels_last",
             )
             sizes = layer.kernel_size, layer.strides, layer.padding
-            return [Conv2D(int(layer.filters), *sizes, _activation(layer))]
+            biased = bool(layer.use_bias)
+            return [Conv2D(int(layer.filters), *sizes, _activation(layer), use_bias=biased)]
         case "MaxPooling2D":
             _need(
                 *(layer, kind),
@@ -167,6 +168,8 @@ def _layer(layer: Any) -> list[Layer]:
                 data_format="channels_last",
             )
             return [MaxPooling2D(layer.pool_size)]
+        case "Rescaling":
+            return [Rescaling(layer.scale, layer.offset)]
         case "Embedding":
             _need(layer, kind, mask_zero=False)
             return [Embedding(int(layer.input_dim), int(layer.output_dim))]

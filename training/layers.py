@@ -8,14 +8,17 @@ from math import prod
 from typing import Any
 
 from systola.training.arguments import Only, constructor
-from systola.training.checks import check_name, is_name, items, real, shown, whole
+from systola.training.checks import check_name, flag, is_name, items, real, shown, whole
+from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
+from systola.training.initializers import initializer_name
 
-ACTIVATIONS = ("linear", "relu", "softmax", "sigmoid")
+ACTIVATIONS = ("linear", "relu", "softmax", *CURVES)
 MOST_LSTM_UNITS = 512
 """The sums of so many products of int16 and int8 cannot leave 32 bits."""
 MOST_NUMBERS = 1 << 24
 """Numbers that a sample, and units that a layer, can have at most."""
+_MOST_SCALE = 1e9
 _SET_WEIGHTS = "fresh weights are Keras's defaults, set_weights() gives others"
 _NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
 _NO_CONSTRAINT = Only((None,), "there are no constraints")
@@ -27,9 +30,6 @@ _LAYER = {
 }
 """Arguments of any layer of Keras that this one has no use for."""
 _KERNEL = {
-    "use_bias": Only((True,), "all layers have biases"),
-    "kernel_initializer": Only(("glorot_uniform", "GlorotUniform"), _SET_WEIGHTS),
-    "bias_initializer": Only(("zeros", "Zeros"), _SET_WEIGHTS),
     "kernel_regularizer": _NO_REGULARISER,
     "bias_regularizer": _NO_REGULARISER,
     "kernel_constraint": _NO_CONSTRAINT,
@@ -86,6 +86,22 @@ class Flatten(Computing):
     """Makes a sample a row of numbers, which the machine takes it for anyway."""
 
 
+@constructor(**_LAYER)
+@dataclass(frozen=True)
+class Rescaling(Computing):
+    """Multiplies the samples by `scale` and adds `offset`, on the host: before all other layers."""
+
+    scale: float
+    offset: float = 0.0
+
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
+        for name in ("scale", "offset"):
+            value = real(f"{name} of Rescaling", getattr(self, name))
+            _need(abs(value) <= _MOST_SCALE, f"{name} of Rescaling is too large: {value}")
+            object.__setattr__(self, name, value)
+
+
 @constructor(**_LAYER, **_KERNEL)
 @dataclass(frozen=True)
 class Dense(Computing):
@@ -93,11 +109,15 @@ class Dense(Computing):
 
     units: int
     activation: str | None = None
+    use_bias: bool = True
+    kernel_initializer: str = "glorot_uniform"
+    bias_initializer: str = "zeros"
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
         _keep_size(self, "units")
         check_activation(self.activation)
+        _keep_weights(self)
 
 
 Pair = tuple[int, int]
@@ -122,6 +142,10 @@ class Conv2D(Computing):
     strides: int | Pair = 1
     padding: str = "valid"
     activation: str | None = None
+    _: KW_ONLY
+    use_bias: bool = True
+    kernel_initializer: str = "glorot_uniform"
+    bias_initializer: str = "zeros"
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
@@ -133,6 +157,7 @@ class Conv2D(Computing):
         object.__setattr__(self, "kernel_size", pair("kernel_size", self.kernel_size, 15))
         object.__setattr__(self, "strides", pair("strides", self.strides, 2))
         check_activation(self.activation)
+        _keep_weights(self)
 
 
 @constructor(**_LAYER, data_format=_MAPS)
@@ -178,15 +203,16 @@ class Activation(Computing):
 
 @constructor(
     **_LAYER,
-    max_value=Only((None,), "relu has no end"),
     negative_slope=Only((0.0, 0), "relu is 0 below 0"),
     threshold=Only((0.0, 0), "relu begins at 0"),
 )
 class ReLU(Activation):
-    """max(x, 0), after a Dense or Conv2D."""
+    """max(x, 0), after a Dense or Conv2D; at most `max_value`, which may be 6 or None."""
 
-    def __init__(self, *, name: str | None = None) -> None:
-        super().__init__("relu", name=name)
+    def __init__(self, max_value: float | None = None, *, name: str | None = None) -> None:
+        if max_value is not None and real("max_value", max_value) != 6:
+            raise TrainingError(f"max_value must be 6 or None, not {shown(max_value)}")
+        super().__init__("relu" if max_value is None else "relu6", name=name)
 
 
 @constructor(
@@ -241,6 +267,9 @@ class Embedding(Computing):
 @constructor(
     **_LAYER,
     **_KERNEL,
+    use_bias=Only((True,), "an LSTM has biases"),
+    kernel_initializer=Only(("glorot_uniform", "GlorotUniform"), _SET_WEIGHTS),
+    bias_initializer=Only(("zeros", "Zeros"), _SET_WEIGHTS),
     activation=Only(("tanh",), "an LSTM has tanh"),
     recurrent_activation=Only(("sigmoid",), "the gates have sigmoid"),
     recurrent_initializer=Only(("orthogonal", "OrthogonalInitializer"), _SET_WEIGHTS),
@@ -270,7 +299,18 @@ class LSTM(Computing):
         _keep_size(self, "units", MOST_LSTM_UNITS)
 
 
-Layer = Input | Flatten | Dense | Conv2D | MaxPooling2D | Activation | Dropout | Embedding | LSTM
+Layer = (
+    Input
+    | Flatten
+    | Rescaling
+    | Dense
+    | Conv2D
+    | MaxPooling2D
+    | Activation
+    | Dropout
+    | Embedding
+    | LSTM
+)
 
 
 def check_activation(name: str | None) -> None:
@@ -309,6 +349,13 @@ def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
     """Make a field of a layer an int. Raises TrainingError where it is not 1 to `most`."""
     where = f"{name} of {type(layer).__name__}"
     object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
+
+
+def _keep_weights(layer: Dense | Conv2D) -> None:
+    """Check the flag for biases, and the names of fresh weights, which are kept as in NAMES."""
+    object.__setattr__(layer, "use_bias", flag("use_bias", layer.use_bias))
+    for name in ("kernel_initializer", "bias_initializer"):
+        object.__setattr__(layer, name, initializer_name(name, getattr(layer, name)))
 
 
 def _need(holds: bool, reason: str) -> None:

@@ -21,9 +21,10 @@ from systola.training.stages import GATES, Stage, Tensor, tensors
 PROGRAM_BYTES = 1 << 20
 LEAST_LINES = 2
 """Of the constant with which cores tell each other exponents."""
-TABLES = 4
 TOLD_LINES = 4
 """Lines in which a step tells the bits of a largest gradient: two int16, of 0 to 15 each."""
+TABLES = 16
+"""Tables of a program at most: two for the masks of units, and three for each stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class Layout:
         """Lines of one for each block of samples, whole blocks of them."""
         select = self.selected // size * self.groups * self.classes
         self.constant_lines = (
-            4 * size + 2 * self.selected + select + last.units + 4 * len(stages) + LEAST_LINES
+            4 * size + 2 * self.selected + select + last.units + 5 * len(stages) + LEAST_LINES
         )
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]

@@ -8,6 +8,7 @@ accumulators; of several parts the sums are calculated twice, first to be measur
 from __future__ import annotations
 
 from systola.arch.isa import Function
+from systola.training.curved import curved
 from systola.training.masks import positive_table, zero_table
 from systola.training.moves import largest, ones, subtract, tap
 from systola.training.passes import Pass, UnitScale, accumulated, drop, of_samples
@@ -40,7 +41,7 @@ class Maps:
         most = len(parts[0]) * shape.made
         pixels = writer.allocate(shape.channels * most)
         one = writer.allocate(max(layout.size, most))
-        ones(writer, one, self._left.inputs[number])
+        ones(writer, one, self._left.inputs[number], zero=not stage.use_bias)
         for part in parts:
             self._multiply(number, x, part, pixels, one, weights)
             there = min(max(len(task.share(layout.size)) - part.start, 0), len(part))
@@ -63,7 +64,10 @@ class Maps:
                 writer.activate(row, at, rows, entry, function=function, exponent=SHIFT)
         writer.free(weights, one, pixels)
         units, mask = self._pooled(number, units, mask)
-        if train and stage.rate:
+        if stage.curve:
+            mask = writer.allocate(len(units)) if train else None
+            curved(writer, task, number, units, mask)
+        elif train and stage.rate:
             mask = self._dropped(number, units, mask)
         self._left.masks.append(mask)
         self._left.transposed.append(x)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from systola.training.errors import TrainingError
 from systola.training.moves import spread, tap, turned_ones
-from systola.training.passes import Pass, accumulated
+from systola.training.passes import Pass, accumulated, mask_entry
 from systola.training.task import Task
 from systola.training.update import Masters, cut, rooms
 from systola.training.weights import all_turned
@@ -33,7 +33,8 @@ class MapsBackward:
         """From the gradient of what a stage leaves to that of its sums."""
         writer, layout, left = self._writer, self._writer.layout, self._left
         if mask := left.masks[number]:
-            writer.times(gradient.start, mask.start, len(gradient))
+            entry = mask_entry(self._task.stages[number])
+            writer.times(gradient.start, mask.start, len(gradient), entry=entry)
             writer.free(mask)
         window, routes = self._task.stages[number].pool, left.routes[number]
         if window is None:
@@ -65,6 +66,7 @@ class MapsBackward:
         stage, shape, size = task.stages[number], layout.shapes[number], layout.size
         window = stage.window
         assert window
+        inputs = self._left.inputs[number]
         positions = layout.samples * shape.made
         groups = positions // size
         if groups > MOST_TILES:
@@ -87,7 +89,7 @@ class MapsBackward:
                     tap(writer, x.start, here.start, maps, window, place)
                 for channel in range(1 if place is None else shape.channels):
                     if place is None:
-                        turned_ones(writer, turned, self._left.inputs[number])
+                        turned_ones(writer, turned, inputs, zero=not stage.use_bias)
                     else:
                         source = here.start + channel * positions
                         writer.transpose(source, turned.start, groups, size)

@@ -539,7 +539,7 @@ class Sequential:
         return lstm.vocabulary if lstm else 0
 
     def _rows(self, x: Any, name: str) -> Numbers:
-        rows = data.samples(x, self._features(x), name)
+        rows = data.rescaled(data.samples(x, self._features(x), name), self.layers, name)
         if vocabulary := self._vocabulary():
             data.words(rows, vocabulary, name)
         return rows

@@ -136,14 +136,19 @@ def _by_sample(writer: Writer, line: int, blocks: int) -> dict[str, int]:
     return at | {"stride": blocks * layout.pitch, "blocks": blocks, "tail": writer.config.cols}
 
 
-def ones(writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False) -> None:
-    """2^f, f being `exponent`, in the first channel of each line, or pair of lines where `wide`."""
+def ones(
+    writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False, zero: bool = False
+) -> None:
+    """2^f, f being `exponent`, in the first channel of each line, or pair of lines where `wide`; or
+    zeros, for a stage without biases."""
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[:, 1, 0] = _HALF_RANGE
-    _doubled(writer, lines, exponent, pairs, SPARE, wide)
+    _doubled(writer, lines, exponent, pairs, SPARE, wide, zero)
 
 
-def turned_ones(writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False) -> None:
+def turned_ones(
+    writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False, zero: bool = False
+) -> None:
     """The same transposed, in tiles of C lines: all channels of the first line of each.
 
     Narrow ones are for the way back, wide ones for the way forward: each leaves alone the register
@@ -151,7 +156,7 @@ def turned_ones(writer: Writer, lines: range, exponent: Exponent, *, wide: bool 
     """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[0, 1] = _HALF_RANGE
-    _doubled(writer, lines, exponent, pairs, SPARE if wide else SHIFT, wide)
+    _doubled(writer, lines, exponent, pairs, SPARE if wide else SHIFT, wide, zero)
 
 
 def _doubled(
@@ -161,15 +166,21 @@ def _doubled(
     pairs: NDArray[np.int8],
     register: int,
     wide: bool,
+    zero: bool,
 ) -> None:
     """2^14 with 14 - f bits less, then doubled up to the end; the shift goes to `register`."""
     size = writer.config.cols
     given = writer.constant(pairs.reshape(2 * size, -1))
     writer.measure(register, third=exponent.register, value=13 - exponent.value)
     sizes = WIDE if wide else NARROWING
-    writer.copy(given.start, lines.start, size, Entry(), sizes, exponent=register)
+    entry = Entry(0) if zero else Entry()
+    writer.copy(given.start, lines.start, size, entry, sizes, exponent=register)
     writer.free(given)
-    done = size << wide
+    repeat(writer, lines, size << wide)
+
+
+def repeat(writer: Writer, lines: range, done: int) -> None:
+    """Fill lines with copies of the first `done` of them."""
     while done < len(lines):
         rows = min(done, len(lines) - done)
         writer.copy(lines.start, lines.start + done, rows, ONE, NARROW)

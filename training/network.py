@@ -22,6 +22,7 @@ from systola.compiler.host_stage import (
     HostFunction,
     HostStage,
     QuantiseEven,
+    RealRescale,
     RealSigmoid,
     RealSoftmax,
     View,
@@ -41,8 +42,9 @@ from systola.compiler.operations import (
 )
 from systola.compiler.partition import Item, Translation
 from systola.training.checkpoint import Checkpoint, read
+from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
-from systola.training.layers import Input
+from systola.training.layers import Input, Rescaling
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.passes import STATE_BITS
 from systola.training.recurrent import CELL_BITS, CELL_INTEGER_BITS
@@ -76,13 +78,19 @@ class _Translator:
         given = next(layer.shape for layer in self.found.layers if isinstance(layer, Input))
         source = value = Value("x", (1, *given), "float32")
         first = self.stages[0]
+        for number, layer in enumerate(self.found.layers):
+            if isinstance(layer, Rescaling):
+                scaled = Value(f"x rescaled {number}", value.shape, "float32")
+                function = RealRescale(layer.scale, layer.offset)
+                value = self._host("Rescaling", value, scaled, function)
         if first.lstm:
-            source = replace(source, dtype="int32") if first.lstm.vocabulary else source
-            value, bits = self._lstm(first, first.lstm, source)
+            if first.lstm.vocabulary:
+                source = value = replace(source, dtype="int32")
+            value, bits = self._lstm(first, first.lstm, value)
         else:
             if not first.window and len(given) > 1:
-                value = Value("x as a row", (1, first.inputs), "float32")
-                self._host("Flatten", source, value, View())
+                row = Value("x as a row", (1, first.inputs), "float32")
+                value = self._host("Flatten", value, row, View())
             value = self._host("Quantise", value, Value("codes", value.shape), _quantise(bits))
         for number, stage in enumerate(self.stages):
             if stage.lstm:
@@ -91,13 +99,15 @@ class _Translator:
             sum_bits = bits + state.bits[number] - MASTER_SHIFT
             one = floor(2.0**bits + 0.5) * weights[-1].astype(np.int32)
             last = number == len(self.stages) - 1
+            curve = CURVES[stage.curve] if stage.curve else None
             bits = LOGIT_BITS if last else state.unit_bits[number]
             output = Requantisation(
                 bias=one,
                 multiplier=np.full(stage.units, HALF, np.int32),
-                shift=_shifts(stage.units, sum_bits - bits),
+                shift=_shifts(stage.units, sum_bits - (curve.sum_bits if curve else bits)),
                 rounding=Rounding.SINGLE,
-                function=Function.RELU if stage.relu else Function.NONE,
+                function=_function(stage),
+                table=curve.values().tobytes() if curve else None,
             )
             if stage.window:
                 kernel = weights[:-1].reshape(stage.kernel_shape)
@@ -226,11 +236,18 @@ class _Translator:
             shift=output.shift,
             rounding=output.rounding,
             function=output.function,
+            table=output.table,
         )
         operator = f"Dense {number}"
         product = Product(operator=operator, result=value, source=source, layer=layer, wide=wide)
         self.items.append(product)
         return value
+
+
+def _function(stage: Stage) -> Function:
+    if stage.curve:
+        return Function.TABLE
+    return Function.RELU if stage.relu else Function.NONE
 
 
 def _quantise(bits: int) -> HostFunction:

@@ -21,7 +21,7 @@ INSTEAD = {
     ),
     **dict.fromkeys(("MaxPooling1D", "GlobalMaxPooling1D", "GlobalAveragePooling1D"), _LAYERS),
     **dict.fromkeys(("Add", "Concatenate", "Multiply", "Average", "Model", "Functional"), _CHAIN),
-    **dict.fromkeys(("Rescaling", "Normalization"), "scale the samples before fit()"),
+    "Normalization": "Rescaling is there, or scale the samples before fit()",
     **dict.fromkeys(("LeakyReLU", "ELU", "PReLU"), "ReLU is there"),
     **dict.fromkeys(
         ("Reshape", "Permute", "RepeatVector", "ZeroPadding2D"), "give Input the shape"

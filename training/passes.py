@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Source
+from systola.training.curves import CURVES, SLOPE_BITS, scaled_up
 from systola.training.errors import TrainingError
 from systola.training.exchange import agree
 from systola.training.layout import Shape
@@ -14,7 +15,7 @@ from systola.training.masks import block_seed, keep_table
 from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS, MOST_STATE_BITS
 from systola.training.stages import Stage
 from systola.training.task import INPUTS, SHIFT, Exponent, Task
-from systola.training.writer import HALF, NARROW, ONE, Writer
+from systola.training.writer import HALF, NARROW, ONE, Entry, Writer, shifted
 
 STATE_BITS = 15
 """Fraction bits of what an LSTM gives from step to step."""
@@ -125,8 +126,29 @@ def bits_without_dropout(stage: Stage, code: int) -> int:
     `code` is what a step tells: 2^(m - f) for units of f bits, at most m. Without dropout there is
     room for the bits that its scale has taken.
     """
+    if stage.curve:
+        return CURVES[stage.curve].bits
     _, lost = hidden_scale(stage.rate, True)
     return most_unit_bits(stage) + min(0, lost - code.bit_length())
+
+
+def curved_bits(stage: Stage, train: bool) -> int:
+    """Return the fraction bits of the units of a curve."""
+    if train and stage.rate:
+        return scaled_up(stage.curve, stage.rate).bits
+    return CURVES[stage.curve].bits
+
+
+def gradient_scale(stage: Stage) -> tuple[int, int]:
+    """Return the multiplier that turns the gradient of units into the gradient of sums, without
+    their mask, and the number of bits that it takes."""
+    q, lost = hidden_scale(stage.rate, True)
+    return q, lost + (CURVES[stage.curve].lost if stage.curve else 0)
+
+
+def mask_entry(stage: Stage) -> Entry:
+    """Return the entry for the product of a gradient with the mask of a stage."""
+    return shifted(SLOPE_BITS - 1) if stage.curve else ONE
 
 
 def sum_bits(task: Task, left: Pass, number: int) -> Exponent:
@@ -139,16 +161,19 @@ class UnitScale:
     """From the sums of a stage to its units: the shift in SHIFT, measured or known before."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, number: int, *, train: bool) -> None:
-        self.multiplier, self._lost = hidden_scale(task.stages[number].rate, train)
+        stage = task.stages[number]
+        self.multiplier, self._lost = hidden_scale(0.0 if stage.curve else stage.rate, train)
+        self._curved = curved_bits(stage, train) if stage.curve else None
         self._writer = writer
         self._left = left
         self._task = task
         self._register = INPUTS + number
         # An LSTM has no sums but int16 to begin with.
-        lstm = task.stages[number].lstm is not None
-        self._sums = Exponent(0, STATE_BITS) if lstm else sum_bits(task, left, number)
+        self._sums = Exponent(0, STATE_BITS) if stage.lstm else sum_bits(task, left, number)
         self._known = bool(task.unit_bits) and not train
-        bits = task.unit_bits[number] if self._known else most_unit_bits(task.stages[number])
+        bits = task.unit_bits[number] if self._known else most_unit_bits(stage)
+        if stage.curve:
+            self._known, bits = True, CURVES[stage.curve].sum_bits
         value = self._sums.value - bits - self._lost
         writer.measure(SHIFT, first=self._sums.register, value=value)
 
@@ -166,12 +191,15 @@ class UnitScale:
 
     def end(self) -> None:
         """Notes the fraction bits of the units, when all sums have been seen."""
+        self._left.inputs.append(Exponent(self._register, 0))
+        if self._curved is not None:
+            self._writer.measure(self._register, value=self._curved)
+            return
         if not self._known:
             agree(self._writer, self._task, self._register)
         sums = self._sums
         value = sums.value - self._lost
         self._writer.measure(self._register, first=sums.register, third=SHIFT, value=value)
-        self._left.inputs.append(Exponent(self._register, 0))
 
 
 def drop(

@@ -238,7 +238,8 @@ class Recurrent:
             writer.times(units.start, mask.start, rows)
             writer.free(random)
         self._left.masks.append(mask)
-        ones(writer, units[rows:], self._left.inputs[-1], wide=True)
+        zero = not self._task.stages[1].use_bias
+        ones(writer, units[rows:], self._left.inputs[-1], wide=True, zero=zero)
         return units
 
 

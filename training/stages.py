@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
 from systola.training.layers import (
     LSTM,
@@ -19,6 +20,7 @@ from systola.training.layers import (
     Input,
     Layer,
     MaxPooling2D,
+    Rescaling,
     pair,
 )
 from systola.training.windows import Window, convolved, pooled
@@ -69,6 +71,12 @@ class Stage:
     relu: bool = False
     softmax: bool = False
     sigmoid: bool = False
+    curve: str = ""
+    """The name in CURVES of the activation of a stage that is not the last one; empty: none."""
+    use_bias: bool = True
+    """Whether biases are learnt; else their masters are there, and stay zero."""
+    initializers: tuple[str, str] = ("glorot_uniform", "zeros")
+    """The names of fresh weights: of the kernel and of the biases."""
     rate: float = 0.0
     """Of the dropout after it; 0: none."""
     groups: int = 1
@@ -86,6 +94,11 @@ class Stage:
         if self.lstm:
             return Tensor(self.inputs, self.units, order=GATES, bias_less=BIAS_LESS)
         return Tensor(self.inputs, self.units, self.groups)
+
+    @property
+    def activated(self) -> bool:
+        """Whether it has an activation."""
+        return self.relu or self.softmax or self.sigmoid or bool(self.curve)
 
     @property
     def kernel_shape(self) -> tuple[int, ...]:
@@ -142,6 +155,7 @@ class _Builder:
         self.found: list[Stage] = []
         self._shape = shape
         """Of what the next layer takes."""
+        self._rescaled = False
         self._embedding: Embedding | None = None
         """That waits for its LSTM."""
 
@@ -150,6 +164,8 @@ class _Builder:
             raise TrainingError("after Embedding there must be LSTM")
         match layer:
             case Embedding():
+                if self._rescaled:
+                    raise TrainingError("words cannot be rescaled")
                 if self.found or len(self._known()) != 1:
                     raise TrainingError("Embedding must be the first layer, of rows of words")
                 self._embedding = layer
@@ -162,12 +178,16 @@ class _Builder:
                     raise TrainingError("Flatten must come before the first Dense")
                 if self._shape is not None:
                     self._shape = (prod(self._shape),)
-            case Dense(units=units, activation=activation):
-                self._dense(units)
-                self._activate(activation)
-            case Conv2D(filters=filters, activation=activation):
-                self._convolution(layer, filters)
-                self._activate(activation)
+            case Rescaling():
+                if self.found or self._embedding:
+                    raise TrainingError("Rescaling must come before all other layers")
+                self._rescaled = True
+            case Dense():
+                self._dense(layer.units)
+                self._weighted(layer)
+            case Conv2D():
+                self._convolution(layer, layer.filters)
+                self._weighted(layer)
             case MaxPooling2D(pool_size=size):
                 last = self._last("MaxPooling2D")
                 if not last.window or last.pool or last.rate:
@@ -177,7 +197,7 @@ class _Builder:
                 self._shape = (*pool.out, last.units)
             case Activation(activation=activation):
                 last = self._last("an Activation")
-                if last.lstm or last.relu or last.softmax or last.sigmoid or last.rate or last.pool:
+                if last.lstm or last.activated or last.rate or last.pool:
                     raise TrainingError(
                         f"Activation '{activation}' must come right after a Dense or Conv2D"
                     )
@@ -227,12 +247,24 @@ class _Builder:
         """The stages, when all layers have been added."""
         if self._embedding:
             raise TrainingError("after Embedding there must be LSTM")
+        # A sigmoid at the end is for predict() alone, any other one is a curve.
+        for number, stage in enumerate(self.found[:-1]):
+            if stage.sigmoid:
+                self.found[number] = replace(stage, sigmoid=False, curve="sigmoid")
         _check(self.found)
         return tuple(self.found)
 
+    def _weighted(self, layer: Dense | Conv2D) -> None:
+        """Take the settings of the weights and sums of the stage that is new."""
+        names = layer.kernel_initializer, layer.bias_initializer
+        new = replace(self.found[-1], use_bias=layer.use_bias, initializers=names)
+        self._replace(new)
+        self._activate(layer.activation)
+
     def _activate(self, activation: str | None) -> None:
         chosen = {name: activation == name for name in ("relu", "softmax", "sigmoid")}
-        self._replace(replace(self.found[-1], **chosen))
+        curve = activation if activation in CURVES and activation != "sigmoid" else ""
+        self._replace(replace(self.found[-1], **chosen, curve=curve))
 
     def _known(self) -> tuple[int, ...]:
         if self._shape is None:
@@ -255,10 +287,10 @@ def _check(found: Sequence[Stage]) -> None:
         raise TrainingError(
             f"1 to {most} layers of Dense, Conv2D or LSTM can be trained, not {len(found)}"
         )
-    if any(stage.softmax or stage.sigmoid for stage in found[:-1]):
-        raise TrainingError("softmax and sigmoid belong to the last layer")
+    if any(stage.softmax for stage in found[:-1]):
+        raise TrainingError("softmax belongs to the last layer")
     last = found[-1]
-    if last.window or last.lstm or last.relu or last.rate:
+    if last.window or last.lstm or last.relu or last.curve or last.rate:
         raise TrainingError(
             "the last layer must be a Dense, linear, softmax or sigmoid, with no Dropout after it"
         )

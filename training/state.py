@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from systola.training.checks import items, numbers, whole
 from systola.training.errors import TrainingError
+from systola.training.initializers import fresh
 from systola.training.moments import Decays, Moments
 from systola.training.numbers import (
     LEAST_MASTER_BITS,
@@ -118,7 +119,7 @@ def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
         kernel = _numbers(values[: tensor.inputs], bits)
         biases = [_numbers(values[-1], bits - tensor.bias_less)] if tensor.biased else []
         found.append([kernel, *biases])
-    return list(_keras_order(stages, found))
+    return list(_keras_order(stages, _with_biases(stages, found)))
 
 
 def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
@@ -133,7 +134,15 @@ def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
         stage = stages[number] if number < len(stages) else None
         kernel = stage.kernel_shape if stage else (tensor.inputs, tensor.units)
         found.append([kernel, (tensor.units,)] if tensor.biased else [kernel])
-    return list(_keras_order(stages, found))
+    return list(_keras_order(stages, _with_biases(stages, found)))
+
+
+def _with_biases(
+    stages: Sequence[Stage], found: Sequence[Sequence[_Each]]
+) -> Sequence[Sequence[_Each]]:
+    """Leave out the biases of stages that do not learn any."""
+    without = [number for number, stage in enumerate(stages) if not stage.use_bias]
+    return [each[: 1 if number in without else None] for number, each in enumerate(found)]
 
 
 def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> Iterable[_Each]:
@@ -162,12 +171,14 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
     parts = tensors(stages)
     # Where each tensor's are, found by putting the numbers of the tensors in Keras's order.
     owners = [[number] * (2 if tensor.biased else 1) for number, tensor in enumerate(parts)]
-    order = list(_keras_order(stages, owners))
+    order = list(_keras_order(stages, _with_biases(stages, owners)))
     joined: list[Floats] = []
     for number, tensor in enumerate(parts):
         kernel, *biases = (
             each for each, owner in zip(weights, order, strict=True) if owner == number
         )
+        if tensor.biased and not biases:
+            biases = [np.zeros(tensor.units)]
         rows = np.reshape(kernel, (-1, tensor.units))
         scale = 2.0**-tensor.bias_less
         joined.append(np.concatenate((rows, *(scale * np.reshape(b, (1, -1)) for b in biases))))
@@ -179,16 +190,16 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
 
 
 def glorot(stages: Sequence[Stage], seed: int) -> State:
-    """Fresh weights: Glorot's uniform kernels, biases of zero; of an LSTM as Keras has them."""
+    """Draw fresh weights by the initialisers of each stage; of an LSTM as Keras has them."""
     rng = np.random.default_rng(seed)
     weights: list[Floats] = []
     for stage in stages:
         if stage.lstm:
             weights += _lstm(stage, stage.lstm, rng)
             continue
-        limit = np.sqrt(6 / (stage.inputs + stage.outputs))
-        weights.append(rng.uniform(-limit, limit, stage.kernel_shape))
-        weights.append(np.zeros(stage.units))
+        shapes = stage.kernel_shape, (stage.units,)
+        for name, shape in zip(stage.initializers, shapes[: 1 + stage.use_bias], strict=False):
+            weights.append(fresh(name, rng, shape, stage.inputs, stage.outputs))
     return from_weights(stages, weights)
 
 

@@ -21,8 +21,8 @@ from systola.training.errors import TrainingError
 from systola.training.layers import LSTM, Conv2D, Dense, Embedding, Layer
 from systola.training.numbers import Floats
 
-_COUNTS: dict[type, int] = {Dense: 2, Conv2D: 2, Embedding: 1, LSTM: 3}
-"""Arrays of weights that a layer of each class has."""
+_COUNTS: dict[type, int] = {Embedding: 1, LSTM: 3}
+"""Arrays of weights that a layer of each class has, but for those that may have biases."""
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _MOST_HEADER = 1 << 12
 """Bytes of the header of an array at most."""
@@ -30,6 +30,8 @@ _MOST_HEADER = 1 << 12
 
 def count_of(layer: Layer) -> int:
     """Return how many arrays of weights a layer has."""
+    if isinstance(layer, Dense | Conv2D):
+        return 1 + layer.use_bias
     return _COUNTS.get(type(layer), 0)
 
 

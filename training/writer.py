@@ -22,7 +22,7 @@ from systola.arch.isa import (
     encode,
 )
 from systola.training.errors import TrainingError
-from systola.training.layout import PROGRAM_BYTES, TABLES, Layout
+from systola.training.layout import PROGRAM_BYTES, Layout
 
 Bytes = NDArray[np.uint8]
 MOST_ROWS = (1 << 16) - 1
@@ -78,6 +78,8 @@ class Writer:
         """Of each Measure that takes the shift of a step: its number among the words, the tensor of
         the shift, and the operands without it."""
         self._tables: dict[bytes, int] = {}
+        self._resident: dict[bytes, int] = {}
+        """The place of each table that is on the chip, the one used last at the end."""
         self._constants: list[NDArray[np.int8]] = []
         self._places: dict[bytes, int] = {}
         self._scales: tuple[int, int, int] = 0, 0, 0
@@ -114,8 +116,25 @@ class Writer:
         return self._entries.setdefault(entry, len(self._entries))
 
     def table(self, results: NDArray[np.int8]) -> int:
-        """The number of a table, from the results for 0 to 127 and -128 to -1."""
-        return self._tables.setdefault(results.tobytes(), len(self._tables))
+        """Return the place of a table of results for 0 to 127 and -128 to -1.
+
+        The first tables are loaded when the program begins. A later one takes the place of the
+        table that was not used for longest.
+        """
+        key, places = results.tobytes(), self._resident
+        number = self._tables.setdefault(key, len(self._tables))
+        if key in places:
+            place = places.pop(key)
+        elif len(places) < self.config.tables:
+            place = len(places)
+        else:
+            place = places.pop(next(iter(places)))
+            self.emit(Opcode.LOAD_TABLE, host=self._table_at(number), table=place)
+        places[key] = place
+        return place
+
+    def _table_at(self, number: int) -> int:
+        return self.layout.tables + number * TABLE_BYTES
 
     def constant(self, values: NDArray[np.int8]) -> range:
         """Lines with `values`, (lines, C), which no instruction may write."""
@@ -236,9 +255,10 @@ class Writer:
         function: Function = Function.NONE,
         *,
         table: int = 0,
+        entry: Entry = ONE,
     ) -> None:
         """int8 lines times others, in their place."""
-        at = (lines, others, lines, rows, ONE, NARROW)
+        at = (lines, others, lines, rows, entry, NARROW)
         self.vector(Operation.MULTIPLY, *at, function=function, table=table)
 
     def measure(self, exponent: int, source: Source = Source.NONE, **operands: int) -> None:
@@ -266,11 +286,9 @@ class Writer:
                 f"the network needs {count} parameter entries, '{self.config.name}' has "
                 f"{self.config.parameter_entries}"
             )
-        if len(self._tables) > min(TABLES, self.config.tables):
-            raise TrainingError("so many different rates of Dropout cannot be trained")
         loads = [
-            encode(Opcode.LOAD_TABLE, host=layout.tables + number * TABLE_BYTES, table=number)
-            for number in range(len(self._tables))
+            encode(Opcode.LOAD_TABLE, host=self._table_at(number), table=number)
+            for number in range(min(len(self._tables), self.config.tables))
         ]
         if count:
             loads.append(

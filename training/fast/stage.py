@@ -49,7 +49,7 @@ class Products:
     inputs: Integers
     """(samples, pixels, channels); but for a Conv2D there is one pixel."""
     bias: int
-    """The code that stands for one beside each row of inputs."""
+    """The code that stands for one beside each row of inputs; 0 where there are no biases."""
     kernel: Narrow
     """(inputs, units)."""
     biases: Narrow

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from systola.golden.training import held
+from systola.training.curves import CURVES
 from systola.training.fast.adaptive import AdaptiveUpdate
 from systola.training.fast.arithmetic import (
     Integers,
@@ -19,6 +20,7 @@ from systola.training.fast.arithmetic import (
     scaled,
     wide,
 )
+from systola.training.fast.curved import curved, masked
 from systola.training.fast.loss import Loss, gradient
 from systola.training.fast.lstm import Lstm, Weights
 from systola.training.fast.masks import dropout
@@ -26,13 +28,20 @@ from systola.training.fast.pooling import back, largest, routes
 from systola.training.fast.stage import Products, one, weights
 from systola.training.fast.update import PlainUpdate, Update
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
-from systola.training.passes import STATE_BITS, after_lstm, hidden_scale, most_unit_bits
+from systola.training.passes import (
+    STATE_BITS,
+    after_lstm,
+    curved_bits,
+    gradient_scale,
+    hidden_scale,
+    most_unit_bits,
+)
 from systola.training.programs import COUNTER_STEP
 from systola.training.recurrent import input_bits
 from systola.training.stages import EMBEDDING, RECURRENT
 from systola.training.state import State
 from systola.training.task import Task
-from systola.training.writer import Entry
+from systola.training.writer import HALF, Entry
 
 
 @dataclass
@@ -101,7 +110,7 @@ class Step:
 
     def _products(self, number: int, x: Integers, bits: int) -> Products:
         masters, stage = self.state.masters[number], self.task.stages[number]
-        code = one(bits, wide=after_lstm(self.task, number))
+        code = one(bits, wide=after_lstm(self.task, number)) if stage.use_bias else 0
         x = x.reshape(len(x), prod(stage.window.map) if stage.window else 1, -1)
         found = weights(masters)
         products = Products(stage, x, code, found[:-1], found[-1])
@@ -131,19 +140,25 @@ class Step:
                 units = largest(units, stage.pool)
                 mask = None if mask is None else largest(mask, stage.pool)
         self.passed.routes.append(marks)
+        if stage.curve:
+            units, mask = curved(stage, units, train=train)
         if train and stage.rate:
             drawn = self._drawn(number, (len(units), lines, stage.units)).reshape(units.shape)
             mask = drawn if mask is None else mask * drawn
-            units = units * mask
+            units = units * drawn
         self.passed.masks.append(mask)
         return units, bits
 
     def _unit_scale(self, number: int, sum_bits: int, sums: Integers) -> tuple[int, int, int]:
         """Find multiplier and shift from sums to units, and the fraction bits of these."""
         task, train = self.task, self.number is not None
-        q, lost = hidden_scale(task.stages[number].rate, train)
+        stage = task.stages[number]
+        if stage.curve:
+            shift = held(sum_bits - CURVES[stage.curve].sum_bits - 1)
+            return HALF, shift, curved_bits(stage, train)
+        q, lost = hidden_scale(stage.rate, train)
         known = bool(task.unit_bits) and not train
-        bits = task.unit_bits[number] if known else most_unit_bits(task.stages[number])
+        bits = task.unit_bits[number] if known else most_unit_bits(stage)
         shift = held(sum_bits - bits - lost)
         if not known:
             shift = measured(sums, shift)
@@ -192,17 +207,18 @@ class Step:
     ) -> tuple[Narrow, int]:
         """Compute the gradient of the sums of the stage before, and its fraction bits."""
         task, stage = self.task, self.task.stages[number - 1]
-        q, lost = hidden_scale(stage.rate, True)
+        q, lost = gradient_scale(stage)
         sums = products.below(above)
         shift = measured(sums, -8)
         bits = held(bits - shift + task.master_bits[number] - MASTER_SHIFT - lost)
         below = narrow(scaled(sums, Entry(q), shift))
         mask, marks = self.passed.masks[number - 1], self.passed.routes[number - 1]
         if mask is not None:
-            below = below.reshape(mask.shape) * mask
+            below = masked(stage, below.reshape(mask.shape), mask)
         if marks is not None and stage.pool:
             below = back(below.reshape(len(self.x), -1, stage.units), marks, stage.pool)
-        return below.reshape(-1, below.shape[-1]), bits
+        units = stage.lstm.units if stage.lstm else stage.units
+        return below.reshape(-1, units), bits
 
     def _update_lstm(self, update: Update, lstm: Lstm, above: Narrow, bits: int) -> None:
         task, stage, count = self.task, self.task.stages[0], len(self.task.stages)

@@ -81,8 +81,9 @@ class Referee:
         self.steps = self.epochs = 0
         lstm = self.stages[0].lstm
         self._lstm = Recurrent(lstm) if lstm else None
-        own = len(self.weights) - 2 * len(self.stages)
-        self._kernel = [own + 2 * number for number in range(len(self.stages))]
+        counts = [1 + stage.use_bias for stage in self.stages]
+        own = len(self.weights) - sum(counts)
+        self._kernel = [own + sum(counts[:number]) for number in range(len(self.stages))]
         """Where the kernel of each stage is; its biases come next. Of an LSTM all come first."""
 
     def epoch(
@@ -112,14 +113,16 @@ class Referee:
             else:
                 inputs.append(self._inputs(number, x))
                 sums = self._sums(number, inputs[-1])
-            passing = sums > 0 if stage.relu else np.ones_like(sums, bool)
-            x, winner = self._pooled(stage, sums * passing)
-            mask = self._pooled(stage, passing.astype(np.float32))[0]
+            x, slopes = self._activated(stage, sums)
+            x, winner = self._pooled(stage, x)
+            mask = slopes
+            if winner is not None and stage.pool:
+                mask = (winner * windows(slopes, stage.pool)).sum(axis=3)
             if stage.rate:
-                mask *= self._kept(number, stage, batch)[: len(x)] / np.float32(1 - stage.rate)
+                kept = self._kept(number, stage, batch)[: len(x)] / np.float32(1 - stage.rate)
+                x, mask = x * kept, mask * kept
             winners.append(winner)
             masks.append(mask)
-            x = x * mask
         inputs.append(self._inputs(len(self.stages) - 1, x))
         logits = self._sums(len(self.stages) - 1, inputs[-1])
         gradient, losses = self._loss(logits, y)
@@ -132,7 +135,7 @@ class Referee:
             kernel, window = self.weights[self._kernel[number]], self.stages[number].window
             flat = gradient.reshape(-1, gradient.shape[-1])
             rows = inputs[number].reshape(len(flat), -1)
-            updates[:0] = [rows.T @ flat, flat.sum(axis=0)]
+            updates[:0] = [rows.T @ flat, flat.sum(axis=0)][: 1 + self.stages[number].use_bias]
             if number:
                 below = gradient @ kernel.T
                 if window:
@@ -175,13 +178,32 @@ class Referee:
                 x = self._lstm.forward(x, self.weights)
                 continue
             x = self._sums(number, self._inputs(number, x))
-            x, _ = self._pooled(stage, np.maximum(x, 0) if stage.relu else x)
+            x, _ = self._pooled(stage, self._activated(stage, x)[0])
         _, losses = self._loss(x, y)
         return float(losses.mean()), self._right(x, y) / len(x)
 
     def _sums(self, number: int, inputs: Floats) -> Floats:
         kernel = self._kernel[number]
-        return inputs @ self.weights[kernel] + self.weights[kernel + 1]
+        bias = self.weights[kernel + 1] if self.stages[number].use_bias else 0
+        return inputs @ self.weights[kernel] + bias
+
+    def _activated(self, stage: Stage, sums: Floats) -> tuple[Floats, Floats]:
+        """The units of these sums, and the slopes there."""
+        slopes = np.ones_like(sums)
+        match stage.curve:
+            case "tanh":
+                return np.tanh(sums), 1 - np.tanh(sums) ** 2
+            case "sigmoid":
+                units = 1 / (1 + np.exp(-sums))
+                return units, units * (1 - units)
+            case "hard_sigmoid":
+                units = np.clip(sums / 6 + np.float32(0.5), 0, 1)
+                return units, slopes / 6 * (abs(sums) < 3)
+            case "relu6":
+                return np.clip(sums, 0, 6), slopes * (sums > 0) * (sums < 6)
+            case _:
+                slopes = (sums > 0).astype(np.float32) if stage.relu else slopes
+                return sums * slopes, slopes
 
     def _right(self, outputs: Floats, y: Floats) -> float:
         if self.loss == "binary_crossentropy":

@@ -238,7 +238,7 @@ def test_a_later_version_says_so(saved: Case, tmp_path: Path) -> None:
     _, about, arrays = saved
     path = tmp_path / "m.tpu"
     path.write_bytes(content_of(about | {"format": "systola training 3", "more": 1}, arrays))
-    with pytest.raises(TrainingError, match="it is of version 3 of this kind of file, this is for"):
+    with pytest.raises(TrainingError, match="it is of version 4 of this kind of file, this is for"):
         load(path)
     path.write_bytes(content_of(about | {"format": "systola trainings"}, arrays))
     with pytest.raises(TrainingError, match="another name"):

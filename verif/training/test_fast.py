@@ -76,8 +76,37 @@ CASES = {
         CLASSES,
         12,
     ),
+    "curves": Case(
+        lambda: [
+            *(Input((13,)), Dense(20, "tanh"), Dropout(0.3), Dense(9, "sigmoid")),
+            *(Dropout(0.6), Dense(7, "relu6"), Dense(5)),
+        ],
+        CLASSES,
+        20,
+    ),
+    "no biases": Case(
+        lambda: [
+            *(Input((7, 6, 3)), Conv2D(5, 3, use_bias=False)),
+            *(Flatten(), Dense(9, "sigmoid", use_bias=False)),
+            *(Dense(6, kernel_initializer="he_normal", bias_initializer="ones"),),
+            Dense(4, use_bias=False),
+        ],
+        CLASSES,
+        12,
+    ),
+    "curves of maps": Case(
+        lambda: [
+            *(Input((7, 6, 3)), Conv2D(5, 3, padding="same", activation="tanh")),
+            *(MaxPooling2D(2), Dropout(0.2), Conv2D(9, 2, activation="hard_sigmoid")),
+            *(Flatten(), Dense(4)),
+        ],
+        CLASSES,
+        12,
+    ),
     "words": Case(lambda: [*words(), Dense(1, "sigmoid")], BINARY, 13),
-    "words and a Dense": Case(lambda: [*words(), Dense(7, "relu"), Dense(1)], BINARY, 8),
+    "words and a Dense": Case(
+        lambda: [*words(), Dense(7, "relu", use_bias=False), Dense(1)], BINARY, 8
+    ),
     "sequences": Case(lambda: [Input((5, 4)), LSTM(9), Dense(3)], CLASSES, 8),
 }
 

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way from sums of int8 to the units of a curve, and the mask for the way back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from systola.arch.isa import Function
+from systola.training.curves import CURVES, scaled_up
+from systola.training.moves import repeat
+from systola.training.passes import drop
+from systola.training.task import Task
+from systola.training.writer import NARROW, ONE, Writer, shifted
+
+
+def curved(writer: Writer, task: Task, number: int, units: range, mask: range | None) -> None:
+    """Turn the sums of a stage, [block][row], into its units, in their place.
+
+    In training the lines `mask` get the slopes, zeros for units that Dropout leaves out.
+    """
+    stage, rows = task.stages[number], len(units)
+    curve, function = CURVES[stage.curve], Function.TABLE
+    if mask is not None:
+        table = writer.table(curve.slopes())
+        writer.copy(units.start, mask.start, rows, ONE, NARROW, function, table=table)
+    values = curve.values()
+    table = writer.table(values)
+    writer.copy(units.start, units.start, rows, ONE, NARROW, function, table=table)
+    each = rows // writer.layout.shapes[number].units
+    short = stage.units % writer.layout.size
+    if short and values[0]:
+        _leave(writer, units[-each:], short)
+    if mask is None or not stage.rate:
+        return
+    scale = scaled_up(stage.curve, stage.rate)
+    entry = shifted(scale.right, multiplier=scale.multiplier)
+    writer.copy(units.start, units.start, rows, entry, NARROW)
+    kept, random = writer.allocate(each), writer.allocate(each)
+    for first in range(0, rows, each):
+        drop(writer, task, number, first // each, (kept.start, random.start), each)
+        for lines in (units, mask):
+            writer.times(lines.start + first, kept.start, each)
+    writer.free(kept, random)
+
+
+def _leave(writer: Writer, units: range, count: int) -> None:
+    """Make the units of a block zero but for the first `count`: no weights of them may grow."""
+    line = np.zeros((1, writer.layout.size), np.int8)
+    line[:, :count] = 1
+    given, there = writer.constant(line), writer.allocate(len(units))
+    writer.copy(given.start, there.start, 1, ONE, NARROW)
+    repeat(writer, there, 1)
+    writer.times(units.start, there.start, len(units))
+    writer.free(given, there)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Activations that are curves: tables of 256 entries, from int8 sums to units and slopes.
+
+The sums of a stage are shifted to int8 with a fixed number of fraction bits. With these a table
+ends where its curve is flat. A unit has UNIT_BITS fraction bits but for relu6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNIT_BITS = 6
+"""Fraction bits of units from -1 to 1: a one for the bias is an int8, too."""
+SLOPE_BITS = 7
+"""Bits of the largest slope."""
+Reals = NDArray[np.float64]
+
+
+def _sigmoid(x: Reals) -> Reals:
+    return 1 / (1 + np.exp(-x))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A function that never falls, and its slope."""
+
+    value: Callable[[Reals], Reals]
+    slope: Callable[[Reals], Reals]
+    sum_bits: int
+    """Fraction bits of the sums as the table takes them."""
+    slope_bits: int
+    """Fraction bits of the slopes: the largest one has SLOPE_BITS."""
+    bits: int = UNIT_BITS
+    """Fraction bits of the units."""
+
+    @property
+    def lost(self) -> int:
+        """Bits that a gradient has more after its product with a slope, of which SLOPE_BITS go."""
+        return SLOPE_BITS - self.slope_bits
+
+    def values(self) -> NDArray[np.int8]:
+        """Return the units for sums of 0 to 127 and -128 to -1."""
+        return _codes(self.value(self._sums()), self.bits)
+
+    def slopes(self) -> NDArray[np.int8]:
+        """Return the slopes for sums of 0 to 127 and -128 to -1."""
+        return _codes(self.slope(self._sums()), self.slope_bits)
+
+    def _sums(self) -> Reals:
+        return np.arange(256, dtype=np.uint8).view(np.int8) / 2.0**self.sum_bits
+
+
+CURVES = {
+    "tanh": Curve(np.tanh, lambda x: 1 - np.tanh(x) ** 2, sum_bits=5, slope_bits=7),
+    "sigmoid": Curve(_sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x), sum_bits=4, slope_bits=9),
+    "hard_sigmoid": Curve(
+        lambda x: np.clip(x / 6 + 0.5, 0, 1),
+        lambda x: np.where(abs(x) < 3, 1 / 6, 0),
+        sum_bits=5,
+        slope_bits=9,
+    ),
+    "relu6": Curve(
+        lambda x: np.clip(x, 0, 6),
+        lambda x: np.where((x > 0) & (x < 6), 1.0, 0.0),
+        sum_bits=4,
+        slope_bits=7,
+        bits=4,
+    ),
+}
+"""By Keras's names."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The multiplier and the bits lost of units that Dropout scales up."""
+
+    multiplier: int
+    right: int
+    bits: int
+    """Fraction bits of the scaled units."""
+
+
+@cache
+def scaled_up(curve: str, rate: float) -> Scaled:
+    """Return the scale of the units of a curve in training, with dropout of a rate above zero.
+
+    A unit takes as many bits less as the scale needs, so that the largest one is an int8.
+    """
+    found = CURVES[curve]
+    largest, less = int(found.values().max()) / (1 - rate), 0
+    while largest > 2 << 6 << less:
+        less += 1
+    # The codes times 2^29 / (1 - rate) / 2^31 have two bits less.
+    q, right = round((1 << 29) / (1 - rate)), less - 2
+    while q >= 1 << 31:
+        q, right = q >> 1, right - 1
+    return Scaled(q, right, found.bits - less)
+
+
+def _codes(values: Reals, bits: int) -> NDArray[np.int8]:
+    return np.clip(np.rint(values * 2.0**bits), -128, 127).astype(np.int8)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The units of a curve from sums of int8: the numbers of `systola.training.curved`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from systola.training.curves import CURVES, scaled_up
+from systola.training.fast.arithmetic import Narrow, narrow, scaled
+from systola.training.passes import mask_entry
+from systola.training.stages import Stage
+from systola.training.writer import shifted
+
+
+def curved(stage: Stage, sums: Narrow, *, train: bool) -> tuple[Narrow, Narrow | None]:
+    """Return the units of a stage, scaled up for Dropout, and in training their slopes."""
+    curve, place = CURVES[stage.curve], sums.view(np.uint8)
+    units, slopes = curve.values()[place], curve.slopes()[place]
+    if train and stage.rate:
+        scale = scaled_up(stage.curve, stage.rate)
+        units = narrow(scaled(units, shifted(scale.right, multiplier=scale.multiplier)))
+    return units, slopes if train else None
+
+
+def masked(stage: Stage, gradient: Narrow, mask: Narrow) -> Narrow:
+    """Turn the gradient of the units of a stage into the gradient of its sums."""
+    if not stage.curve:
+        return gradient * mask
+    return narrow(scaled(np.multiply(gradient, mask, dtype=np.int32), mask_entry(stage)))
