@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on the machine: Keras's names, int8 block floating point, every step a program."""
 
+from systola.training import mixed_precision
 from systola.training.callbacks import (
     Callback,
     CSVLogger,
@@ -74,6 +75,7 @@ __all__ = [
     "TrainingError",
     "from_keras",
     "load",
+    "mixed_precision",
     "to_keras",
 ]
 

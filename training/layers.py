@@ -12,6 +12,8 @@ from systola.training.checks import check_name, flag, is_name, items, real, show
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
 from systola.training.initializers import initializer_name
+from systola.training.mixed_precision import NAMES as POLICIES
+from systola.training.mixed_precision import Policy, global_policy
 
 ACTIVATIONS = ("linear", "relu", "softmax", *CURVES)
 MOST_LSTM_UNITS = 512
@@ -24,7 +26,7 @@ _NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
 _NO_CONSTRAINT = Only((None,), "there are no constraints")
 _LAYER = {
     "trainable": Only((True,), "all layers are trained"),
-    "dtype": Only((None, "float32"), "the machine has block floating point"),
+    "dtype": Only((None, "float32", *POLICIES), "the machine has block floating point"),
     "batch_size": Only((None,), "fit() takes it"),
     "activity_regularizer": _NO_REGULARISER,
 }
@@ -49,6 +51,11 @@ class Named:
     def __post_init__(self) -> None:
         if self.name is not None:
             check_name("the name of a layer", self.name)
+
+    @property
+    def dtype_policy(self) -> Policy:
+        """The policy of precision, whose `tensors` has the types of this layer."""
+        return global_policy()
 
 
 @dataclass(frozen=True, kw_only=True)

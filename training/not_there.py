@@ -36,5 +36,4 @@ INSTEAD = {
         ("TensorBoard", "BackupAndRestore", "RemoteMonitor"),
         "CSVLogger and ModelCheckpoint are there",
     ),
-    "mixed_precision": "all training is in block floating point of 8 and 16 bits",
 }

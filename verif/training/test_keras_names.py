@@ -288,7 +288,7 @@ TRIED: dict[str, Callable[[], object]] = {
         for name in (
             *("GRU", "Bidirectional", "BatchNormalization", "AveragePooling2D", "Conv1D", "Add"),
             *("GlobalAveragePooling2D", "LayerNormalization", "DepthwiseConv2D", "Concatenate"),
-            *("Normalization", "Model", "mixed_precision"),
+            *("Normalization", "Model"),
         )
     },
 }

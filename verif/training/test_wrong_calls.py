@@ -189,8 +189,11 @@ METHODS = (
     *("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "compile", "set_weights"),
     *("add", "save", "save_weights", "load_weights", "summary"),
 )
+NO_CALLS = ("TrainingError", "mixed_precision")
 OTHERS: dict[str, Any] = {
-    **{name: getattr(training, name) for name in training.__all__ if name != "TrainingError"},
+    **{name: getattr(training, name) for name in training.__all__ if name not in NO_CALLS},
+    "Policy": training.mixed_precision.Policy,
+    "set_global_policy": training.mixed_precision.set_global_policy,
     **{name: getattr(tpu, name) for name in ("TPUClusterResolver", "TPUStrategy")},
     **{name: getattr(tpu, name) for name in ("initialize_tpu_system", "keras_to_tpu_model")},
     **{"imdb.load_data": datasets.imdb.load_data, "pad_sequences": datasets.pad_sequences},
