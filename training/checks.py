@@ -83,6 +83,14 @@ def items(name: str, value: object, what: str) -> list[Any]:
     return list(cast("list[Any]", value))
 
 
+def only_item(value: object) -> object:
+    """Return the item of a tuple of one, and any other value as it is."""
+    if _is(value, tuple):
+        found = cast("tuple[object, ...]", value)
+        return found[0] if len(found) == 1 else found
+    return value
+
+
 def _is(value: object, *kinds: type[Any]) -> bool:
     return isinstance(value, kinds)
 

@@ -9,6 +9,7 @@ from systola.arch.isa import Function
 from systola.training.curves import CURVES, scaled_up
 from systola.training.moves import repeat
 from systola.training.passes import drop
+from systola.training.stages import Stage
 from systola.training.task import Task
 from systola.training.writer import NARROW, ONE, Writer, shifted
 
@@ -16,7 +17,7 @@ from systola.training.writer import NARROW, ONE, Writer, shifted
 def curved(writer: Writer, task: Task, number: int, units: range, mask: range | None) -> None:
     """Turn the sums of a stage, [block][row], into its units, in their place.
 
-    In training the lines `mask` get the slopes, zeros for units that Dropout leaves out.
+    In training the lines `mask` get the slopes.
     """
     stage, rows = task.stages[number], len(units)
     curve, function = CURVES[stage.curve], Function.TABLE
@@ -30,13 +31,20 @@ def curved(writer: Writer, task: Task, number: int, units: range, mask: range | 
     short = stage.units % writer.layout.size
     if short and values[0]:
         _leave(writer, units[-each:], short)
-    if mask is None or not stage.rate:
-        return
+
+
+def scale_up(writer: Writer, stage: Stage, units: range) -> None:
+    """Scale the units of a curve up for Dropout."""
     scale = scaled_up(stage.curve, stage.rate)
     entry = shifted(scale.right, multiplier=scale.multiplier)
-    writer.copy(units.start, units.start, rows, entry, NARROW)
+    writer.copy(units.start, units.start, len(units), entry, NARROW)
+
+
+def drop_both(writer: Writer, task: Task, number: int, units: range, mask: range) -> None:
+    """Make zeros of the units that Dropout leaves out, and of their slopes."""
+    each = len(units) // writer.layout.shapes[number].units
     kept, random = writer.allocate(each), writer.allocate(each)
-    for first in range(0, rows, each):
+    for first in range(0, len(units), each):
         drop(writer, task, number, first // each, (kept.start, random.start), each)
         for lines in (units, mask):
             writer.times(lines.start + first, kept.start, each)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from systola.arch.isa import Function
-from systola.training.curved import curved
+from systola.training.curved import curved, drop_both, scale_up
 from systola.training.layout import Layout
 from systola.training.maps import Maps
 from systola.training.masks import positive_table
@@ -127,6 +127,9 @@ class Forward:
         columns.free()
         if stage.curve:
             curved(writer, self._task, number, units[:-samples], mask)
+            if mask and stage.rate:
+                scale_up(writer, stage, units[:-samples])
+                drop_both(writer, self._task, number, units[:-samples], mask)
         self._one(units)
         return units
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from systola.arch.config import Config
+from systola.training import layers
 from systola.training.arguments import takes
-from systola.training.checks import flag, shown
+from systola.training.checks import flag, only_item, shown
 from systola.training.errors import TrainingError
 from systola.training.keras_compile import compile_arguments
 from systola.training.layers import (
     LSTM,
     Activation,
+    Conv1D,
     Conv2D,
     Dense,
     Dropout,
@@ -23,7 +25,6 @@ from systola.training.layers import (
     Flatten,
     Input,
     Layer,
-    MaxPooling2D,
     ReLU,
     Rescaling,
 )
@@ -34,7 +35,7 @@ _LSTM: dict[str, Any] = {
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
 }
 """Settings that an LSTM must have."""
-_WITH_WEIGHTS = ("Conv2D", "Dense", "Embedding", "LSTM")
+_WITH_WEIGHTS = ("Conv1D", "Conv2D", "Dense", "Embedding", "LSTM")
 _NOT_HONOURED = ("_regularizer", "_constraint", "lora_rank", "noise_shape", "quantization_config")
 """Ends of the names of settings that must be None, as training would ignore them."""
 
@@ -80,11 +81,11 @@ def _network(keras_model: Any) -> Sequential:
     shape: Any = getattr(keras_model, "input_shape", None)
     if not isinstance(shape, tuple) or None in shape[1:]:
         raise TrainingError("the Keras model has no single input of a known shape: build it first")
-    layers: list[Layer] = [Input(tuple(int(size) for size in keras_model.input_shape[1:]))]
+    found: list[Layer] = [Input(tuple(int(size) for size in keras_model.input_shape[1:]))]
     for layer in _chain(keras_model):
         _need_honoured(layer)
-        layers += _layer(layer)
-    model = Sequential(layers)
+        found += _layer(layer)
+    model = Sequential(found)
     model.set_weights(keras_model.get_weights())
     return model
 
@@ -160,14 +161,28 @@ def _layer(layer: Any) -> list[Layer]:
             sizes = layer.kernel_size, layer.strides, layer.padding
             biased = bool(layer.use_bias)
             return [Conv2D(int(layer.filters), *sizes, _activation(layer), use_bias=biased)]
-        case "MaxPooling2D":
+        case "Conv1D":
+            _need(*(layer, kind), groups=1, data_format="channels_last")
+            _check(layer, kind, "dilation_rate", only_item(layer.dilation_rate), 1)
+            sizes = layer.kernel_size, layer.strides, layer.padding
+            biased = bool(layer.use_bias)
+            return [Conv1D(int(layer.filters), *sizes, _activation(layer), use_bias=biased)]
+        case "MaxPooling2D" | "AveragePooling2D" | "MaxPooling1D" | "AveragePooling1D":
             _need(
                 *(layer, kind),
                 strides=layer.pool_size,
                 padding="valid",
                 data_format="channels_last",
             )
-            return [MaxPooling2D(layer.pool_size)]
+            return [getattr(layers, kind)(layer.pool_size)]
+        case (
+            "GlobalMaxPooling2D"
+            | "GlobalAveragePooling2D"
+            | "GlobalMaxPooling1D"
+            | "GlobalAveragePooling1D"
+        ):
+            _need(layer, kind, data_format="channels_last", keepdims=False)
+            return [getattr(layers, kind)()]
         case "Rescaling":
             return [Rescaling(layer.scale, layer.offset)]
         case "Embedding":

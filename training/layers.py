@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from systola.training.arguments import Only, constructor
-from systola.training.checks import check_name, flag, is_name, items, real, shown, whole
+from systola.training.checks import check_name, flag, is_name, items, only_item, real, shown, whole
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
 from systola.training.initializers import initializer_name
@@ -167,10 +167,43 @@ class Conv2D(Computing):
         _keep_weights(self)
 
 
-@constructor(**_LAYER, data_format=_MAPS)
+@constructor(
+    **_LAYER,
+    **_KERNEL,
+    data_format=_MAPS,
+    dilation_rate=Only((1, (1,)), "kernels have no holes"),
+    groups=Only((1,), "a Conv1D has one group"),
+)
 @dataclass(frozen=True)
-class MaxPooling2D(Computing):
-    """The largest of each window of a map; windows lie side by side.
+class Conv1D(Computing):
+    """Windows of a row of steps, steps x channels, times kernels: a Conv2D of height 1."""
+
+    filters: int
+    kernel_size: int
+    strides: int = 1
+    padding: str = "valid"
+    activation: str | None = None
+    _: KW_ONLY
+    use_bias: bool = True
+    kernel_initializer: str = "glorot_uniform"
+    bias_initializer: str = "zeros"
+
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
+        _keep_size(self, "filters")
+        _need(
+            is_name(self.padding, ("valid", "same")),
+            f"padding must be valid or same, not {shown(self.padding)}",
+        )
+        object.__setattr__(self, "kernel_size", _single("kernel_size", self.kernel_size, 15))
+        object.__setattr__(self, "strides", _single("strides", self.strides, 2))
+        check_activation(self.activation)
+        _keep_weights(self)
+
+
+@dataclass(frozen=True)
+class Pooling2D(Computing):
+    """The base of poolings of maps; windows lie side by side.
 
     `strides` may be given, but must be the size of the window, and `padding` is "valid".
     """
@@ -186,13 +219,88 @@ class MaxPooling2D(Computing):
         size = pair("pool_size", self.pool_size, 15)
         if strides is not None and pair("strides", strides, 15) != size:
             raise TrainingError(
-                f"MaxPooling2D has strides of its pool_size {size}, not {shown(strides)}"
+                f"{type(self).__name__} has strides of its pool_size {size}, not {shown(strides)}"
             )
         _need(
             is_name(padding, ("valid",)),
-            f"MaxPooling2D has the padding valid, not {shown(padding)}",
+            f"{type(self).__name__} has the padding valid, not {shown(padding)}",
         )
         object.__setattr__(self, "pool_size", size)
+
+
+@constructor(**_LAYER, data_format=_MAPS)
+@dataclass(frozen=True)
+class MaxPooling2D(Pooling2D):
+    """The largest of each window of a map."""
+
+
+@constructor(**_LAYER, data_format=_MAPS)
+@dataclass(frozen=True)
+class AveragePooling2D(Pooling2D):
+    """The mean of each window of a map."""
+
+
+@dataclass(frozen=True)
+class Pooling1D(Computing):
+    """The base of poolings of rows of steps; windows lie side by side, as for Pooling2D."""
+
+    pool_size: int = 2
+    strides: InitVar[int | None] = None
+    padding: InitVar[str] = "valid"
+
+    def __post_init__(
+        self, input_shape: tuple[int, ...] | None, strides: int | None, padding: str
+    ) -> None:
+        super().__post_init__(input_shape)
+        size, kind = _single("pool_size", self.pool_size, 15), type(self).__name__
+        if strides is not None and _single("strides", strides, 15) != size:
+            raise TrainingError(f"{kind} has strides of its pool_size {size}, not {shown(strides)}")
+        _need(is_name(padding, ("valid",)), f"{kind} has the padding valid, not {shown(padding)}")
+        object.__setattr__(self, "pool_size", size)
+
+
+@constructor(**_LAYER, data_format=_MAPS)
+@dataclass(frozen=True)
+class MaxPooling1D(Pooling1D):
+    """The largest of each window of a row."""
+
+
+@constructor(**_LAYER, data_format=_MAPS)
+@dataclass(frozen=True)
+class AveragePooling1D(Pooling1D):
+    """The mean of each window of a row."""
+
+
+_GLOBAL = {"data_format": _MAPS, "keepdims": Only((False,), "the result is a row of channels")}
+
+
+@dataclass(frozen=True)
+class GlobalPooling(Computing):
+    """The base of poolings of whole maps, or rows: a number for each channel is left."""
+
+
+@constructor(**_LAYER, **_GLOBAL)
+@dataclass(frozen=True)
+class GlobalMaxPooling2D(GlobalPooling):
+    """The largest pixel of a map, of up to 15 x 15."""
+
+
+@constructor(**_LAYER, **_GLOBAL)
+@dataclass(frozen=True)
+class GlobalAveragePooling2D(GlobalPooling):
+    """The mean of a map."""
+
+
+@constructor(**_LAYER, **_GLOBAL)
+@dataclass(frozen=True)
+class GlobalMaxPooling1D(GlobalPooling):
+    """The largest of a row of steps, of up to 15."""
+
+
+@constructor(**_LAYER, **_GLOBAL)
+@dataclass(frozen=True)
+class GlobalAveragePooling1D(GlobalPooling):
+    """The mean of a row of steps."""
 
 
 @constructor(**_LAYER)
@@ -312,7 +420,15 @@ Layer = (
     | Rescaling
     | Dense
     | Conv2D
+    | Conv1D
     | MaxPooling2D
+    | AveragePooling2D
+    | MaxPooling1D
+    | AveragePooling1D
+    | GlobalMaxPooling2D
+    | GlobalAveragePooling2D
+    | GlobalMaxPooling1D
+    | GlobalAveragePooling1D
     | Activation
     | Dropout
     | Embedding
@@ -352,13 +468,18 @@ def pair(name: str, value: object, most: int) -> Pair:
     return first, second
 
 
+def _single(name: str, value: object, most: int) -> int:
+    """Return a number from 1 to `most`, which may be given in a tuple as Keras keeps it."""
+    return whole(name, only_item(value), 1, most)
+
+
 def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
     """Make a field of a layer an int. Raises TrainingError where it is not 1 to `most`."""
     where = f"{name} of {type(layer).__name__}"
     object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
 
 
-def _keep_weights(layer: Dense | Conv2D) -> None:
+def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
     """Check the flag for biases, and the names of fresh weights, which are kept as in NAMES."""
     object.__setattr__(layer, "use_bias", flag("use_bias", layer.use_bias))
     for name in ("kernel_initializer", "bias_initializer"):

@@ -7,10 +7,12 @@ accumulators; of several parts the sums are calculated twice, first to be measur
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from systola.arch.isa import Function
-from systola.training.curved import curved
+from systola.training.curved import curved, drop_both, scale_up
 from systola.training.masks import positive_table, zero_table
-from systola.training.moves import largest, ones, subtract, tap
+from systola.training.moves import largest, means, ones, subtract, tap
 from systola.training.passes import Pass, UnitScale, accumulated, drop, of_samples
 from systola.training.task import SHIFT, Task
 from systola.training.weights import narrow
@@ -63,12 +65,19 @@ class Maps:
                 at = units.start + line
                 writer.activate(row, at, rows, entry, function=function, exponent=SHIFT)
         writer.free(weights, one, pixels)
-        units, mask = self._pooled(number, units, mask)
-        if stage.curve:
-            mask = writer.allocate(len(units)) if train else None
-            curved(writer, task, number, units, mask)
-        elif train and stage.rate:
-            mask = self._dropped(number, units, mask)
+        if stage.average:
+            units, mask = self._averaged(number, units, mask)
+        else:
+            units, mask = self._pooled(number, units, mask)
+            if stage.curve:
+                mask = self._curved(number, units)
+        if train and stage.rate:
+            if stage.curve:
+                scale_up(writer, stage, units)
+            if stage.curve and mask:
+                drop_both(writer, task, number, units, mask)
+            else:
+                mask = self._dropped(number, units, mask)
         self._left.masks.append(mask)
         self._left.transposed.append(x)
         return units
@@ -108,6 +117,23 @@ class Maps:
             tile = weights.start + block * shape.lines + shape.bias
             writer.multiply(one.start, tile, block * rows, rows, 1, 1, accumulate=1)
 
+    def _curved(self, number: int, units: range) -> range | None:
+        """Make units of the sums of a curve, in their place; return their slopes in training."""
+        mask = self._writer.allocate(len(units)) if self._train else None
+        curved(self._writer, self._task, number, units, mask)
+        return mask
+
+    def _averaged(self, number: int, units: range, mask: range | None) -> tuple[range, None]:
+        """Return the means of windows; the mask of the pixels is left for the way back."""
+        window = self._task.stages[number].pool
+        assert window
+        if self._task.stages[number].curve:
+            mask = self._curved(number, units)
+        self._left.routes.append([mask] if mask else [])
+        small = self._reduced(number, units, window, means)
+        self._writer.free(units)
+        return small, None
+
     def _pooled(self, number: int, units: range, mask: range | None) -> tuple[range, range | None]:
         """The units after the pooling, and their mask: whether one of a window passes."""
         window = self._task.stages[number].pool
@@ -116,22 +142,24 @@ class Maps:
             return units, mask
         passing = None
         if mask is not None:
-            passing = self._largest(number, mask, window)
+            passing = self._reduced(number, mask, window, largest)
             self._writer.free(mask)
-        small = self._largest(number, units, window)
+        small = self._reduced(number, units, window, largest)
         if self._train:
             self._left.routes[number] = self._routes(number, units, small, window)
         self._writer.free(units)
         return small, passing
 
-    def _largest(self, number: int, source: range, window: Window) -> range:
+    def _reduced(
+        self, number: int, source: range, window: Window, reduce: Callable[..., None]
+    ) -> range:
         writer, layout = self._writer, self._writer.layout
         shape, samples = layout.shapes[number], layout.samples
         result = writer.allocate(shape.units * samples * shape.left)
         for block in range(shape.units):
             first = source.start + block * samples * shape.made
             to = result.start + block * samples * shape.left
-            largest(writer, first, to, samples, window)
+            reduce(writer, first, to, samples, window)
         return result
 
     def _routes(self, number: int, units: range, small: range, window: Window) -> list[range]:
@@ -162,13 +190,13 @@ class Maps:
     def _dropped(self, number: int, units: range, mask: range | None) -> range:
         """Draws the dropout of the units, and takes it from them."""
         writer = self._writer
-        mask = mask or writer.allocate(len(units))
+        fresh, mask = mask is None, mask or writer.allocate(len(units))
         blocks = writer.layout.shapes[number].units
         rows = len(units) // blocks
         random = writer.allocate(rows)
         for block in range(blocks):
             lines = mask.start + block * rows, random.start
-            drop(writer, self._task, number, block, lines, rows)
+            drop(writer, self._task, number, block, lines, rows, fresh=fresh)
         writer.times(units.start, mask.start, len(units))
         writer.free(random)
         return mask

@@ -15,7 +15,8 @@ from systola.training.passes import Pass, accumulated, mask_entry
 from systola.training.task import Task
 from systola.training.update import Masters, cut, rooms
 from systola.training.weights import all_turned
-from systola.training.writer import AnyEntry, Writer
+from systola.training.windows import Window
+from systola.training.writer import ONE, AnyEntry, Writer
 
 MOST_TILES = 4095
 """Of one instruction."""
@@ -31,24 +32,37 @@ class MapsBackward:
 
     def through(self, number: int, gradient: range) -> range:
         """From the gradient of what a stage leaves to that of its sums."""
-        writer, layout, left = self._writer, self._writer.layout, self._left
+        writer, left = self._writer, self._left
+        stage = self._task.stages[number]
         if mask := left.masks[number]:
-            entry = mask_entry(self._task.stages[number])
+            entry = ONE if stage.average else mask_entry(stage)
             writer.times(gradient.start, mask.start, len(gradient), entry=entry)
             writer.free(mask)
-        window, routes = self._task.stages[number].pool, left.routes[number]
+        window, routes = stage.pool, left.routes[number]
         if window is None:
             return gradient
+        if stage.average:
+            maps = self._placed(number, window, [gradient] * window.taps)
+            for pixels in routes:
+                writer.times(maps.start, pixels.start, len(maps), entry=mask_entry(stage))
+            writer.free(gradient, *routes)
+            return maps
         for route in routes:
             writer.times(route.start, gradient.start, len(gradient))
         writer.free(gradient)
+        maps = self._placed(number, window, routes)
+        writer.free(*routes)
+        return maps
+
+    def _placed(self, number: int, window: Window, taps: list[range]) -> range:
+        """Return maps with the taps of the windows of a pooling in place, zeros elsewhere."""
+        writer, layout = self._writer, self._writer.layout
         covered = tuple(o * s for o, s in zip(window.out, window.stride, strict=True))
         shape = layout.shapes[number]
         maps = shape.units * layout.samples
         whole = writer.allocate(maps * covered[0] * covered[1])
-        places = list(zip(window.places, routes, strict=True))
+        places = list(zip(window.places, taps, strict=True))
         spread(writer, places, whole, window, layout.moves)
-        writer.free(*routes)
         if covered == window.map:
             return whole
         result = writer.allocate(maps * shape.made)

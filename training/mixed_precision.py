@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from systola.training.arguments import takes
 from systola.training.checks import is_name, shown
 from systola.training.errors import TrainingError
 
@@ -43,6 +44,7 @@ class Policy:
     compute_dtype = _INT8
     variable_dtype = _INT16
 
+    @takes()
     def __init__(self, name: str) -> None:
         if not is_name(name, NAMES):
             raise TrainingError(
@@ -77,6 +79,7 @@ def global_policy() -> Policy:
     return _chosen[0]
 
 
+@takes()
 def set_global_policy(policy: str | Policy) -> None:
     """Choose a policy, or its name. Raises TrainingError for one that is not there."""
     _chosen[0] = policy if isinstance(policy, Policy) else Policy(policy)

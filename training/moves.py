@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Opcode, Operation, Reduction
+from systola.arch.isa import Function, Opcode, Operation, Reduction, Rounding
+from systola.training.numbers import multiplier
 from systola.training.task import SHIFT, SPARE, Exponent
 from systola.training.windows import Window
-from systola.training.writer import NARROW, NARROWING, ONE, WIDE, Entry, Writer
+from systola.training.writer import NARROW, NARROWING, ONE, WIDE, Entry, Writer, shifted
 
 _MOST_MAPS = 4095
 """Of one Pool."""
@@ -36,6 +37,18 @@ def largest(writer: Writer, source: int, target: int, maps: int, window: Window)
     _pool(writer, source, target, maps, window, window.kernel, (0, 0), Reduction.MAX)
 
 
+def means(writer: Writer, source: int, target: int, maps: int, window: Window) -> None:
+    """Write the mean of each window, halves upwards."""
+    entry = mean_entry(window)
+    _pool(writer, source, target, maps, window, window.kernel, (0, 0), Reduction.SUM, entry)
+
+
+def mean_entry(window: Window) -> Entry:
+    """Return the entry that makes a mean of the sum of a window."""
+    q, right = multiplier(1 / window.taps)
+    return shifted(right, multiplier=q)
+
+
 def _pool(
     writer: Writer,
     source: int,
@@ -45,6 +58,7 @@ def _pool(
     kernel: tuple[int, int],
     first: tuple[int, int],
     reduction: Reduction,
+    entry: Entry = ONE,
 ) -> None:
     (height, width), (out_height, out_width) = window.map, window.out
     writer.emit(
@@ -60,7 +74,8 @@ def _pool(
             Opcode.POOL,
             **{"buffer": source + done * height * width, "blocks": min(_MOST_MAPS, maps - done)},
             **{"destination": target + done * out_height * out_width},
-            **{"parameter": writer.entry(ONE), "reduction": reduction},
+            **{"parameter": writer.entry(entry), "reduction": reduction},
+            rounding=Rounding.SINGLE,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import floor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +40,14 @@ from systola.compiler.operations import (
     Slice,
     Value,
     Window,
+    scalar_requantisation,
 )
 from systola.compiler.partition import Item, Translation
 from systola.training.checkpoint import Checkpoint, read
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
 from systola.training.layers import Input, Rescaling
+from systola.training.moves import mean_entry
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.passes import STATE_BITS
 from systola.training.recurrent import CELL_BITS, CELL_INTEGER_BITS
@@ -88,6 +91,9 @@ class _Translator:
                 source = value = replace(source, dtype="int32")
             value, bits = self._lstm(first, first.lstm, value)
         else:
+            if first.row:
+                shape = (1, 1, *given)
+                value = self._host("Reshape", value, Value("x as a map", shape, "float32"), View())
             if not first.window and len(given) > 1:
                 row = Value("x as a row", (1, first.inputs), "float32")
                 value = self._host("Flatten", value, row, View())
@@ -110,7 +116,7 @@ class _Translator:
                 table=curve.values().tobytes() if curve else None,
             )
             if stage.window:
-                kernel = weights[:-1].reshape(stage.kernel_shape)
+                kernel = weights[:-1].reshape(*stage.window.kernel, -1, stage.units)
                 value = self._convolution(number, stage, value, kernel, output)
             else:
                 value = self._product(number, value, weights[:-1], output, wide=last)
@@ -204,13 +210,16 @@ class _Translator:
         if stage.pool is None:
             return value
         small = Value(f"pool {number}", (1, *stage.pool.out, stage.units))
+        how: dict[str, Any] = {"reduction": Reduction.MAX}
+        if stage.average:
+            how = {"reduction": Reduction.SUM, "output": _mean(stage.pool)}
         self.items.append(
             Pooling(
-                operator=f"MaxPooling2D {number}",
+                operator=f"pooling {number}",
                 result=small,
                 source=value,
-                reduction=Reduction.MAX,
                 window=_window(stage.pool),
+                **how,
             )
         )
         return small
@@ -263,6 +272,13 @@ def _weights(masters: NDArray[np.int16]) -> NDArray[np.int8]:
     """As the array multiplies with them: rounded, halves upwards."""
     rounded = (masters.astype(np.int32) + (1 << MASTER_SHIFT - 1)) >> MASTER_SHIFT
     return np.clip(rounded, -128, 127).astype(np.int8)
+
+
+def _mean(window: OurWindow) -> Requantisation:
+    """Return the requantisation that makes means of the sums of windows."""
+    entry = mean_entry(window)
+    shift = entry.left - entry.right
+    return scalar_requantisation(entry.multiplier, shift, rounding=Rounding.SINGLE)
 
 
 def _halved(count: int, right: int) -> Requantisation:

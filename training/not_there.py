@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-_LAYERS = "the layers that train are Conv2D, Dense, LSTM, Embedding, MaxPooling2D and Dropout"
+_LAYERS = "the layers that train are Conv2D, Dense, LSTM, Embedding, poolings and Dropout"
 _CHAIN = "Sequential takes a chain of layers"
 INSTEAD = {
     **dict.fromkeys(("GRU", "SimpleRNN", "Bidirectional", "TimeDistributed"), "LSTM is there"),
@@ -12,14 +12,9 @@ INSTEAD = {
         "normalise the samples, or fold it into the weights and set_weights()",
     ),
     **dict.fromkeys(
-        ("AveragePooling2D", "GlobalAveragePooling2D", "GlobalMaxPooling2D"),
-        "MaxPooling2D is there, or Flatten before a Dense",
-    ),
-    **dict.fromkeys(
-        ("Conv1D", "Conv3D", "Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D"),
+        ("Conv3D", "Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D"),
         "Conv2D is there",
     ),
-    **dict.fromkeys(("MaxPooling1D", "GlobalMaxPooling1D", "GlobalAveragePooling1D"), _LAYERS),
     **dict.fromkeys(("Add", "Concatenate", "Multiply", "Average", "Model", "Functional"), _CHAIN),
     "Normalization": "Rescaling is there, or scale the samples before fit()",
     **dict.fromkeys(("LeakyReLU", "ELU", "PReLU"), "ReLU is there"),

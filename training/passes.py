@@ -143,6 +143,11 @@ def gradient_scale(stage: Stage) -> tuple[int, int]:
     """Return the multiplier that turns the gradient of units into the gradient of sums, without
     their mask, and the number of bits that it takes."""
     q, lost = hidden_scale(stage.rate, True)
+    if stage.average and stage.pool:
+        # A pixel gets a part of the gradient of its window: more bits, and a factor of 1/2 to 1.
+        taps = stage.pool.taps
+        more = taps.bit_length() - 1
+        q, lost = round(q * (1 << more) / taps), lost - more
     return q, lost + (CURVES[stage.curve].lost if stage.curve else 0)
 
 
@@ -203,12 +208,19 @@ class UnitScale:
 
 
 def drop(
-    writer: Writer, task: Task, number: int, block: int, lines: tuple[int, int], rows: int
+    writer: Writer,
+    task: Task,
+    number: int,
+    block: int,
+    lines: tuple[int, int],
+    rows: int,
+    *,
+    fresh: bool = False,
 ) -> None:
-    """Draws the dropout of a block of a stage.
+    """Draw the dropout of a block of a stage.
 
-    `lines`: the first of its mask, which has that of its ReLU in it where there is one, and of as
-    many that are free.
+    `lines`: the first line of its mask, and of as many lines that are free. The mask has the mask
+    of a ReLU in it where there is one, but not where it is `fresh`.
     """
     mask, random = lines
     stage = task.stages[number]
@@ -222,7 +234,7 @@ def drop(
             **{"counter": number + (block << 4), "counter_register": COUNTER_REGISTER},
         )
     function, table = Function.TABLE, writer.table(keep_table(stage.rate))
-    if not stage.relu:
+    if fresh or not stage.relu:
         writer.copy(random, mask, rows, ONE, NARROW, function, table=table)
         return
     writer.times(mask, random, rows, function, table=table)

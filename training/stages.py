@@ -12,14 +12,17 @@ from systola.training.errors import TrainingError
 from systola.training.layers import (
     LSTM,
     Activation,
+    Conv1D,
     Conv2D,
     Dense,
     Dropout,
     Embedding,
     Flatten,
+    GlobalPooling,
     Input,
     Layer,
-    MaxPooling2D,
+    Pooling1D,
+    Pooling2D,
     Rescaling,
     pair,
 )
@@ -30,6 +33,8 @@ MOST_STAGES = 5
 MOST_CLASSES = 128
 MOST_WEIGHTS = 1 << 26
 """Weights of a network at most: the host holds them as float64 for a moment, in 512 MiB."""
+_MOST_POOL, _MOST_MEAN = 15, 255
+"""Rows and columns of a window of a pooling at most; of a mean over a whole map."""
 MOST_STEPS = 1 << 12
 """Steps of an LSTM at most."""
 GATES = (0, 1, 3, 2)
@@ -84,7 +89,11 @@ class Stage:
     window: Window | None = None
     """Of a Conv2D; the units are channels then."""
     pool: Window | None = None
-    """Of the MaxPooling2D after it."""
+    """Of the pooling after it."""
+    average: bool = False
+    """Whether the pooling takes means: else it takes the largest."""
+    row: bool = False
+    """Whether it is a Conv1D: its maps have the height 1."""
     lstm: Recurrence | None = None
     """Of an LSTM; the inputs are those of a step then, the units those of all gates."""
 
@@ -105,7 +114,7 @@ class Stage:
         """As Keras has it."""
         if self.window is None:
             return self.inputs, self.units
-        return *self.window.kernel, self.inputs // self.window.taps, self.units
+        return *self.window.kernel[self.row :], self.inputs // self.window.taps, self.units
 
     @property
     def outputs(self) -> int:
@@ -185,16 +194,11 @@ class _Builder:
             case Dense():
                 self._dense(layer.units)
                 self._weighted(layer)
-            case Conv2D():
-                self._convolution(layer, layer.filters)
+            case Conv2D() | Conv1D():
+                self._convolution(layer)
                 self._weighted(layer)
-            case MaxPooling2D(pool_size=size):
-                last = self._last("MaxPooling2D")
-                if not last.window or last.pool or last.rate:
-                    raise TrainingError("MaxPooling2D must come after a Conv2D, before Dropout")
-                pool = pooled(last.map, pair("pool_size", size, 15))
-                self._replace(replace(last, pool=pool))
-                self._shape = (*pool.out, last.units)
+            case Pooling2D() | Pooling1D() | GlobalPooling():
+                self._pooling(layer)
             case Activation(activation=activation):
                 last = self._last("an Activation")
                 if last.lstm or last.activated or last.rate or last.pool:
@@ -219,16 +223,42 @@ class _Builder:
         self.found.append(Stage(prod(shape), units, groups=groups))
         self._shape = (units,)
 
-    def _convolution(self, layer: Conv2D, filters: int) -> None:
+    def _convolution(self, layer: Conv2D | Conv1D) -> None:
         shape = self._known()
-        if len(shape) != 3:
-            raise TrainingError(f"Conv2D takes height, width and channels, not {shape}")
-        kernel = pair("kernel_size", layer.kernel_size, 15)
-        strides = pair("strides", layer.strides, 2)
-        window = convolved(shape[:2], kernel, strides, layer.padding)
+        row = isinstance(layer, Conv1D)
+        if isinstance(layer, Conv1D):
+            if len(shape) != 2:
+                raise TrainingError(f"Conv1D takes steps and channels, not {shape}")
+            shape = (1, *shape)
+            kernel, strides = (1, layer.kernel_size), (1, layer.strides)
+        else:
+            if len(shape) != 3:
+                raise TrainingError(f"Conv2D takes height, width and channels, not {shape}")
+            kernel = pair("kernel_size", layer.kernel_size, 15)
+            strides = pair("strides", layer.strides, 2)
+        window, filters = convolved(shape[:2], kernel, strides, layer.padding), layer.filters
         taps = window.taps
-        self.found.append(Stage(taps * shape[2], filters, groups=taps, window=window))
-        self._shape = (*window.out, filters)
+        self.found.append(Stage(taps * shape[2], filters, groups=taps, window=window, row=row))
+        self._shape = (*window.out[row:], filters)
+
+    def _pooling(self, layer: Pooling2D | Pooling1D | GlobalPooling) -> None:
+        kind = type(layer).__name__
+        last, average, row = self._last(kind), "Average" in kind, kind.endswith("1D")
+        if not last.window or last.pool or last.rate or last.row != row:
+            raise TrainingError(f"{kind} must come after a Conv{2 - row}D, before Dropout")
+        if isinstance(layer, GlobalPooling):
+            size = last.map
+            most = _MOST_MEAN if average else _MOST_POOL
+            if max(size) > most:
+                raise TrainingError(f"{kind} takes maps of up to {most} x {most}, not {size}")
+        elif isinstance(layer, Pooling1D):
+            size = (1, layer.pool_size)
+        else:
+            size = pair("pool_size", layer.pool_size, _MOST_POOL)
+        pool = pooled(last.map, size)
+        self._replace(replace(last, pool=pool, average=average))
+        left = () if isinstance(layer, GlobalPooling) else pool.out[row:]
+        self._shape = (*left, last.units)
 
     def _recurrence(self, units: int) -> None:
         words, shape = self._embedding, self._known()
@@ -254,7 +284,7 @@ class _Builder:
         _check(self.found)
         return tuple(self.found)
 
-    def _weighted(self, layer: Dense | Conv2D) -> None:
+    def _weighted(self, layer: Dense | Conv2D | Conv1D) -> None:
         """Take the settings of the weights and sums of the stage that is new."""
         names = layer.kernel_initializer, layer.bias_initializer
         new = replace(self.found[-1], use_bias=layer.use_bias, initializers=names)

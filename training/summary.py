@@ -10,13 +10,16 @@ from typing import Any
 
 from systola.training.layers import (
     LSTM,
+    Conv1D,
     Conv2D,
     Dense,
     Embedding,
     Flatten,
+    GlobalPooling,
     Input,
     Layer,
-    MaxPooling2D,
+    Pooling1D,
+    Pooling2D,
     pair,
 )
 from systola.training.stages import stages
@@ -115,9 +118,17 @@ def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
                 strides = pair("strides", layer.strides, 2)
                 window = convolved((shape[0], shape[1]), kernel, strides, layer.padding)
                 shape = (*window.out, filters)
-            case MaxPooling2D(pool_size=size):
+            case Conv1D(filters=filters):
+                kernel, strides = (1, layer.kernel_size), (1, layer.strides)
+                window = convolved((1, shape[0]), kernel, strides, layer.padding)
+                shape = (window.out[1], filters)
+            case Pooling2D(pool_size=size):
                 window = pooled((shape[0], shape[1]), pair("pool_size", size, 15))
                 shape = (*window.out, shape[2])
+            case Pooling1D(pool_size=size):
+                shape = (shape[0] // size, shape[1])
+            case GlobalPooling():
+                shape = shape[-1:]
             case Embedding(output_dim=numbers):
                 shape = (*shape, numbers)
             case LSTM(units=units):

@@ -12,14 +12,16 @@ from systola.training.stages import Stage
 from systola.training.writer import shifted
 
 
-def curved(stage: Stage, sums: Narrow, *, train: bool) -> tuple[Narrow, Narrow | None]:
-    """Return the units of a stage, scaled up for Dropout, and in training their slopes."""
+def curved(stage: Stage, sums: Narrow) -> tuple[Narrow, Narrow]:
+    """Return the units of a stage and their slopes."""
     curve, place = CURVES[stage.curve], sums.view(np.uint8)
-    units, slopes = curve.values()[place], curve.slopes()[place]
-    if train and stage.rate:
-        scale = scaled_up(stage.curve, stage.rate)
-        units = narrow(scaled(units, shifted(scale.right, multiplier=scale.multiplier)))
-    return units, slopes if train else None
+    return curve.values()[place], curve.slopes()[place]
+
+
+def scale_up(stage: Stage, units: Narrow) -> Narrow:
+    """Scale the units of a curve up for Dropout."""
+    scale = scaled_up(stage.curve, stage.rate)
+    return narrow(scaled(units, shifted(scale.right, multiplier=scale.multiplier)))
 
 
 def masked(stage: Stage, gradient: Narrow, mask: Narrow) -> Narrow:

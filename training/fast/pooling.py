@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MaxPooling2D: the largest pixel of each window, and the way back to the first such pixel."""
+"""Poolings: the largest pixel of each window or their mean, and the way back."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from systola.training.fast.arithmetic import Narrow
+from systola.training.fast.arithmetic import Narrow, narrow, scaled
 from systola.training.fast.windows import gathered, spread
+from systola.training.moves import mean_entry
 from systola.training.windows import Window
 
 
@@ -25,3 +26,16 @@ def routes(maps: Narrow, window: Window) -> Narrow:
 def back(gradient: Narrow, marks: Narrow, window: Window) -> Narrow:
     """Put the gradient of each window at its marked pixel, zeros elsewhere."""
     return spread(gradient[:, :, np.newaxis] * marks, window)
+
+
+def means(maps: Narrow, window: Window) -> Narrow:
+    """Take the mean of each window: (samples, windows, channels)."""
+    sums = gathered(maps, window).sum(axis=2, dtype=np.int32)
+    return narrow(scaled(sums, mean_entry(window)))
+
+
+def back_to_all(gradient: Narrow, window: Window) -> Narrow:
+    """Put the gradient of each window at all of its pixels, zeros elsewhere."""
+    samples, windows, channels = gradient.shape
+    taps = np.broadcast_to(gradient[:, :, np.newaxis], (samples, windows, window.taps, channels))
+    return spread(taps, window)

@@ -20,11 +20,11 @@ from systola.training.fast.arithmetic import (
     scaled,
     wide,
 )
-from systola.training.fast.curved import curved, masked
+from systola.training.fast.curved import curved, masked, scale_up
 from systola.training.fast.loss import Loss, gradient
 from systola.training.fast.lstm import Lstm, Weights
 from systola.training.fast.masks import dropout
-from systola.training.fast.pooling import back, largest, routes
+from systola.training.fast.pooling import back, back_to_all, largest, means, routes
 from systola.training.fast.stage import Products, one, weights
 from systola.training.fast.update import PlainUpdate, Update
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
@@ -54,7 +54,7 @@ class Passed:
     masks: list[Narrow | None] = field(default_factory=list[Narrow | None])
     """1 for the units that pass, 0 for others; the last stage has none."""
     routes: list[Narrow | None] = field(default_factory=list[Narrow | None])
-    """Which pixel of each window of a pooling is the largest."""
+    """Which pixel of each window is the largest; of a pooling of means the masks of its pixels."""
 
 
 @dataclass
@@ -135,14 +135,19 @@ class Step:
             maps = len(self.x), prod(stage.window.out), stage.units
             units = units.reshape(maps)
             mask = None if mask is None else mask.reshape(maps)
-            if stage.pool:
+            if stage.average and stage.pool:
+                if stage.curve:
+                    units, mask = curved(stage, units)
+                units, marks, mask = means(units, stage.pool), mask, None
+            elif stage.pool:
                 marks = routes(units, stage.pool) if train else None
                 units = largest(units, stage.pool)
                 mask = None if mask is None else largest(mask, stage.pool)
         self.passed.routes.append(marks)
-        if stage.curve:
-            units, mask = curved(stage, units, train=train)
+        if stage.curve and not stage.average:
+            units, mask = curved(stage, units)
         if train and stage.rate:
+            units = scale_up(stage, units) if stage.curve else units
             drawn = self._drawn(number, (len(units), lines, stage.units)).reshape(units.shape)
             mask = drawn if mask is None else mask * drawn
             units = units * drawn
@@ -214,9 +219,15 @@ class Step:
         below = narrow(scaled(sums, Entry(q), shift))
         mask, marks = self.passed.masks[number - 1], self.passed.routes[number - 1]
         if mask is not None:
-            below = masked(stage, below.reshape(mask.shape), mask)
-        if marks is not None and stage.pool:
-            below = back(below.reshape(len(self.x), -1, stage.units), marks, stage.pool)
+            below = below.reshape(mask.shape)
+            below = below * mask if stage.average else masked(stage, below, mask)
+        if stage.pool:
+            below = below.reshape(len(self.x), -1, stage.units)
+            if stage.average:
+                below = back_to_all(below, stage.pool)
+                below = below if marks is None else masked(stage, below, marks)
+            elif marks is not None:
+                below = back(below, marks, stage.pool)
         units = stage.lstm.units if stage.lstm else stage.units
         return below.reshape(-1, units), bits
 

@@ -105,6 +105,7 @@ class Referee:
         """The sum of the losses, and how many are right, before the update."""
         inputs: list[Floats] = []
         masks: list[Floats] = []
+        slopes: list[Floats] = []
         winners: list[Floats | None] = []
         for number, stage in enumerate(self.stages[:-1]):
             if self._lstm and not number:
@@ -113,14 +114,13 @@ class Referee:
             else:
                 inputs.append(self._inputs(number, x))
                 sums = self._sums(number, inputs[-1])
-            x, slopes = self._activated(stage, sums)
+            x, slope = self._activated(stage, sums)
             x, winner = self._pooled(stage, x)
-            mask = slopes
-            if winner is not None and stage.pool:
-                mask = (winner * windows(slopes, stage.pool)).sum(axis=3)
+            mask = np.ones_like(x)
             if stage.rate:
-                kept = self._kept(number, stage, batch)[: len(x)] / np.float32(1 - stage.rate)
-                x, mask = x * kept, mask * kept
+                mask = self._kept(number, stage, batch)[: len(x)] / np.float32(1 - stage.rate)
+            x = x * mask
+            slopes.append(slope)
             winners.append(winner)
             masks.append(mask)
         inputs.append(self._inputs(len(self.stages) - 1, x))
@@ -146,6 +146,7 @@ class Referee:
                 gradient = below
                 if winner is not None and pool:
                     gradient = from_windows(winner * below[..., np.newaxis, :], pool)
+                gradient = gradient * slopes[number - 1]
         self.steps += 1
         for place, update in enumerate(updates):
             self.weights[place] += self._moved(place, update)
@@ -219,10 +220,12 @@ class Referee:
         return windows(maps, stage.window).reshape(len(x), *stage.window.out, -1)
 
     def _pooled(self, stage: Stage, x: Floats) -> tuple[Floats, Floats | None]:
-        """After the pooling, where there is one; and which tap is the first largest."""
+        """After the pooling, where there is one; and the part that each tap has in it."""
         if stage.pool is None:
             return x, None
         taps = windows(x, stage.pool)
+        if stage.average:
+            return taps.mean(axis=3), np.full_like(taps, 1 / stage.pool.taps)
         winner = np.arange(stage.pool.taps)[:, np.newaxis] == taps.argmax(axis=3, keepdims=True)
         return taps.max(axis=3), winner.astype(np.float32)
 

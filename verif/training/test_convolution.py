@@ -12,10 +12,13 @@ import pytest
 from systola.training import (
     SGD,
     Activation,
+    AveragePooling2D,
     Conv2D,
     Dense,
     Dropout,
     Flatten,
+    GlobalAveragePooling2D,
+    GlobalMaxPooling2D,
     Input,
     MaxPooling2D,
     TrainingError,
@@ -35,6 +38,13 @@ NETWORKS: dict[str, list[Layer]] = {
         *(Conv2D(9, 3, padding="same", activation="relu"), MaxPooling2D((3, 2))),
         *(Flatten(), Dense(12, "relu"), Dense(10)),
     ],
+    "means": [
+        *(Conv2D(9, 3, padding="same", activation="relu"), AveragePooling2D(2), Dropout(0.1)),
+        *(Conv2D(16, 3, activation="relu"), GlobalAveragePooling2D(), Dense(10)),
+    ],
+    "largest of all": [
+        *(Conv2D(16, 3, 2, activation="relu"), GlobalMaxPooling2D(), Dense(10)),
+    ],
     "deep": [
         *(Conv2D(9, 3, padding="same"), Activation("relu")),
         *(Conv2D(17, (3, 2), 2, "same", "relu"), MaxPooling2D(2), Dropout(0.1)),
@@ -51,7 +61,8 @@ def test_steps_move_weights_as_in_float32(name: str, data_set: int) -> None:
     count = 15
     sums = []
     for seed in range(6 * data_set, 6 * data_set + 6):
-        model = compiled([Input((8, 8, 1)), *NETWORKS[name]], SGD(0.1), seed=seed, **BASE)
+        network = [Input((8, 8, 1)), *NETWORKS[name]]
+        model = compiled(network, SGD(0.1), seed=seed, backend="fast", **BASE)
         against = referee(model, 64, SGD(0.1), seed=seed, size=16)
         before = [each.copy() for each in against.weights]
         some = slice(seed % 40 * count, (seed % 40 + 1) * count)
@@ -65,11 +76,14 @@ def test_steps_move_weights_as_in_float32(name: str, data_set: int) -> None:
         assert along == pytest.approx(wanted, rel=0.25)
 
 
-@pytest.mark.parametrize("name", ["pool", *map(thorough, ("valid", "wide", "deep"))])
+@pytest.mark.parametrize(
+    "name", ["pool", "means", *map(thorough, ("largest of all", "valid", "wide", "deep"))]
+)
 def test_losses_are_those_of_float32(name: str, data_set: int) -> None:
     (x, y), (x_test, y_test) = images()
     x, y = x[:128], y[:128]
-    model = compiled([Input((8, 8, 1)), *NETWORKS[name]], SGD(0.03, 0.5), seed=data_set, **BASE)
+    network = [Input((8, 8, 1)), *NETWORKS[name]]
+    model = compiled(network, SGD(0.03, 0.5), seed=data_set, backend="fast", **BASE)
     test = x_test[:60], y_test[:60]
     how: dict[str, Any] = {"epochs": 2, "batch_size": 16, "verbose": 0, "validation_data": test}
     history = model.fit(x, y, **how).history

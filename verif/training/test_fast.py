@@ -14,11 +14,16 @@ from systola.training import (
     LSTM,
     SGD,
     Adam,
+    AveragePooling1D,
+    AveragePooling2D,
+    Conv1D,
     Conv2D,
     Dense,
     Dropout,
     Embedding,
     Flatten,
+    GlobalAveragePooling2D,
+    GlobalMaxPooling1D,
     Input,
     MaxPooling2D,
     RMSprop,
@@ -90,6 +95,23 @@ CASES = {
             *(Flatten(), Dense(9, "sigmoid", use_bias=False)),
             *(Dense(6, kernel_initializer="he_normal", bias_initializer="ones"),),
             Dense(4, use_bias=False),
+        ],
+        CLASSES,
+        12,
+    ),
+    "means": Case(
+        lambda: [
+            *(Input((7, 9, 3)), Conv2D(5, 3, padding="same", activation="relu")),
+            *(AveragePooling2D((2, 3)), Dropout(0.2), Conv2D(9, 2, activation="sigmoid")),
+            *(GlobalAveragePooling2D(), Dropout(0.3), Dense(6, "relu"), Dense(4)),
+        ],
+        CLASSES,
+        12,
+    ),
+    "rows": Case(
+        lambda: [
+            *(Input((13, 3)), Conv1D(5, 3, padding="same"), AveragePooling1D(2)),
+            *(Conv1D(9, 2, strides=2, activation="relu"), GlobalMaxPooling1D(), Dense(4)),
         ],
         CLASSES,
         12,
@@ -242,7 +264,7 @@ def test_rows_without_samples(name: str) -> None:
         ("squares", 3, Adam()),
         *(
             thorough(*each, SGD(0.1, 0.9))
-            for each in (("three", 3), ("sequences", 3), ("strides", 2))
+            for each in (("three", 3), ("sequences", 3), ("means", 3))
         ),
         *(thorough(*each, Adam()) for each in (("three", 2), ("words", 3), ("pooled", 2))),
         thorough("three", 3, RMSprop()),

@@ -185,7 +185,7 @@ def test_words_there_and_back() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (Sequential(layer("Conv1D"), dense(3)), "layer 'it', a Conv1D, cannot be trained"),
+        (Sequential(layer("Conv3D"), dense(3)), "layer 'it', a Conv3D, cannot be trained"),
         (Sequential(conv(groups=3), shape=(None, 8, 8, 3)), "groups 3: only 1"),
         (Sequential(conv(), pool(strides=(1, 1)), shape=(None, 8, 8, 3)), "strides .1, 1.: only"),
         (Sequential(lstm(return_sequences=True)), "return_sequences True: only False"),

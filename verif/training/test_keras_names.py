@@ -286,8 +286,8 @@ TRIED: dict[str, Callable[[], object]] = {
     **{
         name: (lambda name=name: getattr(training, name))
         for name in (
-            *("GRU", "Bidirectional", "BatchNormalization", "AveragePooling2D", "Conv1D", "Add"),
-            *("GlobalAveragePooling2D", "LayerNormalization", "DepthwiseConv2D", "Concatenate"),
+            *("GRU", "Bidirectional", "BatchNormalization", "Conv3D", "Add"),
+            *("LayerNormalization", "DepthwiseConv2D", "Concatenate"),
             *("Normalization", "Model"),
         )
     },

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks that are drawn at random learn the same bytes by back end "fast" as by programs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.training import (
+    SGD,
+    AveragePooling1D,
+    AveragePooling2D,
+    Conv1D,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
+    Input,
+    MaxPooling1D,
+    MaxPooling2D,
+    Sequential,
+)
+from systola.verif.kit.seeds import case_seed
+from systola.verif.plan.selection import thorough
+
+CURVES = (None, "relu", "relu6", "tanh", "sigmoid", "hard_sigmoid")
+CLASSES = 3
+
+
+def drawn(rng: random.Random) -> list[Any]:
+    """Draw the layers of a network: of maps, of rows of steps, or of numbers."""
+    kind = rng.choice(["maps", "rows", "numbers"])
+    layers: list[Any] = []
+
+    def dropped() -> None:
+        if rng.random() < 0.4:
+            layers.append(Dropout(rng.choice((0.1, 0.3, 0.6))))
+
+    def dense(units: int) -> None:
+        layers.append(Dense(units, rng.choice(CURVES), use_bias=rng.random() < 0.7))
+        dropped()
+
+    if kind == "numbers":
+        layers.append(Input((rng.randint(1, 9),)))
+        for _ in range(rng.randint(1, 3)):
+            dense(rng.randint(1, 10))
+    else:
+        two = kind == "maps"
+        layers.append(Input((7, 6, rng.randint(1, 3)) if two else (11, rng.randint(1, 5))))
+        ends = (GlobalMaxPooling2D, GlobalAveragePooling2D)
+        pools = (MaxPooling2D, AveragePooling2D)
+        if not two:
+            ends, pools = (
+                (GlobalMaxPooling1D, GlobalAveragePooling1D),
+                (MaxPooling1D, AveragePooling1D),
+            )
+        convolution: Any = Conv2D if two else Conv1D
+        end = rng.choice((None, *ends))
+        count = rng.randint(1, 2)
+        for number in range(count):
+            how = {"padding": rng.choice(("same", "valid")), "activation": rng.choice(CURVES)}
+            how |= {"use_bias": rng.random() < 0.7, "strides": 1 if number else rng.choice((1, 2))}
+            layers.append(convolution(rng.randint(1, 6), rng.randint(1, 2), **how))
+            if number == count - 1 and end:
+                layers.append(end())
+            elif rng.random() < 0.6:
+                layers.append(rng.choice(pools)(2))
+            dropped()
+            if number < count - 1 and layers[-1] is end:
+                break
+        if not end:
+            layers.append(Flatten())
+        if rng.random() < 0.4:
+            dense(rng.randint(1, 6))
+    layers.append(Dense(CLASSES, use_bias=rng.random() < 0.7))
+    return layers
+
+
+@pytest.mark.parametrize("number", [*range(4), *map(thorough, range(4, 24))])
+def test_bytes_of_the_golden_model(number: int) -> None:
+    """Two steps of whole batches, one of some samples, and predictions."""
+    rng = random.Random(case_seed())
+    layers = drawn(rng)
+    values = np.random.default_rng(rng.randrange(1 << 30))
+    x, y = values.normal(size=(8, *layers[0].shape)), values.integers(0, CLASSES, 8)
+    optimizer = SGD(rng.choice((0.1, 1.0)), rng.choice((0.0, 0.9)))
+    found: list[Any] = []
+    for backend in ("iss", "fast"):
+        model = Sequential(layers)
+        model.compile(optimizer, preset="4x4-training", backend=backend, seed=number)
+        losses = [model.train_on_batch(x[:n], y[:n]) for n in (8, 8, 3)]
+        state = model.state()
+        learnt = [each.tobytes() for each in (*state.masters, *state.velocities)]
+        found.append((losses, learnt, state.bits, state.unit_bits, model.predict(x).tolist()))
+    assert found[0] == found[1], layers
