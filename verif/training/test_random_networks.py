@@ -73,8 +73,6 @@ def drawn(rng: random.Random) -> list[Any]:
             elif rng.random() < 0.6:
                 layers.append(rng.choice(pools)(2))
             dropped()
-            if number < count - 1 and layers[-1] is end:
-                break
         if not end:
             layers.append(Flatten())
         if rng.random() < 0.4:
