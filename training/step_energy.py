@@ -53,16 +53,13 @@ class StepEnergy:
 def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | None:
     """Return the energy of a step of `task` with all its samples, on cores of `config`.
 
-    None where the machine has no program for it: for moments of Adam and RMSprop, or where the
-    batch has no room.
+    None where the machine has no program for it, as the batch has no room.
     """
-    if task.decays:
-        return None
     tasks = [replace(task, core=core) for core in range(task.cores)]
     most = max(len(each.share(config.cols)) for each in tasks)
     done = Activity()
     try:
-        layout = Layout(config, task.stages, most, momentum=bool(task.momentum))
+        layout = Layout(config, task.stages, most, beside=task.beside)
         if layout.samples > config.accumulator_rows:
             return None
         for each in tasks:
