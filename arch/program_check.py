@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from systola.arch.isa import BY_OPCODE, LOOP_DEPTH, Fault, Opcode, decode
-
-_TAKE_WEIGHTS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
+from systola.arch.isa import LOOP_DEPTH, Fault, Opcode, decode
 
 
 class ProgramError(ValueError):
@@ -54,10 +52,10 @@ def check_program(words: Sequence[bytes]) -> None:
             if not loops:
                 raise ProgramError(position, "end_loop without loop")
             loops.pop()
-        elif Fault.WINDOW in BY_OPCODE[opcode].checks and Opcode.SET_CONFIG_WINDOW not in seen:
+        elif Fault.WINDOW in decoded[0].checks and Opcode.SET_CONFIG_WINDOW not in seen:
             raise ProgramError(position, f"{name} without set_config_window before it")
         elif (
-            opcode in _TAKE_WEIGHTS
+            Fault.WEIGHT_UNDERFLOW in decoded[0].checks
             and Opcode.READ_WEIGHTS not in seen
             and not decoded[1].get("from_buffer")
         ):

@@ -251,6 +251,12 @@ def _instruction_section(entry: Instruction) -> str:
     if entry.width < top:
         rows.append((_span(entry.width, top - entry.width), "reserved", "", "0", "", ""))
     checks = ", ".join(fault.name for fault in entry.checks) or "none of its own"
+    needs = [f"Needs: {entry.needs}."] if entry.needs else []
+    memories = [
+        f"{verb}: {'; '.join(f'{use.memory} from `{use.base}` on' for use in uses)}."
+        for verb, uses in (("Reads", entry.reads), ("Writes", entry.writes))
+        if uses
+    ]
     return "\n".join(
         (
             f"## {entry.title}",
@@ -259,6 +265,8 @@ def _instruction_section(entry: Instruction) -> str:
             "",
             table(("Bits", "Field", "Width", "Values", "Default", "Meaning"), rows),
             entry.semantics,
+            "",
+            " ".join((f"Carried out by: {entry.executor}.", *needs, *memories)),
             "",
             f"Checks, in order: {checks}.",
             "",

@@ -4,25 +4,17 @@
 from __future__ import annotations
 
 from systola.arch import isa
-from systola.arch.isa import Opcode
+from systola.arch.isa import INSTRUCTIONS, Executor
 from systola.timing.record import Unit
 
+_UNITS = {
+    Executor.HOST_READER: Unit.HOST_READ,
+    Executor.HOST_WRITER: Unit.HOST_WRITE,
+    Executor.MATRIX_UNIT: Unit.ARRAY,
+    Executor.ACTIVATION_UNIT: Unit.ACTIVATION,
+}
 UNIT_OF = {
-    Opcode.READ_HOST_MEMORY: Unit.HOST_READ,
-    Opcode.READ_HOST_MEMORY_ALTERNATE: Unit.HOST_READ,
-    Opcode.LOAD_PARAMETERS: Unit.HOST_READ,
-    Opcode.LOAD_TABLE: Unit.HOST_READ,
-    Opcode.WRITE_HOST_MEMORY: Unit.HOST_WRITE,
-    Opcode.WRITE_HOST_MEMORY_ALTERNATE: Unit.HOST_WRITE,
-    Opcode.MATRIX_MULTIPLY: Unit.ARRAY,
-    Opcode.CONVOLVE: Unit.ARRAY,
-    Opcode.ACTIVATE: Unit.ACTIVATION,
-    Opcode.DEPTHWISE: Unit.ACTIVATION,
-    Opcode.POOL: Unit.ACTIVATION,
-    Opcode.VECTOR: Unit.ACTIVATION,
-    Opcode.MEASURE: Unit.ACTIVATION,
-    Opcode.TRANSPOSE: Unit.ACTIVATION,
-    Opcode.RANDOM: Unit.ACTIVATION,
+    entry.opcode: _UNITS[entry.executor] for entry in INSTRUCTIONS if entry.executor in _UNITS
 }
 COMPARED = {
     opcode: {
@@ -35,10 +27,5 @@ COMPARED = {
 }
 """The units with whose instructions under way those of each opcode are compared, and which of them
 one after the other."""
-WAIT_FOR = {
-    isa.Unit.HOST_READER: Unit.HOST_READ,
-    isa.Unit.MATRIX_UNIT: Unit.ARRAY,
-    isa.Unit.ACTIVATION_UNIT: Unit.ACTIVATION,
-    isa.Unit.HOST_WRITER: Unit.HOST_WRITE,
-}
+WAIT_FOR = {bit: _UNITS[Executor[str(bit.name)]] for bit in isa.Unit}
 """The unit of each bit that a Debug_Tag may wait for."""

@@ -10,20 +10,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from systola.arch.config import Config
-from systola.arch.isa import Instruction, Opcode
+from systola.arch.isa import Executor, Instruction, Memory, Opcode
 from systola.golden.ranges import buffer_lines, tiles_consumed
 from systola.golden.window import UNSET, Window
 from systola.views.timeline import Timeline, Work, executed
 
 REST = "after the last layer"
-_READ_HOST = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
-_WRITE_HOST = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
-_ONLY_READS = (*_WRITE_HOST, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.MEASURE)
-_USERS = (
-    *(*_READ_HOST, *_ONLY_READS),
-    *(Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
-    *(Opcode.TRANSPOSE, Opcode.RANDOM),
-)
 
 
 @dataclass
@@ -84,10 +76,12 @@ def buffer_stays(
     for step in _steps(program, timeline, layers):
         opcode, work = step.entry.opcode, step.work
         window = _window(step, window)
-        if opcode not in _USERS or work is None or work.begin < 0 or work.end < 0:
+        uses_lines = step.entry.uses(Memory.BUFFER)
+        if not uses_lines or work is None or work.begin < 0 or work.end < 0:
             continue
         read = list(buffer_lines(opcode, step.operands, window, config.rows))
-        last = None if opcode in _ONLY_READS else read.pop()
+        writes_lines = any(use.memory is Memory.BUFFER for use in step.entry.writes)
+        last = read.pop() if writes_lines else None
         for lines in read:
             found: list[int] = np.unique(owner[lines.start : lines.stop]).tolist()
             for index in found:
@@ -127,7 +121,7 @@ def weight_tiles(program: bytes, timeline: Timeline, layers: Sequence[str]) -> l
         if opcode == Opcode.READ_WEIGHTS:
             first = step.operands["tile"]
             queue.append(range(first, first + step.operands["count"]))
-        elif opcode in (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE):
+        elif step.entry.executor is Executor.MATRIX_UNIT:
             left = tiles_consumed(opcode, step.operands, window)
             while left:
                 taken, rest = queue[0][:left], queue[0][left:]

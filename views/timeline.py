@@ -11,7 +11,7 @@ from functools import partial
 
 from systola.arch.config import Config
 from systola.arch.image import Image
-from systola.arch.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
+from systola.arch.isa import INSTRUCTION_BYTES, Executor, Instruction, Opcode, decode, way_of
 from systola.golden.scalar import ScalarUnit
 from systola.sim.events import (
     AWAITING_WEIGHTS,
@@ -40,44 +40,14 @@ class Track(StrEnum):
     HOST_WRITE = "host write"
 
 
-@dataclass(frozen=True)
-class Way:
-    """Where an instruction goes."""
-
-    track: Track
-    queue: str = ""
-    """Of QUEUES; empty for the queue of weight reads."""
-    lists: tuple[str, ...] = ()
-    """Of LISTS. When it leaves the first one, the next one waits; with the last one it ends."""
-
-
-_HOST_READ = Way(Track.HOST_READ, "host_reads", ("host_reading",))
-_LOAD = Way(Track.HOST_READ, "host_reads", ("loading", "host_reading"))
-_HOST_WRITE = Way(Track.HOST_WRITE, "host_writes", ("host_writing",))
-_MATRIX = Way(Track.ARRAY, "matrix", ("matrix_reading", "matrix_summing"))
-_ACTIVATE = Way(Track.ACTIVATION, "activate", ("activate_reading", "activate_writing"))
-_VECTOR = Way(Track.ACTIVATION, "activate", ("activate_operands", "activate_writing"))
-_MEASURE = Way(
-    Track.ACTIVATION, "activate", ("activate_reading", "activate_operands", "activate_writing")
-)
-WAYS = {
-    Opcode.READ_HOST_MEMORY: _HOST_READ,
-    Opcode.READ_HOST_MEMORY_ALTERNATE: _HOST_READ,
-    Opcode.LOAD_PARAMETERS: _LOAD,
-    Opcode.LOAD_TABLE: _LOAD,
-    Opcode.WRITE_HOST_MEMORY: _HOST_WRITE,
-    Opcode.WRITE_HOST_MEMORY_ALTERNATE: _HOST_WRITE,
-    Opcode.READ_WEIGHTS: Way(Track.WEIGHT_FETCH),
-    Opcode.MATRIX_MULTIPLY: _MATRIX,
-    Opcode.CONVOLVE: _MATRIX,
-    Opcode.ACTIVATE: _ACTIVATE,
-    Opcode.DEPTHWISE: _VECTOR,
-    Opcode.POOL: _VECTOR,
-    Opcode.VECTOR: _VECTOR,
-    Opcode.MEASURE: _MEASURE,
-    Opcode.TRANSPOSE: _VECTOR,
-    Opcode.RANDOM: _VECTOR,
+TRACKS = {
+    Executor.HOST_READER: Track.HOST_READ,
+    Executor.WEIGHT_FETCH: Track.WEIGHT_FETCH,
+    Executor.MATRIX_UNIT: Track.ARRAY,
+    Executor.ACTIVATION_UNIT: Track.ACTIVATION,
+    Executor.HOST_WRITER: Track.HOST_WRITE,
 }
+"""The units whose instructions are shown."""
 ISSUE_CYCLES = 2
 """Of an instruction that waits for nothing, before it is issued."""
 _COLUMNS = {name: number for number, name in enumerate(LEVEL_NAMES)}
@@ -217,33 +187,39 @@ class _Course:
         waited = self._cycles(ISSUE_WAITS, self._issue_row, row)
         self._issue_row = row
         before = self._work[-1].issued if self._work else -1
-        way = WAYS.get(entry.opcode)
+        track = TRACKS.get(entry.executor)
         index = len(self._work)
         self._work.append(
             Work(
                 number=pc,
                 entry=entry,
                 operands=operands,
-                track=way.track if way else None,
+                track=track,
                 offered=max(before + 1, cycle - waited - ISSUE_CYCLES),
                 issued=cycle,
             )
         )
         self._rows.append(row)
-        if way is None:
+        way = way_of(entry)
+        if track is None or way is None:
             return
         for name in way.lists:
             self._lists[name].append(index)
             self._pushed[name] += 1
-        if way.queue:
+        if way.lists:
             self._queues[way.queue].append(index)
-        if not way.queue or operands.get("from_buffer"):
+        if not way.lists or operands.get("from_buffer"):
             self._weight_queue.append(index)
+
+    def _way(self, work: Work) -> tuple[Queue, tuple[str, ...]]:
+        """The queue of an instruction, and the lists that it leaves one after the other."""
+        way = way_of(work.entry)
+        assert way is not None
+        return next(queue for queue in QUEUES if queue.name == way.queue), way.lists
 
     def _mask(self, row: int, cycle: int) -> None:
         index = len(self._work) - 1
-        way = WAYS[self._work[index].entry.opcode]
-        queue = next(queue for queue in QUEUES if queue.name == way.queue)
+        queue, _ = self._way(self._work[index])
         value = int(self._recording.values[row])
         bits = (self._config.queue_depth - 1).bit_length()
         found: dict[str, int] = {}
@@ -266,9 +242,8 @@ class _Course:
     def _leave(self, name: str, row: int, cycle: int) -> None:
         index = self._lists[name].popleft()
         work = self._work[index]
-        way = WAYS[work.entry.opcode]
-        queue = next(queue for queue in QUEUES if queue.name == way.queue)
-        if name == way.lists[0] and not queue.waits_before:
+        queue, lists = self._way(work)
+        if name == lists[0] and not queue.waits_before:
             if queue.begin is None:
                 self._queues[queue.name].popleft()
                 first = max(self._rows[index], self._free[queue.name])
@@ -277,7 +252,7 @@ class _Course:
                 first = max(self._rows[index], self._free[queue.name])
                 work.awaited_weights = self._cycles(AWAITING_WEIGHTS, first, row)
             self._waited(queue, index, row)
-        if name == way.lists[-1]:
+        if name == lists[-1]:
             work.end = cycle + 1
             self._in_the_way.pop(index, None)
 

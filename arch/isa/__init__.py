@@ -42,7 +42,7 @@ from systola.arch.isa.codes import (
 )
 from systola.arch.isa.encoding import EncodingError, decode, encode, reserved_bits
 from systola.arch.isa.faults import FAULT_TEXT, Fault
-from systola.arch.isa.fields import Field, Instruction
+from systola.arch.isa.fields import Executor, Field, Hardware, Instruction, Memory, Use
 from systola.arch.isa.instructions import (
     BY_MNEMONIC,
     BY_OPCODE,
@@ -50,6 +50,7 @@ from systola.arch.isa.instructions import (
     LINK_OPCODES,
     instructions_of,
 )
+from systola.arch.isa.ways import Way, way_of
 
 __all__ = [
     "BY_MNEMONIC",
@@ -77,11 +78,14 @@ __all__ = [
     "TANH_INTEGER_BITS",
     "WEIGHT_READS_IN_FLIGHT",
     "EncodingError",
+    "Executor",
     "Fault",
     "Field",
     "Function",
+    "Hardware",
     "Instruction",
     "LinkPart",
+    "Memory",
     "Opcode",
     "Operation",
     "Reduction",
@@ -89,8 +93,11 @@ __all__ = [
     "Side",
     "Source",
     "Unit",
+    "Use",
+    "Way",
     "decode",
     "encode",
     "instructions_of",
     "reserved_bits",
+    "way_of",
 ]

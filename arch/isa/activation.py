@@ -27,8 +27,12 @@ from systola.arch.isa.fields import (
     FILL,
     N_TILES,
     ROWS,
+    Executor,
     Field,
+    Hardware,
     Instruction,
+    Memory,
+    Use,
     flag,
     registers,
 )
@@ -49,6 +53,7 @@ _BLOCKS_OF_CHANNELS = Field(name="blocks", width=12, doc="blocks of C channels",
 ACTIVATION: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.ACTIVATE,
+        executor=Executor.ACTIVATION_UNIT,
         fields=(
             ACCUMULATOR,
             BUFFER,
@@ -71,6 +76,12 @@ ACTIVATION: tuple[Instruction, ...] = (
             ),
             flag("stochastic", "rounded at random, whatever `rounding` says"),
         ),
+        reads=(
+            Use(Memory.ACCUMULATORS, "accumulator"),
+            Use(Memory.PARAMETERS, "parameter"),
+            Use(Memory.TABLES, "table"),
+        ),
+        writes=(Use(Memory.BUFFER, "buffer"),),
         checks=(
             Fault.UNAVAILABLE,
             Fault.ACCUMULATOR_RANGE,
@@ -125,6 +136,8 @@ ACTIVATION: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.DEPTHWISE,
+        executor=Executor.ACTIVATION_UNIT,
+        needs=Hardware.DEPTHWISE,
         fields=(
             BUFFER,
             Field(name="taps", width=20, doc="first unified-buffer line of the weights"),
@@ -138,6 +151,12 @@ ACTIVATION: tuple[Instruction, ...] = (
             FILL,
             *registers("buffer", "destination"),
         ),
+        reads=(
+            Use(Memory.BUFFER, "buffer"),
+            Use(Memory.BUFFER, "taps"),
+            Use(Memory.PARAMETERS, "parameter"),
+        ),
+        writes=(Use(Memory.BUFFER, "destination"),),
         checks=(
             Fault.UNAVAILABLE,
             Fault.WINDOW,
@@ -161,6 +180,7 @@ ACTIVATION: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.POOL,
+        executor=Executor.ACTIVATION_UNIT,
         fields=(
             BUFFER,
             _DESTINATION,
@@ -173,6 +193,8 @@ ACTIVATION: tuple[Instruction, ...] = (
             Field(name="ceiling", width=8, signed=True, doc="upper bound", default=127),
             *registers("buffer", "destination"),
         ),
+        reads=(Use(Memory.BUFFER, "buffer"), Use(Memory.PARAMETERS, "parameter")),
+        writes=(Use(Memory.BUFFER, "destination"),),
         checks=(Fault.WINDOW, Fault.BUFFER_RANGE, Fault.OVERLAP, Fault.PARAMETER_RANGE),
         summary="Reduces each window of a feature map to one pixel.",
         semantics=(
@@ -189,6 +211,7 @@ ACTIVATION: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.VECTOR,
+        executor=Executor.ACTIVATION_UNIT,
         fields=(
             Field(name="operation", width=2, doc="what is computed", values=Operation),
             Field(name="buffer", width=20, doc="first unified-buffer line of operand a"),
@@ -213,6 +236,13 @@ ACTIVATION: tuple[Instruction, ...] = (
                 default=0,
             ),
         ),
+        reads=(
+            Use(Memory.BUFFER, "buffer"),
+            Use(Memory.BUFFER, "operand"),
+            Use(Memory.PARAMETERS, "parameter"),
+            Use(Memory.TABLES, "table"),
+        ),
+        writes=(Use(Memory.BUFFER, "destination"),),
         checks=(
             Fault.UNAVAILABLE,
             Fault.BUFFER_RANGE,
@@ -248,6 +278,8 @@ ACTIVATION: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.MEASURE,
+        executor=Executor.ACTIVATION_UNIT,
+        needs=Hardware.TRAINING,
         fields=(
             Field(name="source", width=2, doc="what is measured", values=Source),
             Field(name="exponent", width=3, doc="exponent register that is set, 1 to 7", minimum=1),
@@ -266,6 +298,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             Field(name="value", width=8, signed=True, doc="constant", default=0),
             *registers("accumulator", "buffer"),
         ),
+        reads=(Use(Memory.ACCUMULATORS, "accumulator"), Use(Memory.BUFFER, "buffer")),
         checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE, Fault.BUFFER_RANGE),
         summary="Sets an exponent register from the largest magnitude, or from other registers.",
         semantics=(
@@ -284,6 +317,8 @@ ACTIVATION: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.TRANSPOSE,
+        executor=Executor.ACTIVATION_UNIT,
+        needs=Hardware.TRAINING,
         fields=(
             BUFFER,
             _DESTINATION,
@@ -291,6 +326,8 @@ ACTIVATION: tuple[Instruction, ...] = (
             Field(name="step", width=16, doc="lines from one tile to the next at the source"),
             *registers("buffer", "destination"),
         ),
+        reads=(Use(Memory.BUFFER, "buffer"),),
+        writes=(Use(Memory.BUFFER, "destination"),),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.OVERLAP),
         summary="Transposes tiles of lines.",
         semantics=(
@@ -304,6 +341,8 @@ ACTIVATION: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.RANDOM,
+        executor=Executor.ACTIVATION_UNIT,
+        needs=Hardware.TRAINING,
         fields=(
             _DESTINATION,
             Field(name="rows", width=16, doc="lines", minimum=1),
@@ -311,6 +350,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             Field(name="counter", width=32, doc="chooses a sequence, too", default=0),
             *registers("destination", "counter"),
         ),
+        writes=(Use(Memory.BUFFER, "destination"),),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
         summary="Fills lines with random bytes.",
         semantics=(

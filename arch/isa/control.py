@@ -5,16 +5,24 @@ from __future__ import annotations
 
 from systola.arch.isa.codes import LOOP_DEPTH, TAGS_WAITING, Opcode, Unit
 from systola.arch.isa.faults import Fault
-from systola.arch.isa.fields import CEILING, Field, Instruction, registers
+from systola.arch.isa.fields import (
+    CEILING,
+    Executor,
+    Field,
+    Instruction,
+    registers,
+)
 
 CONTROL: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.NOP,
+        executor=Executor.SEQUENCER,
         summary="Does nothing.",
         semantics="No effect.",
     ),
     Instruction(
         opcode=Opcode.HALT,
+        executor=Executor.SEQUENCER,
         summary="Ends the program.",
         semantics=(
             "All earlier instructions complete, weight tiles that nothing consumed are dropped, "
@@ -25,6 +33,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.SYNCHRONIZE,
+        executor=Executor.SEQUENCER,
         summary="Waits for the units.",
         semantics=(
             "The next instruction starts when all earlier ones have completed, their host writes "
@@ -34,6 +43,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.INTERRUPT_HOST,
+        executor=Executor.SEQUENCER,
         fields=(Field(name="code", width=16, doc="value for the host", default=0),),
         summary="Raises the interrupt with a code.",
         semantics=(
@@ -43,6 +53,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.SYNCHRONIZE_HOST,
+        executor=Executor.SEQUENCER,
         summary="Waits for the host.",
         semantics=(
             "Waits like Synchronize; then the WAITING bit of STATUS is set until the host writes "
@@ -54,6 +65,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.DEBUG_TAG,
+        executor=Executor.SEQUENCER,
         fields=(
             Field(name="tag", width=16, doc="value for the trace", default=0),
             Field(
@@ -86,6 +98,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.REQUIRE_MACHINE,
+        executor=Executor.DECODER,
         fields=(
             Field(name="rows", width=9, doc="R: rows of the array"),
             Field(name="columns", width=9, doc="C: columns of the array"),
@@ -105,6 +118,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.SET_REGISTER,
+        executor=Executor.SCALAR_UNIT,
         fields=(
             Field(name="register", width=3, doc="register that is set, 1 to 7", minimum=1),
             Field(name="value", width=32, signed=True, doc="constant", default=0),
@@ -120,6 +134,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.LOOP,
+        executor=Executor.SCALAR_UNIT,
         fields=(
             Field(name="count", width=32, doc="iterations"),
             *registers("count"),
@@ -133,6 +148,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.END_LOOP,
+        executor=Executor.SCALAR_UNIT,
         checks=(Fault.LOOP,),
         summary="Ends the body of the innermost loop.",
         semantics=(
@@ -142,6 +158,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.SET_CONFIG_WINDOW,
+        executor=Executor.DECODER,
         fields=(
             Field(name="height", width=12, doc="H: rows of the feature map", minimum=1),
             Field(name="width", width=12, doc="W: pixels of a row", minimum=1),
@@ -171,6 +188,7 @@ CONTROL: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.SET_CONFIG_SCALE,
+        executor=Executor.DECODER,
         fields=(
             Field(name="multiplier_a", width=31, doc="multiplier of operand a", default=0),
             Field(name="shift_a", width=5, doc="right shift of operand a", default=0),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from systola.arch.isa.codes import OPCODE_BITS, Opcode
 from systola.arch.isa.faults import Fault
@@ -36,12 +36,62 @@ class Field:
         return self.minimum or 0, (1 << self.width) - 1
 
 
+class Executor(StrEnum):
+    """A part of the machine that carries out instructions. Those of the same one run in order."""
+
+    SEQUENCER = "sequencer"
+    SCALAR_UNIT = "scalar unit"
+    DECODER = "decoder"
+    HOST_READER = "host reader"
+    HOST_WRITER = "host writer"
+    WEIGHT_FETCH = "weight fetch"
+    MATRIX_UNIT = "matrix unit"
+    ACTIVATION_UNIT = "activation unit"
+    LINK_UNIT = "link unit"
+
+
+class Hardware(StrEnum):
+    """Hardware that a configuration may leave out, under the name of its setting in lower case."""
+
+    TABLES = "tables"
+    DEPTHWISE = "depthwise lanes"
+    TRAINING = "training"
+    LINKS = "links"
+
+
+class Memory(StrEnum):
+    """A memory that an instruction names a part of, with the unit of its addresses."""
+
+    BUFFER = "lines of the unified buffer"
+    ACCUMULATORS = "accumulator rows"
+    PARAMETERS = "parameter entries"
+    TABLES = "tables"
+    HOST = "bytes of the host window"
+    WEIGHTS = "tiles of the weight window"
+
+
+@dataclass(frozen=True)
+class Use:
+    """Part of a memory, from the address in field `base` on. Whether an instruction takes it at all
+    may depend on its other fields."""
+
+    memory: Memory
+    base: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One instruction: its fields in bit order, and its meaning in words."""
+    """One instruction: its fields in bit order, its way and memories, and its meaning in words."""
 
     opcode: Opcode
+    executor: Executor
+    needs: Hardware | None = None
+    """UNAVAILABLE, whatever the fields hold, in a configuration without this."""
     fields: tuple[Field, ...] = ()
+    reads: tuple[Use, ...] = ()
+    """Parts of memories that it reads. To add to what a written part holds is no read of its own:
+    the part is the same."""
+    writes: tuple[Use, ...] = ()
     summary: str
     checks: tuple[Fault, ...] = ()
     """Faults that stop the program before the instruction has any effect, in order of precedence
@@ -73,6 +123,10 @@ class Instruction:
     def width(self) -> int:
         """Bits used by opcode and fields; those above are reserved and zero."""
         return OPCODE_BITS + sum(field.width for field in self.fields)
+
+    def uses(self, *memories: Memory) -> bool:
+        """Return whether the instruction names a part of one of these memories."""
+        return any(use.memory in memories for use in (*self.reads, *self.writes))
 
     def field(self, name: str) -> Field:
         """The field called `name`; KeyError if there is none."""

@@ -5,7 +5,18 @@ from __future__ import annotations
 
 from systola.arch.isa.codes import Opcode, Side
 from systola.arch.isa.faults import Fault
-from systola.arch.isa.fields import ACCUMULATOR, BUFFER, Field, Instruction, flag, registers
+from systola.arch.isa.fields import (
+    ACCUMULATOR,
+    BUFFER,
+    Executor,
+    Field,
+    Hardware,
+    Instruction,
+    Memory,
+    Use,
+    flag,
+    registers,
+)
 
 _ROWS_OF_LINKS = Field(name="rows", width=16, doc="lines or accumulator rows", minimum=1)
 _SIDE = Field(name="side", width=1, doc="the neighbour", values=Side)
@@ -13,6 +24,8 @@ _SIDE = Field(name="side", width=1, doc="the neighbour", values=Side)
 LINKS: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.SEND,
+        executor=Executor.LINK_UNIT,
+        needs=Hardware.LINKS,
         fields=(
             _SIDE,
             flag("sums", "1: accumulator rows; 0: lines of the unified buffer"),
@@ -21,6 +34,7 @@ LINKS: tuple[Instruction, ...] = (
             _ROWS_OF_LINKS,
             *registers("buffer", "accumulator"),
         ),
+        reads=(Use(Memory.BUFFER, "buffer"), Use(Memory.ACCUMULATORS, "accumulator")),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
         summary="Sends lines or sums to a neighbour.",
         semantics=(
@@ -31,6 +45,8 @@ LINKS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.RECEIVE,
+        executor=Executor.LINK_UNIT,
+        needs=Hardware.LINKS,
         fields=(_SIDE, BUFFER, _ROWS_OF_LINKS, *registers("buffer")),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
         summary="Takes lines that a neighbour sends.",
@@ -38,9 +54,12 @@ LINKS: tuple[Instruction, ...] = (
             "For m = 0 .. `rows` - 1 line `buffer` + m becomes the next line that the neighbour on "
             "that `side` sends here. LINK_KIND where that is a row of sums."
         ),
+        writes=(Use(Memory.BUFFER, "buffer"),),
     ),
     Instruction(
         opcode=Opcode.REDUCE,
+        executor=Executor.LINK_UNIT,
+        needs=Hardware.LINKS,
         fields=(
             _SIDE,
             ACCUMULATOR,
@@ -48,6 +67,7 @@ LINKS: tuple[Instruction, ...] = (
             Field(name="accumulate", width=1, doc="1: add; 0: overwrite", default=1),
             *registers("accumulator"),
         ),
+        writes=(Use(Memory.ACCUMULATORS, "accumulator"),),
         checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE),
         summary="Adds sums that a neighbour sends to accumulator rows.",
         semantics=(
@@ -58,6 +78,8 @@ LINKS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.BARRIER,
+        executor=Executor.SEQUENCER,
+        needs=Hardware.LINKS,
         checks=(Fault.UNAVAILABLE,),
         summary="Waits for all cores of the pod.",
         semantics=(

@@ -11,8 +11,11 @@ from systola.arch.isa.fields import (
     FILL,
     N_TILES,
     ROWS,
+    Executor,
     Field,
     Instruction,
+    Memory,
+    Use,
     flag,
     registers,
 )
@@ -20,11 +23,13 @@ from systola.arch.isa.fields import (
 MATRIX: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.READ_WEIGHTS,
+        executor=Executor.WEIGHT_FETCH,
         fields=(
             Field(name="tile", width=24, doc="first tile in the weight window, in tiles"),
             Field(name="count", width=24, doc="tiles", minimum=1),
             *registers("tile"),
         ),
+        reads=(Use(Memory.WEIGHTS, "tile"),),
         checks=(Fault.WEIGHT_WINDOW, Fault.WEIGHT_OVERFLOW),
         summary="Queues weight tiles.",
         semantics=(
@@ -37,6 +42,7 @@ MATRIX: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.MATRIX_MULTIPLY,
+        executor=Executor.MATRIX_UNIT,
         fields=(
             BUFFER,
             ACCUMULATOR,
@@ -51,6 +57,8 @@ MATRIX: tuple[Instruction, ...] = (
             Field(name="weights", width=20, doc="first line of the weights", default=0),
             *registers("weights"),
         ),
+        reads=(Use(Memory.BUFFER, "buffer"), Use(Memory.BUFFER, "weights")),
+        writes=(Use(Memory.ACCUMULATORS, "accumulator"),),
         checks=(
             Fault.UNAVAILABLE,
             Fault.BUFFER_RANGE,
@@ -84,6 +92,7 @@ MATRIX: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.CONVOLVE,
+        executor=Executor.MATRIX_UNIT,
         fields=(
             BUFFER,
             ACCUMULATOR,
@@ -100,6 +109,8 @@ MATRIX: tuple[Instruction, ...] = (
             FILL,
             *registers("buffer", "accumulator"),
         ),
+        reads=(Use(Memory.BUFFER, "buffer"),),
+        writes=(Use(Memory.ACCUMULATORS, "accumulator"),),
         checks=(
             Fault.WINDOW,
             Fault.BUFFER_RANGE,

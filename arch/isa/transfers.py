@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from systola.arch.isa.codes import PARAMETER_PLANES, TABLE_BYTES, Opcode
 from systola.arch.isa.faults import Fault
-from systola.arch.isa.fields import BUFFER, ROWS, Field, Instruction, registers
+from systola.arch.isa.fields import (
+    BUFFER,
+    ROWS,
+    Executor,
+    Field,
+    Hardware,
+    Instruction,
+    Memory,
+    Use,
+    registers,
+)
 
 _HOST = Field(
     name="host", width=32, doc="byte offset in the host window, a multiple of the host bus"
@@ -27,7 +37,10 @@ _MATRIX = (
 TRANSFERS: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.READ_HOST_MEMORY,
+        executor=Executor.HOST_READER,
         fields=_MATRIX,
+        reads=(Use(Memory.HOST, "host"),),
+        writes=(Use(Memory.BUFFER, "buffer"),),
         checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
         summary="Copies a matrix from host memory into the unified buffer.",
         semantics=(
@@ -43,7 +56,10 @@ TRANSFERS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.WRITE_HOST_MEMORY,
+        executor=Executor.HOST_WRITER,
         fields=_MATRIX,
+        reads=(Use(Memory.BUFFER, "buffer"),),
+        writes=(Use(Memory.HOST, "host"),),
         checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
         summary="Copies a matrix from the unified buffer into host memory.",
         semantics=(
@@ -58,12 +74,15 @@ TRANSFERS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.LOAD_PARAMETERS,
+        executor=Executor.HOST_READER,
         fields=(
             _HOST,
             Field(name="parameter", width=12, doc="first parameter entry"),
             Field(name="count", width=12, doc="entries", minimum=1),
             *registers("host", "parameter"),
         ),
+        reads=(Use(Memory.HOST, "host"),),
+        writes=(Use(Memory.PARAMETERS, "parameter"),),
         checks=(Fault.PARAMETER_RANGE, Fault.HOST_WINDOW),
         summary="Loads bias, multiplier and shift of output channels.",
         semantics=(
@@ -77,11 +96,15 @@ TRANSFERS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.LOAD_TABLE,
+        executor=Executor.HOST_READER,
+        needs=Hardware.TABLES,
         fields=(
             _HOST,
             Field(name="table", width=4, doc="number of the table"),
             *registers("host"),
         ),
+        reads=(Use(Memory.HOST, "host"),),
+        writes=(Use(Memory.TABLES, "table"),),
         checks=(Fault.UNAVAILABLE, Fault.TABLE_RANGE, Fault.HOST_WINDOW),
         summary="Loads a 256-entry activation table.",
         semantics=(
@@ -93,7 +116,10 @@ TRANSFERS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.READ_HOST_MEMORY_ALTERNATE,
+        executor=Executor.HOST_READER,
         fields=_MATRIX,
+        reads=(Use(Memory.HOST, "host"),),
+        writes=(Use(Memory.BUFFER, "buffer"),),
         checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
         summary="Copies a matrix from host memory into the unified buffer, row by row.",
         semantics=(
@@ -104,7 +130,10 @@ TRANSFERS: tuple[Instruction, ...] = (
     ),
     Instruction(
         opcode=Opcode.WRITE_HOST_MEMORY_ALTERNATE,
+        executor=Executor.HOST_WRITER,
         fields=_MATRIX,
+        reads=(Use(Memory.BUFFER, "buffer"),),
+        writes=(Use(Memory.HOST, "host"),),
         checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
         summary="Copies a matrix from the unified buffer into host memory, row by row.",
         semantics=(

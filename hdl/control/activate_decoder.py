@@ -6,7 +6,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.arch.isa import BY_OPCODE, Function, Opcode, Operation, Reduction
+from systola.arch.isa import (
+    BY_OPCODE,
+    INSTRUCTIONS,
+    Function,
+    Hardware,
+    Opcode,
+    Operation,
+    Reduction,
+)
 from systola.arch.isa import Source as Measured
 from systola.hdl.commands import (
     OTHER,
@@ -23,7 +31,7 @@ from systola.hdl.control.window import WindowProducts, walk_columns, walk_rows
 from systola.hdl.parts.ored import ored
 from systola.hdl.parts.walker import counts
 
-OTHERS = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
+OTHERS = tuple(entry.opcode for entry in INSTRUCTIONS if entry.needs is Hardware.TRAINING)
 """The instructions that there are for training alone."""
 MAPS = (Opcode.DEPTHWISE, Opcode.POOL)
 """Those that walk over a window."""

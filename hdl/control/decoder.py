@@ -22,7 +22,7 @@ from systola.hdl.commands import (
 from systola.hdl.control.activate_decoder import ActivateDecoder
 from systola.hdl.control.checks import LEAST_STEPS, Found, Known, times, walks
 from systola.hdl.control.decoded import Decoded
-from systola.hdl.control.hazards import groups_of
+from systola.hdl.control.hazards import LOADS, STORES, groups_of
 from systola.hdl.control.link_decoder import LinkDecoder
 from systola.hdl.control.matrix_decoder import MatrixDecoder
 from systola.hdl.control.scalar_unit import (
@@ -33,7 +33,7 @@ from systola.hdl.control.scalar_unit import (
 )
 from systola.hdl.control.walk_table import WalkTable, selected
 from systola.hdl.control.window import WindowProducts
-from systola.hdl.control.word_checks import LOADS, WRITES, word_checks
+from systola.hdl.control.word_checks import word_checks
 from systola.hdl.parts.in_flight import Region
 from systola.hdl.parts.multiplier import LATENCY as MULTIPLIED
 from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
@@ -436,7 +436,7 @@ class Decoder(wiring.Component):
         alternate = is_one_of(kind, *ALTERNATE)
         linear = self._linear
         line_beats = Mux(
-            is_one_of(kind, *WRITES),
+            is_one_of(kind, *STORES),
             config.output_pitch // config.host_bus_bytes,
             config.input_pitch // config.host_bus_bytes,
         )

@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which way each instruction takes, and what it may have to wait for: the scoreboard's rules."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from systola.arch.config import Config
-from systola.arch.isa import Opcode, Side, Unit
+from systola.arch.isa import (
+    BY_OPCODE,
+    INSTRUCTIONS,
+    LINK_OPCODES,
+    Executor,
+    Memory,
+    Opcode,
+    Side,
+    Unit,
+    Way,
+    way_of,
+)
 from systola.hdl.commands import address_bits, row_bits
 
 
@@ -20,34 +32,47 @@ class Group:
     side: Side | None = None
 
 
-READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
-LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
-STORES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
-PRODUCTS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
-_LINE_READERS = (
-    *(Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR),
-    *(Opcode.TRANSPOSE, Opcode.RANDOM),
-)
+def _opcodes(executor: Executor, *written: Memory) -> tuple[Opcode, ...]:
+    """The instructions of a part of the machine that write one of these memories, if any is
+    named."""
+    return tuple(
+        entry.opcode
+        for entry in INSTRUCTIONS
+        if entry.executor is executor
+        and (not written or any(use.memory in written for use in entry.writes))
+    )
+
+
+def _groups(opcodes: Collection[Opcode]) -> dict[Way, tuple[Opcode, ...]]:
+    """The ways of these instructions, and which take each."""
+    ways: dict[Way, tuple[Opcode, ...]] = {}
+    for opcode in opcodes:
+        way = way_of(BY_OPCODE[opcode])
+        if way is not None:
+            ways[way] = (*ways.get(way, ()), opcode)
+    return ways
+
+
+READS = _opcodes(Executor.HOST_READER, Memory.BUFFER)
+LOADS = _opcodes(Executor.HOST_READER, Memory.PARAMETERS, Memory.TABLES)
+STORES = _opcodes(Executor.HOST_WRITER)
+PRODUCTS = _opcodes(Executor.MATRIX_UNIT)
 GROUPS = (
-    Group(READS, "host_reads", ("host_reading",)),
-    Group(LOADS, "host_reads", ("host_reading", "loading")),
-    Group(STORES, "host_writes", ("host_writing",)),
-    Group((Opcode.READ_WEIGHTS,), "weights"),
-    Group((Opcode.MATRIX_MULTIPLY,), "weights", from_buffer=True),
-    Group(PRODUCTS, "matrix", ("matrix_reading", "matrix_summing")),
-    Group((Opcode.ACTIVATE,), "activate", ("activate_reading", "activate_writing")),
-    Group(_LINE_READERS, "activate", ("activate_operands", "activate_writing")),
-    Group(
-        (Opcode.MEASURE,), "activate", ("activate_reading", "activate_operands", "activate_writing")
+    *(
+        Group(opcodes, way.queue, way.lists)
+        for way, opcodes in _groups([entry.opcode for entry in INSTRUCTIONS]).items()
     ),
-    Group((Opcode.DEBUG_TAG,), "tags"),
+    Group((Opcode.MATRIX_MULTIPLY,), "weights", from_buffer=True),
 )
-_TAKES = (Opcode.RECEIVE, Opcode.REDUCE)
-LINK_GROUPS = (
-    Group((Opcode.SEND,), "send_left", ("sending_left",), side=Side.LEFT),
-    Group((Opcode.SEND,), "send_right", ("sending_right",), side=Side.RIGHT),
-    Group(_TAKES, "receive_left", ("receiving_left",), side=Side.LEFT),
-    Group(_TAKES, "receive_right", ("receiving_right",), side=Side.RIGHT),
+LINK_GROUPS = tuple(
+    Group(
+        opcodes,
+        f"{way.queue}_{side.name.lower()}",
+        tuple(f"{name}_{side.name.lower()}" for name in way.lists),
+        side=side,
+    )
+    for way, opcodes in _groups(sorted(LINK_OPCODES)).items()
+    for side in Side
 )
 """Beside GROUPS, where there are links: a queue and a list for each part of the link unit."""
 SENDING, RECEIVING = (
@@ -96,9 +121,15 @@ LINK_MASKS = {
 }
 """The same for the links. They wait for whole instructions of the others; for each other's lines
 and rows they wait in LinkInterlock, and the others for them in LinkGate."""
-FILLS = (*READS, Opcode.ACTIVATE, *_LINE_READERS)
-"""Instructions that write the lines of their `buffer`."""
-TOUCHES = (*FILLS, *STORES, *PRODUCTS, Opcode.MEASURE)
+FILLS = tuple(
+    entry.opcode
+    for entry in INSTRUCTIONS
+    if any(use.memory is Memory.BUFFER for use in entry.writes)
+)
+"""Instructions, not of the links, that write lines."""
+TOUCHES = tuple(
+    entry.opcode for entry in INSTRUCTIONS if entry.uses(Memory.BUFFER, Memory.ACCUMULATORS)
+)
 """Instructions, not of the links, that use lines or rows."""
 TILES = ("tiles_reading", "tiles_loading", "tiles_writing")
 """Masks for weights from the buffer, where there is training."""

@@ -11,6 +11,7 @@ from systola.arch.config import Config
 from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Fault, Opcode
 from systola.hdl.commands import PC_BITS, TILE_BITS
 from systola.hdl.control.decoded import Decoded
+from systola.hdl.control.hazards import PRODUCTS
 from systola.hdl.control.scalar_unit import is_one_of
 from systola.hdl.ports import FaultReport
 
@@ -90,7 +91,7 @@ class Sequencer(wiring.Component):
         drains = Signal()
         m.d.sync += [
             is_read.eq(is_one_of(kind, Opcode.READ_WEIGHTS)),
-            consumes.eq(is_one_of(kind, Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)),
+            consumes.eq(is_one_of(kind, *PRODUCTS)),
             halts.eq(is_one_of(kind, Opcode.HALT)),
             interrupts.eq(is_one_of(kind, Opcode.INTERRUPT_HOST)),
             waits_for_host.eq(is_one_of(kind, Opcode.SYNCHRONIZE_HOST)),

@@ -10,6 +10,7 @@ from amaranth.utils import exact_log2
 
 from systola.arch.built_for import machine_operands
 from systola.arch.config import Config
+from systola.arch.features import has
 from systola.arch.isa import (
     BY_OPCODE,
     INVERSE_ROOT,
@@ -20,12 +21,8 @@ from systola.arch.isa import (
     Operation,
     instructions_of,
 )
-from systola.hdl.control.activate_decoder import OTHERS
+from systola.hdl.control.hazards import LOADS, READS, STORES
 from systola.hdl.control.scalar_unit import fields_of, is_one_of
-
-WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
-COPIES = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE, *WRITES)
-LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
 
 
 def word_checks(
@@ -91,7 +88,7 @@ def _is_misfit(config: Config, given: data.View) -> Value:
     """Whether fields of the instruction `given` do not fit together, or with the machine."""
     fields = fields_of(given.word)
     align = exact_log2(config.host_bus_bytes)
-    wrong = [is_one_of(given.kind, *COPIES, *LOADS) & given.sums[0][:align].any()]
+    wrong = [is_one_of(given.kind, *READS, *LOADS, *STORES) & given.sums[0][:align].any()]
     wrong += [
         is_one_of(given.kind, entry.opcode) & _misfits(config, entry.opcode, fields[entry.opcode])
         for entry in instructions_of(links=config.links)
@@ -118,8 +115,8 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
     """What is wrong beyond single fields: alignment, lengths, combinations."""
     align = exact_log2(config.host_bus_bytes)
     wrong: Value = Const(0)
-    if opcode in COPIES:
-        longest = config.cols if opcode in WRITES else config.rows
+    if opcode in (*READS, *STORES):
+        longest = config.cols if opcode in STORES else config.rows
         wrong |= fields.stride[:align].any() | (fields.tail > longest)
     if opcode is Opcode.DEPTHWISE:
         wrong |= fields.function == Function.TABLE
@@ -156,7 +153,11 @@ def _is_unavailable(config: Config, given: data.View) -> Value:
     fields = fields_of(given.word)
     matrix, activate = fields[Opcode.MATRIX_MULTIPLY], fields[Opcode.ACTIVATE]
     vector = fields[Opcode.VECTOR]
-    lacks: list[tuple[Value | int, tuple[Opcode, ...]]] = []
+    lacks: list[tuple[Value | int, tuple[Opcode, ...]]] = [
+        (1, (entry.opcode,))
+        for entry in instructions_of(links=config.links)
+        if entry.needs and not has(config, entry.needs)
+    ]
     if not config.wide:
         lacks += [
             (activate.wide, (Opcode.ACTIVATE,)),
@@ -165,14 +166,11 @@ def _is_unavailable(config: Config, given: data.View) -> Value:
         ]
     if not config.tables:
         lacks += [
-            (1, (Opcode.LOAD_TABLE,)),
             (activate.function == Function.TABLE, (Opcode.ACTIVATE,)),
             (vector.function == Function.TABLE, (Opcode.VECTOR,)),
         ]
-    if not config.depthwise:
-        lacks.append((1, (Opcode.DEPTHWISE,)))
     if not config.training:
-        lacks += [(1, OTHERS), (matrix.from_buffer, (Opcode.MATRIX_MULTIPLY,))]
+        lacks.append((matrix.from_buffer, (Opcode.MATRIX_MULTIPLY,)))
         lacks += [
             ((each.function == Function.EXP) | (each.exponent != 0), (opcode,))
             for opcode, each in ((Opcode.ACTIVATE, activate), (Opcode.VECTOR, vector))

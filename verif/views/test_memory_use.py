@@ -7,7 +7,7 @@ from systola.arch.assembler import assemble
 from systola.arch.config import PRESETS
 from systola.arch.isa import Opcode
 from systola.views.memory_use import REST, Stay, WeightTiles, buffer_stays, weight_tiles
-from systola.views.timeline import WAYS, Timeline, Work, executed
+from systola.views.timeline import TRACKS, Timeline, Work, executed
 
 TINY = PRESETS["tiny"]
 LAYERS = ["first", "second"]
@@ -22,14 +22,14 @@ def run(text):
             number,
             entry,
             operands,
-            WAYS[entry.opcode].track if entry.opcode in WAYS else None,
+            TRACKS.get(entry.executor),
             0,
             0,
             10 * step,
             10 * step + 8,
         )
         for step, (number, entry, operands) in enumerate(executed(program))
-        if entry.opcode in WAYS or entry.opcode == Opcode.DEBUG_TAG
+        if entry.executor in TRACKS or entry.opcode == Opcode.DEBUG_TAG
     ]
     return program, Timeline(tuple(work), ())
 

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who carries out each instruction, which memories it uses, and where it goes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from systola.arch.config import preset
+from systola.arch.isa import (
+    BY_MNEMONIC,
+    BY_OPCODE,
+    INSTRUCTIONS,
+    Executor,
+    Fault,
+    Instruction,
+    Memory,
+    Opcode,
+    Unit,
+    way_of,
+)
+from systola.golden.ranges import accesses
+from systola.golden.window import Window
+from systola.hdl.control.hazards import COMPLETES, groups_of
+from systola.verif.kit.seeds import case_seed
+from systola.verif.units.scoreboard_model import LISTS, QUEUE
+
+ONLY_ISSUED = (
+    *("nop", "halt", "synchronize", "interrupt_host"),
+    *("synchronize_host", "require_machine", "set_register", "loop"),
+    *("end_loop", "set_config_window", "set_config_scale", "barrier"),
+)
+"""Instructions that are done by the time of their issue."""
+TRAINING = {
+    Opcode.MEASURE: {"activate_reading", "activate_operands", "activate_writing"},
+    Opcode.TRANSPOSE: {"activate_operands", "activate_writing"},
+    Opcode.RANDOM: {"activate_operands", "activate_writing"},
+}
+RANGES = {
+    Fault.BUFFER_RANGE: Memory.BUFFER,
+    Fault.ACCUMULATOR_RANGE: Memory.ACCUMULATORS,
+    Fault.PARAMETER_RANGE: Memory.PARAMETERS,
+    Fault.TABLE_RANGE: Memory.TABLES,
+    Fault.HOST_WINDOW: Memory.HOST,
+    Fault.WEIGHT_WINDOW: Memory.WEIGHTS,
+}
+WINDOW = Window(
+    **{"height": 4, "width": 4, "pitch": 4, "kernel_height": 2, "kernel_width": 2},
+    **dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1),
+    **{"top": 0, "left": 0, "out_height": 3, "out_width": 3},
+)
+
+
+def test_every_opcode_is_an_instruction() -> None:
+    assert set(BY_OPCODE) == set(Opcode)
+
+
+def test_every_instruction_has_a_way() -> None:
+    """One that has no way in the scoreboard would vanish with its issue."""
+    groups = groups_of(preset("small-training-links"))
+    gone = {entry.mnemonic for entry in BY_OPCODE.values()}
+    gone -= {opcode.name.lower() for group in groups for opcode in group.opcodes}
+    assert gone == set(ONLY_ISSUED)
+    assert {name for name, entry in BY_MNEMONIC.items() if way_of(entry) is None} == gone
+
+
+def test_ways_are_those_of_the_text() -> None:
+    expected = {opcode: (QUEUE[opcode], set(LISTS[opcode])) for opcode in QUEUE}
+    expected |= {opcode: ("activate", lists) for opcode, lists in TRAINING.items()}
+    ways = {entry.opcode: way_of(entry) for entry in INSTRUCTIONS}
+    assert {op: (way.queue, set(way.lists)) for op, way in ways.items() if way} == expected
+
+
+def test_a_tag_can_wait_for_each_unit_that_completes() -> None:
+    """The bits of Debug_Tag are called like the units, and no way ends in another list."""
+    for unit in Unit:
+        ends = {
+            way.lists[-1]
+            for entry in INSTRUCTIONS
+            if entry.executor is Executor[str(unit.name)] and (way := way_of(entry))
+        }
+        assert ends == {COMPLETES[unit]}
+
+
+@pytest.mark.parametrize("entry", BY_OPCODE.values(), ids=list(BY_MNEMONIC))
+def test_memories_are_those_that_are_checked(entry: Instruction) -> None:
+    checked = {memory for fault, memory in RANGES.items() if fault in entry.checks}
+    assert {use.memory for use in (*entry.reads, *entry.writes)} == checked
+    names = {field.name for field in entry.fields}
+    assert all(use.base in names for use in (*entry.reads, *entry.writes))
+
+
+@pytest.mark.parametrize("entry", BY_OPCODE.values(), ids=list(BY_MNEMONIC))
+def test_lines_and_rows_are_those_of_the_golden_model(entry: Instruction) -> None:
+    """Over all modes the model reads and writes from the fields that the instruction names, and
+    from no others."""
+    chance = random.Random(f"{case_seed()} {entry.mnemonic}")
+    bases = [f.name for f in entry.fields if f.width >= 16 and f.minimum is None]
+    found: set[tuple[Memory, str, bool]] = set()
+    for _ in range(100):
+        at = {
+            f.name: chance.choice(
+                [int(each) for each in f.values if int(each) < 1 << f.width]
+                if f.values
+                else range(f.minimum or 0, min(1 << f.width, 4))
+            )
+            for f in entry.fields
+        }
+        at |= {name: 1000 * place for place, name in enumerate(bases, 1)}
+        for access in accesses(entry, at, WINDOW, 4):
+            memory = Memory.ACCUMULATORS if access.accumulators else Memory.BUFFER
+            base = next(name for name in bases if at[name] == access.region.start)
+            found.add((memory, base, access.writes))
+    on_chip = (Memory.BUFFER, Memory.ACCUMULATORS)
+    named = {(use.memory, use.base, False) for use in entry.reads if use.memory in on_chip}
+    named |= {(use.memory, use.base, True) for use in entry.writes if use.memory in on_chip}
+    assert found == named
+
+
+def test_hardware_that_may_be_left_out() -> None:
+    assert {name: entry.needs.name for name, entry in BY_MNEMONIC.items() if entry.needs} == {
+        "load_table": "TABLES",
+        "depthwise": "DEPTHWISE",
+        **dict.fromkeys(("measure", "transpose", "random"), "TRAINING"),
+        **dict.fromkeys(("send", "receive", "reduce", "barrier"), "LINKS"),
+    }
+    assert all(Fault.UNAVAILABLE in entry.checks for entry in BY_OPCODE.values() if entry.needs)
