@@ -20,6 +20,7 @@ from systola.arch.isa import (
     Field,
     Instruction,
 )
+from systola.arch.isa.fields import SIZES
 from systola.arch.pages import Pages, table, write_or_check
 from systola.arch.registers import (
     COUNTER_BITS,
@@ -56,7 +57,12 @@ after power-up. R and C are the rows and columns of the array.
 An operand with a field `..._register` means the sum of its own field and that index register,
 modulo 2^width of its field; every check, and FAULT_ADDRESS, takes the sum. Register 0 is always
 zero.
-"""
+
+The table behind the text of an instruction has the parts of memories that it reads and writes: the
+operand with the first address, and a formula for how many there are. A comparison is 1 or 0 there,
+and what has no addresses is not used. Beside operands and names of their values it takes these:
+
+{table(("Name", "Meaning"), SIZES.items())}"""
 
 _LINK_TEXT = """## Links
 
@@ -252,11 +258,12 @@ def _instruction_section(entry: Instruction) -> str:
         rows.append((_span(entry.width, top - entry.width), "reserved", "", "0", "", ""))
     checks = ", ".join(fault.name for fault in entry.checks) or "none of its own"
     needs = [f"Needs: {entry.needs}."] if entry.needs else []
-    memories = [
-        f"{verb}: {'; '.join(f'{use.memory} from `{use.base}` on' for use in uses)}."
-        for verb, uses in (("Reads", entry.reads), ("Writes", entry.writes))
-        if uses
+    uses = [
+        (verb, str(use.memory), f"`{use.base}`", f"`{use.extent}`")
+        for verb, group in (("reads", entry.reads), ("writes", entry.writes))
+        for use in group
     ]
+    memories = table(("Use", "Memory", "From", "How many"), uses) if uses else ""
     return "\n".join(
         (
             f"## {entry.title}",
@@ -266,9 +273,10 @@ def _instruction_section(entry: Instruction) -> str:
             table(("Bits", "Field", "Width", "Values", "Default", "Meaning"), rows),
             entry.semantics,
             "",
-            " ".join((f"Carried out by: {entry.executor}.", *needs, *memories)),
-            "",
-            f"Checks, in order: {checks}.",
+            *((memories,) if memories else ()),
+            " ".join(
+                (f"Carried out by: {entry.executor}.", *needs, f"Checks, in order: {checks}.")
+            ),
             "",
         )
     )

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from systola.arch.config import Config
-from systola.arch.isa import Executor, Instruction, Memory, Opcode
-from systola.golden.ranges import buffer_lines, tiles_consumed
+from systola.arch.isa import Executor, Instruction, Memory, Opcode, Use
+from systola.golden.ranges import tiles_consumed
 from systola.golden.window import UNSET, Window
 from systola.views.timeline import Timeline, Work, executed
 
@@ -74,20 +74,17 @@ def buffer_stays(
     owner = np.full(config.buffer_lines, -1)
     window = UNSET
     for step in _steps(program, timeline, layers):
-        opcode, work = step.entry.opcode, step.work
+        work = step.work
         window = _window(step, window)
-        uses_lines = step.entry.uses(Memory.BUFFER)
-        if not uses_lines or work is None or work.begin < 0 or work.end < 0:
+        if work is None or work.begin < 0 or work.end < 0:
             continue
-        read = list(buffer_lines(opcode, step.operands, window, config.rows))
-        writes_lines = any(use.memory is Memory.BUFFER for use in step.entry.writes)
-        last = read.pop() if writes_lines else None
-        for lines in read:
+        for lines in _lines(config, step, step.entry.reads, window):
             found: list[int] = np.unique(owner[lines.start : lines.stop]).tolist()
             for index in found:
                 if index >= 0:
                     stays[index].end = max(stays[index].end, work.end)
                     stays[index].reads += 1
+        last = next(_lines(config, step, step.entry.writes, window), None)
         if last is None:
             continue
         before = stays[-1] if stays else None
@@ -143,6 +140,20 @@ def weight_tiles(program: bytes, timeline: Timeline, layers: Sequence[str]) -> l
         else:
             tiles.append(WeightTiles(layer, tile, 1, often))
     return tiles
+
+
+def _lines(config: Config, step: _Step, uses: Sequence[Use], window: Window) -> Iterator[range]:
+    """The lines of these uses of an instruction."""
+    sizes = {
+        "R": config.rows,
+        "C": config.cols,
+        "map_lines": window.map_lines,
+        "windows": window.windows,
+        "kernel_taps": window.taps,
+    }
+    for use in uses:
+        if use.memory is Memory.BUFFER:
+            yield step.entry.addresses(use, step.operands, sizes)
 
 
 def _window(step: _Step, before: Window) -> Window:

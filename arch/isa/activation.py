@@ -77,11 +77,11 @@ ACTIVATION: tuple[Instruction, ...] = (
             flag("stochastic", "rounded at random, whatever `rounding` says"),
         ),
         reads=(
-            Use(Memory.ACCUMULATORS, "accumulator"),
-            Use(Memory.PARAMETERS, "parameter"),
-            Use(Memory.TABLES, "table"),
+            Use(Memory.ACCUMULATORS, "accumulator", "rows * n_tiles"),
+            Use(Memory.PARAMETERS, "parameter", "n_tiles"),
+            Use(Memory.TABLES, "table", "function == TABLE"),
         ),
-        writes=(Use(Memory.BUFFER, "buffer"),),
+        writes=(Use(Memory.BUFFER, "buffer", "(1 + wide) * n_tiles * rows"),),
         checks=(
             Fault.UNAVAILABLE,
             Fault.ACCUMULATOR_RANGE,
@@ -152,11 +152,11 @@ ACTIVATION: tuple[Instruction, ...] = (
             *registers("buffer", "destination"),
         ),
         reads=(
-            Use(Memory.BUFFER, "buffer"),
-            Use(Memory.BUFFER, "taps"),
-            Use(Memory.PARAMETERS, "parameter"),
+            Use(Memory.BUFFER, "buffer", "blocks * map_lines"),
+            Use(Memory.BUFFER, "taps", "blocks * kernel_taps"),
+            Use(Memory.PARAMETERS, "parameter", "blocks"),
         ),
-        writes=(Use(Memory.BUFFER, "destination"),),
+        writes=(Use(Memory.BUFFER, "destination", "blocks * windows"),),
         checks=(
             Fault.UNAVAILABLE,
             Fault.WINDOW,
@@ -193,8 +193,11 @@ ACTIVATION: tuple[Instruction, ...] = (
             Field(name="ceiling", width=8, signed=True, doc="upper bound", default=127),
             *registers("buffer", "destination"),
         ),
-        reads=(Use(Memory.BUFFER, "buffer"), Use(Memory.PARAMETERS, "parameter")),
-        writes=(Use(Memory.BUFFER, "destination"),),
+        reads=(
+            Use(Memory.BUFFER, "buffer", "blocks * map_lines"),
+            Use(Memory.PARAMETERS, "parameter", "1 + (reduction == AVERAGE) * (kernel_taps - 1)"),
+        ),
+        writes=(Use(Memory.BUFFER, "destination", "blocks * windows"),),
         checks=(Fault.WINDOW, Fault.BUFFER_RANGE, Fault.OVERLAP, Fault.PARAMETER_RANGE),
         summary="Reduces each window of a feature map to one pixel.",
         semantics=(
@@ -237,12 +240,12 @@ ACTIVATION: tuple[Instruction, ...] = (
             ),
         ),
         reads=(
-            Use(Memory.BUFFER, "buffer"),
-            Use(Memory.BUFFER, "operand"),
-            Use(Memory.PARAMETERS, "parameter"),
-            Use(Memory.TABLES, "table"),
+            Use(Memory.BUFFER, "buffer", "(1 + wide_operands) * rows"),
+            Use(Memory.BUFFER, "operand", "(operation != COPY) * (1 + wide_operands) * rows"),
+            Use(Memory.PARAMETERS, "parameter", "1"),
+            Use(Memory.TABLES, "table", "function == TABLE"),
         ),
-        writes=(Use(Memory.BUFFER, "destination"),),
+        writes=(Use(Memory.BUFFER, "destination", "(1 + wide) * rows"),),
         checks=(
             Fault.UNAVAILABLE,
             Fault.BUFFER_RANGE,
@@ -298,7 +301,10 @@ ACTIVATION: tuple[Instruction, ...] = (
             Field(name="value", width=8, signed=True, doc="constant", default=0),
             *registers("accumulator", "buffer"),
         ),
-        reads=(Use(Memory.ACCUMULATORS, "accumulator"), Use(Memory.BUFFER, "buffer")),
+        reads=(
+            Use(Memory.ACCUMULATORS, "accumulator", "(source == ACCUMULATORS) * rows"),
+            Use(Memory.BUFFER, "buffer", "(source == LINES) * 2 * rows"),
+        ),
         checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE, Fault.BUFFER_RANGE),
         summary="Sets an exponent register from the largest magnitude, or from other registers.",
         semantics=(
@@ -326,8 +332,8 @@ ACTIVATION: tuple[Instruction, ...] = (
             Field(name="step", width=16, doc="lines from one tile to the next at the source"),
             *registers("buffer", "destination"),
         ),
-        reads=(Use(Memory.BUFFER, "buffer"),),
-        writes=(Use(Memory.BUFFER, "destination"),),
+        reads=(Use(Memory.BUFFER, "buffer", "(count - 1) * step + C"),),
+        writes=(Use(Memory.BUFFER, "destination", "count * C"),),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.OVERLAP),
         summary="Transposes tiles of lines.",
         semantics=(
@@ -350,7 +356,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             Field(name="counter", width=32, doc="chooses a sequence, too", default=0),
             *registers("destination", "counter"),
         ),
-        writes=(Use(Memory.BUFFER, "destination"),),
+        writes=(Use(Memory.BUFFER, "destination", "rows"),),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
         summary="Fills lines with random bytes.",
         semantics=(

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from systola.arch.isa.codes import OPCODE_BITS, Opcode
+from systola.arch.isa.extents import extent
 from systola.arch.isa.faults import Fault
 
 
@@ -62,21 +64,37 @@ class Hardware(StrEnum):
 class Memory(StrEnum):
     """A memory that an instruction names a part of, with the unit of its addresses."""
 
-    BUFFER = "lines of the unified buffer"
-    ACCUMULATORS = "accumulator rows"
-    PARAMETERS = "parameter entries"
+    BUFFER = "unified buffer, lines"
+    ACCUMULATORS = "accumulators, rows"
+    PARAMETERS = "parameters, entries"
     TABLES = "tables"
-    HOST = "bytes of the host window"
-    WEIGHTS = "tiles of the weight window"
+    HOST = "host window, bytes"
+    WEIGHTS = "weight window, tiles"
+
+
+SIZES: Mapping[str, str] = {
+    "R": "rows of the array",
+    "C": "columns of the array",
+    "P_in": "input pitch, in bytes",
+    "P_out": "output pitch, in bytes",
+    "map_lines": "H * `pitch` of the window",
+    "windows": "OH * OW of the window",
+    "kernel_taps": "kernel_height * kernel_width of the window",
+}
+"""Names in extents that no field of the instruction has, and what they mean."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """Part of a memory, from the address in field `base` on. Whether an instruction takes it at all
-    may depend on its other fields."""
+    """Part of a memory: `extent` addresses, which may be none, from the address in field `base` on.
+
+    The extent is a formula for `extents.extent` with the operands of the instruction, the names of
+    their codes, and the names of `SIZES`.
+    """
 
     memory: Memory
     base: str
+    extent: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +145,15 @@ class Instruction:
     def uses(self, *memories: Memory) -> bool:
         """Return whether the instruction names a part of one of these memories."""
         return any(use.memory in memories for use in (*self.reads, *self.writes))
+
+    def addresses(self, use: Use, operands: Mapping[str, int], sizes: Mapping[str, int]) -> range:
+        """Return the addresses of one of its uses from its effective operands. `sizes` has the
+        value of each of SIZES that the extent needs."""
+        codes = {
+            code.name: int(code) for field in self.fields if field.values for code in field.values
+        }
+        first = operands[use.base]
+        return range(first, first + extent(use.extent, {**codes, **sizes, **operands}))
 
     def field(self, name: str) -> Field:
         """The field called `name`; KeyError if there is none."""

@@ -34,7 +34,10 @@ LINKS: tuple[Instruction, ...] = (
             _ROWS_OF_LINKS,
             *registers("buffer", "accumulator"),
         ),
-        reads=(Use(Memory.BUFFER, "buffer"), Use(Memory.ACCUMULATORS, "accumulator")),
+        reads=(
+            Use(Memory.BUFFER, "buffer", "(1 - sums) * rows"),
+            Use(Memory.ACCUMULATORS, "accumulator", "sums * rows"),
+        ),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
         summary="Sends lines or sums to a neighbour.",
         semantics=(
@@ -54,7 +57,7 @@ LINKS: tuple[Instruction, ...] = (
             "For m = 0 .. `rows` - 1 line `buffer` + m becomes the next line that the neighbour on "
             "that `side` sends here. LINK_KIND where that is a row of sums."
         ),
-        writes=(Use(Memory.BUFFER, "buffer"),),
+        writes=(Use(Memory.BUFFER, "buffer", "rows"),),
     ),
     Instruction(
         opcode=Opcode.REDUCE,
@@ -67,7 +70,7 @@ LINKS: tuple[Instruction, ...] = (
             Field(name="accumulate", width=1, doc="1: add; 0: overwrite", default=1),
             *registers("accumulator"),
         ),
-        writes=(Use(Memory.ACCUMULATORS, "accumulator"),),
+        writes=(Use(Memory.ACCUMULATORS, "accumulator", "rows"),),
         checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE),
         summary="Adds sums that a neighbour sends to accumulator rows.",
         semantics=(

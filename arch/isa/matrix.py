@@ -29,7 +29,7 @@ MATRIX: tuple[Instruction, ...] = (
             Field(name="count", width=24, doc="tiles", minimum=1),
             *registers("tile"),
         ),
-        reads=(Use(Memory.WEIGHTS, "tile"),),
+        reads=(Use(Memory.WEIGHTS, "tile", "count"),),
         checks=(Fault.WEIGHT_WINDOW, Fault.WEIGHT_OVERFLOW),
         summary="Queues weight tiles.",
         semantics=(
@@ -57,8 +57,13 @@ MATRIX: tuple[Instruction, ...] = (
             Field(name="weights", width=20, doc="first line of the weights", default=0),
             *registers("weights"),
         ),
-        reads=(Use(Memory.BUFFER, "buffer"), Use(Memory.BUFFER, "weights")),
-        writes=(Use(Memory.ACCUMULATORS, "accumulator"),),
+        reads=(
+            Use(Memory.BUFFER, "buffer", "(1 + wide_vectors) * k_tiles * rows"),
+            Use(
+                Memory.BUFFER, "weights", "from_buffer * (1 + wide_weights) * R * k_tiles * n_tiles"
+            ),
+        ),
+        writes=(Use(Memory.ACCUMULATORS, "accumulator", "rows * n_tiles"),),
         checks=(
             Fault.UNAVAILABLE,
             Fault.BUFFER_RANGE,
@@ -109,8 +114,8 @@ MATRIX: tuple[Instruction, ...] = (
             FILL,
             *registers("buffer", "accumulator"),
         ),
-        reads=(Use(Memory.BUFFER, "buffer"),),
-        writes=(Use(Memory.ACCUMULATORS, "accumulator"),),
+        reads=(Use(Memory.BUFFER, "buffer", "(k_tiles - 1) * plane + map_lines"),),
+        writes=(Use(Memory.ACCUMULATORS, "accumulator", "windows * n_tiles"),),
         checks=(
             Fault.WINDOW,
             Fault.BUFFER_RANGE,

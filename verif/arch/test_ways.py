@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import pytest
 
@@ -18,11 +19,12 @@ from systola.arch.isa import (
     Memory,
     Opcode,
     Unit,
+    Use,
     way_of,
 )
-from systola.golden.ranges import accesses
+from systola.golden.ranges import accesses, host_bytes, parameter_entries
 from systola.golden.window import Window
-from systola.hdl.control.hazards import COMPLETES, groups_of
+from systola.hdl.control.hazards import COMPLETES, CONFLICTS, LINK_MASKS, MASKS, groups_of, list_of
 from systola.verif.kit.seeds import case_seed
 from systola.verif.units.scoreboard_model import LISTS, QUEUE
 
@@ -45,11 +47,17 @@ RANGES = {
     Fault.HOST_WINDOW: Memory.HOST,
     Fault.WEIGHT_WINDOW: Memory.WEIGHTS,
 }
+CONFIG = preset("4x4")
 WINDOW = Window(
     **{"height": 4, "width": 4, "pitch": 4, "kernel_height": 2, "kernel_width": 2},
     **dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1),
     **{"top": 0, "left": 0, "out_height": 3, "out_width": 3},
 )
+SIZES = {
+    **{"R": 4, "C": 4, "P_in": CONFIG.input_pitch, "P_out": CONFIG.output_pitch},
+    **{"map_lines": 16, "windows": 9, "kernel_taps": 4},
+}
+"""Those of CONFIG and WINDOW."""
 
 
 def test_every_opcode_is_an_instruction() -> None:
@@ -92,12 +100,13 @@ def test_memories_are_those_that_are_checked(entry: Instruction) -> None:
 
 
 @pytest.mark.parametrize("entry", BY_OPCODE.values(), ids=list(BY_MNEMONIC))
-def test_lines_and_rows_are_those_of_the_golden_model(entry: Instruction) -> None:
-    """Over all modes the model reads and writes from the fields that the instruction names, and
-    from no others."""
+def test_parts_of_memories_are_those_of_the_golden_model(entry: Instruction) -> None:
+    """In all modes the model reads and writes the addresses that the instruction names, and no
+    others; and each part is used in some mode."""
     chance = random.Random(f"{case_seed()} {entry.mnemonic}")
     bases = [f.name for f in entry.fields if f.width >= 16 and f.minimum is None]
-    found: set[tuple[Memory, str, bool]] = set()
+    found: set[Use] = set()
+    read, written = ({use.memory for use in uses} for uses in (entry.reads, entry.writes))
     for _ in range(100):
         at = {
             f.name: chance.choice(
@@ -108,14 +117,24 @@ def test_lines_and_rows_are_those_of_the_golden_model(entry: Instruction) -> Non
             for f in entry.fields
         }
         at |= {name: 1000 * place for place, name in enumerate(bases, 1)}
+        model = set[tuple[Memory, range, bool]]()
         for access in accesses(entry, at, WINDOW, 4):
             memory = Memory.ACCUMULATORS if access.accumulators else Memory.BUFFER
-            base = next(name for name in bases if at[name] == access.region.start)
-            found.add((memory, base, access.writes))
-    on_chip = (Memory.BUFFER, Memory.ACCUMULATORS)
-    named = {(use.memory, use.base, False) for use in entry.reads if use.memory in on_chip}
-    named |= {(use.memory, use.base, True) for use in entry.writes if use.memory in on_chip}
-    assert found == named
+            model.add((memory, access.region, access.writes))
+        if Memory.PARAMETERS in written | read:
+            entries = parameter_entries(entry.opcode, at, WINDOW)
+            model.add((Memory.PARAMETERS, entries, Memory.PARAMETERS in written))
+        if Memory.HOST in written | read:
+            model.add((Memory.HOST, host_bytes(entry.opcode, at, CONFIG), Memory.HOST in written))
+        named = set[tuple[Memory, range, bool]]()
+        for uses, writes in ((entry.reads, False), (entry.writes, True)):
+            for use in uses:
+                part = entry.addresses(use, at, SIZES)
+                if part and use.memory not in (Memory.TABLES, Memory.WEIGHTS):
+                    named.add((use.memory, part, writes))
+        assert model == named, at
+        found |= {use for use in (*entry.reads, *entry.writes) if entry.addresses(use, at, SIZES)}
+    assert found == {*entry.reads, *entry.writes}
 
 
 def test_hardware_that_may_be_left_out() -> None:
@@ -126,3 +145,46 @@ def test_hardware_that_may_be_left_out() -> None:
         **dict.fromkeys(("send", "receive", "reduce", "barrier"), "LINKS"),
     }
     assert all(Fault.UNAVAILABLE in entry.checks for entry in BY_OPCODE.values() if entry.needs)
+
+
+def region(entry: Instruction, use: Use) -> str:
+    """The region of a decoded instruction that holds a use: see Decoded."""
+    reads = use in entry.reads
+    if use.memory is Memory.BUFFER:
+        if entry.executor is Executor.ACTIVATION_UNIT and reads:
+            return "source" if use.base == "buffer" else "operand"
+        return "source" if use.base == "weights" else "buffer"
+    loaded = {Memory.PARAMETERS: "parameters", Memory.TABLES: "table"}
+    if use.memory in loaded:
+        return loaded[use.memory] if reads else "buffer"
+    return {Memory.ACCUMULATORS: "accumulator", Memory.HOST: "host"}[use.memory]
+
+
+def in_order(younger: Instruction, older: Instruction, writes: bool) -> bool:
+    """Whether a unit by itself keeps the order of two of its instructions. It does not where the
+    older one `writes` and the younger one reads: it reads long before it writes."""
+    return younger.executor is older.executor and not writes
+
+
+@pytest.mark.parametrize("younger", BY_OPCODE.values(), ids=list(BY_MNEMONIC))
+def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
+    """For each part of a memory that two instructions share, and one of them writes, each queue of
+    the younger one has a mask for a list of the older one, with these two regions."""
+    groups = groups_of(preset("small-training-links"))
+    masks = MASKS | LINK_MASKS
+    for group, older in product(groups, INSTRUCTIONS):
+        if younger.opcode not in group.opcodes:
+            continue
+        lists = {name for each in groups if older.opcode in each.opcodes for name in each.lists}
+        for one, other in product((*younger.reads, *younger.writes), (*older.reads, *older.writes)):
+            writes = other in older.writes
+            if (one.base == "weights") is not group.from_buffer:
+                continue  # the other queue of a MatrixMultiply
+            if one.memory is not other.memory or not (writes or one in younger.writes):
+                continue
+            if in_order(younger, older, writes and one in younger.reads):
+                continue
+            pair = region(younger, one), region(older, other)
+            assert any(
+                list_of(mask) in lists and pair in CONFLICTS[mask] for mask in masks[group.queue]
+            ), (group.queue, younger.mnemonic, one.base, older.mnemonic, other.base)
