@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.arch.config import Config
+
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -47,6 +49,19 @@ class Window:
     def windows(self) -> int:
         """How many windows there are."""
         return self.out_height * self.out_width
+
+    def sizes(self, config: Config) -> dict[str, int]:
+        """Return what the extents of instructions call the sizes of a machine and of this window:
+        see `arch.isa.fields.SIZES`."""
+        return {
+            "R": config.rows,
+            "C": config.cols,
+            "P_in": config.input_pitch,
+            "P_out": config.output_pitch,
+            "map_lines": self.map_lines,
+            "windows": self.windows,
+            "kernel_taps": self.taps,
+        }
 
     def fits_packed(self, channels: int, size: int) -> bool:
         """Whether Convolve takes `channels` > 0 packed channels on an array of `size` rows."""

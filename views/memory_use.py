@@ -144,16 +144,9 @@ def weight_tiles(program: bytes, timeline: Timeline, layers: Sequence[str]) -> l
 
 def _lines(config: Config, step: _Step, uses: Sequence[Use], window: Window) -> Iterator[range]:
     """The lines of these uses of an instruction."""
-    sizes = {
-        "R": config.rows,
-        "C": config.cols,
-        "map_lines": window.map_lines,
-        "windows": window.windows,
-        "kernel_taps": window.taps,
-    }
     for use in uses:
         if use.memory is Memory.BUFFER:
-            yield step.entry.addresses(use, step.operands, sizes)
+            yield step.entry.addresses(use, step.operands, window.sizes(config))
 
 
 def _window(step: _Step, before: Window) -> Window:

@@ -20,6 +20,7 @@ from systola.arch.isa import (
     Opcode,
     Unit,
     Use,
+    fields,
     way_of,
 )
 from systola.golden.ranges import accesses, host_bytes, parameter_entries
@@ -53,11 +54,11 @@ WINDOW = Window(
     **dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1),
     **{"top": 0, "left": 0, "out_height": 3, "out_width": 3},
 )
-SIZES = {
-    **{"R": 4, "C": 4, "P_in": CONFIG.input_pitch, "P_out": CONFIG.output_pitch},
-    **{"map_lines": 16, "windows": 9, "kernel_taps": 4},
-}
-"""Those of CONFIG and WINDOW."""
+SIZES = WINDOW.sizes(CONFIG)
+
+
+def test_the_sizes_of_extents_have_values() -> None:
+    assert set(SIZES) == set(fields.SIZES)
 
 
 def test_every_opcode_is_an_instruction() -> None:

@@ -9,31 +9,57 @@ from dataclasses import dataclass
 from itertools import product
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Opcode, Operation, Source
-from systola.golden import ranges
+from systola.arch.isa import (
+    BY_OPCODE,
+    INSTRUCTIONS,
+    Executor,
+    Fault,
+    Instruction,
+    Memory,
+    Opcode,
+    Use,
+)
 from systola.golden.window import Window
 
 NEAR, FAR = 3, 24
 """Executed instructions from the older to the younger one, at most: so near that they may be in
 flight together; and farther."""
 
-_COPIES_IN = ("read_host_memory", "read_host_memory_alternate")
-_COPIES_OUT = ("write_host_memory", "write_host_memory_alternate")
+_RESOURCES = {
+    Memory.BUFFER: "lines",
+    Memory.ACCUMULATORS: "rows",
+    Memory.PARAMETERS: "parameters",
+    Memory.TABLES: "tables",
+    Memory.HOST: "host bytes",
+}
+_PARTS = {
+    ("depthwise", "buffer"): "map",
+    ("depthwise", "taps"): "taps",
+    ("pool", "buffer"): "map",
+    ("vector", "buffer"): "a",
+    ("vector", "operand"): "b",
+    ("transpose", "buffer"): "source",
+    ("matrix_multiply", "weights"): "weights",
+}
+"""What lines are called that an instruction reads, where it does not just read its own."""
+
+
+def _reader(entry: Instruction, use: Use) -> str:
+    part = _PARTS.get((entry.mnemonic, use.base)) if use.memory is Memory.BUFFER else None
+    return f"{entry.mnemonic} {part}" if part else entry.mnemonic
+
+
+def _users(memory: Memory) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those who write a memory, and those who read it."""
+    writers = (e.mnemonic for e in INSTRUCTIONS for use in e.writes if use.memory is memory)
+    readers = (_reader(e, use) for e in INSTRUCTIONS for use in e.reads if use.memory is memory)
+    return tuple(writers), tuple(readers)
+
+
+_LINES = _users(Memory.BUFFER)
 _USERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "lines": (
-        (*_COPIES_IN, "activate", "depthwise", "pool", "vector", "transpose", "random"),
-        (
-            *_COPIES_OUT,
-            *("matrix_multiply", "convolve", "activate addend"),
-            *("depthwise map", "depthwise taps", "pool map"),
-            *("vector a", "vector b", "vector addend"),
-            *("matrix_multiply weights", "measure", "transpose source"),
-        ),
-    ),
-    "rows": (("matrix_multiply", "convolve"), ("activate", "measure")),
-    "parameters": (("load_parameters",), ("activate", "depthwise", "pool", "vector")),
-    "tables": (("load_table",), ("activate", "vector")),
-    "host bytes": (_COPIES_OUT, (*_COPIES_IN, "load_parameters", "load_table")),
+    **{name: _users(memory) for memory, name in _RESOURCES.items()},
+    "lines": (_LINES[0], (*_LINES[1], "activate addend", "vector addend")),
     "weight queue": (("read_weights",), ("matrix_multiply", "convolve")),
     "window": (("set_config_window",), ("convolve", "depthwise", "pool")),
     "scale": (("set_config_scale",), ("vector",)),
@@ -90,100 +116,38 @@ class Hazards:
         self._recent.append(now)
 
     def _accesses(self, opcode: Opcode, at: Mapping[str, int], window: Window) -> Iterator[Access]:
-        who = opcode.name.lower()
-        whole = range(1)
-        match opcode:
-            case Opcode.READ_HOST_MEMORY | Opcode.READ_HOST_MEMORY_ALTERNATE:
-                (lines,) = ranges.buffer_lines(opcode, at, window, self._config.rows)
-                yield Access("host bytes", who, False, self._host(opcode, at))
-                yield Access("lines", who, True, lines)
-            case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
-                (lines,) = ranges.buffer_lines(opcode, at, window, self._config.rows)
-                yield Access("lines", who, False, lines)
-                yield Access("host bytes", who, True, self._host(opcode, at))
-            case Opcode.LOAD_PARAMETERS:
-                yield Access("host bytes", who, False, self._host(opcode, at))
-                entries = ranges.parameter_entries(opcode, at, window)
-                yield Access("parameters", who, True, entries)
-            case Opcode.LOAD_TABLE:
-                yield Access("host bytes", who, False, self._host(opcode, at))
-                yield Access("tables", who, True, range(at["table"], at["table"] + 1))
-            case Opcode.READ_WEIGHTS:
-                yield Access("weight queue", who, True, whole)
-            case Opcode.SET_CONFIG_WINDOW:
-                yield Access("window", who, True, whole)
-            case Opcode.SET_CONFIG_SCALE:
-                yield Access("scale", who, True, whole)
-            case Opcode.MATRIX_MULTIPLY | Opcode.CONVOLVE:
-                lines, *weights = ranges.buffer_lines(opcode, at, window, self._config.rows)
-                yield Access("lines", who, False, lines)
-                for tiles in weights:
-                    yield Access("lines", "matrix_multiply weights", False, tiles)
-                if not weights:
-                    yield Access("weight queue", who, False, whole)
-                yield Access("rows", who, True, ranges.accumulator_rows(opcode, at, window))
-                if opcode == Opcode.CONVOLVE:
-                    yield Access("window", who, False, whole)
-            case Opcode.ACTIVATE | Opcode.DEPTHWISE | Opcode.POOL | Opcode.VECTOR:
-                yield from self._activation_unit(opcode, at, window)
-            case Opcode.MEASURE | Opcode.TRANSPOSE | Opcode.RANDOM:
-                yield from self._training(opcode, at, window)
-            case _:
-                pass
+        entry, sizes = BY_OPCODE[opcode], window.sizes(self._config)
+        for uses, writes in ((entry.reads, False), (entry.writes, True)):
+            for use in uses:
+                where = entry.addresses(use, at, sizes)
+                if not where or use.memory not in _RESOURCES:
+                    continue
+                who = entry.mnemonic if writes else _reader(entry, use)
+                yield Access(_RESOURCES[use.memory], who, writes, where)
+                if writes and opcode in (Opcode.ACTIVATE, Opcode.VECTOR) and at["accumulate"]:
+                    yield Access("lines", f"{who} addend", False, where)
+        yield from self._state(entry, at)
 
-    def _activation_unit(
-        self, opcode: Opcode, at: Mapping[str, int], window: Window
-    ) -> Iterator[Access]:
-        who = opcode.name.lower()
-        *sources, result = ranges.buffer_lines(opcode, at, window, self._config.rows)
-        entries = ranges.parameter_entries(opcode, at, window)
-        yield Access("parameters", who, False, entries)
-        match opcode:
-            case Opcode.ACTIVATE:
-                names: tuple[str, ...] = ()
-                yield Access("rows", who, False, ranges.accumulator_rows(opcode, at, window))
-            case Opcode.DEPTHWISE:
-                names = ("map", "taps")
-            case Opcode.POOL:
-                names = ("map",)
-            case _:
-                names = ("a",) if at["operation"] == Operation.COPY else ("a", "b")
-        for name, lines in zip(names, sources, strict=True):
-            yield Access("lines", f"{who} {name}", False, lines)
-        if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
-            if at["accumulate"]:
-                yield Access("lines", f"{who} addend", False, result)
-            if at["function"] == Function.TABLE:
-                yield Access("tables", who, False, range(at["table"], at["table"] + 1))
-        yield Access("lines", who, True, result)
-        if opcode in (Opcode.DEPTHWISE, Opcode.POOL):
-            yield Access("window", who, False, range(1))
+    def _state(self, entry: Instruction, at: Mapping[str, int]) -> Iterator[Access]:
+        """What an instruction uses that is no part of a memory."""
+        who, opcode, whole = entry.mnemonic, entry.opcode, range(1)
+        if opcode == Opcode.READ_WEIGHTS:
+            yield Access("weight queue", who, True, whole)
+        if entry.executor is Executor.MATRIX_UNIT and not at.get("from_buffer"):
+            yield Access("weight queue", who, False, whole)
+        if opcode == Opcode.SET_CONFIG_WINDOW:
+            yield Access("window", who, True, whole)
+        if Fault.WINDOW in entry.checks:
+            yield Access("window", who, False, whole)
+        if opcode == Opcode.SET_CONFIG_SCALE:
+            yield Access("scale", who, True, whole)
+        if opcode == Opcode.VECTOR:
+            yield Access("scale", who, False, whole)
+        if opcode == Opcode.MEASURE:
+            for operand in ("first", "second", "third"):
+                if at[operand]:
+                    used = range(at[operand], at[operand] + 1)
+                    yield Access("exponents", "measure operand", False, used)
         if at.get("exponent"):
             used = range(at["exponent"], at["exponent"] + 1)
-            yield Access("exponents", who, False, used)
-        if opcode == Opcode.VECTOR:
-            yield Access("scale", who, False, range(1))
-
-    def _training(self, opcode: Opcode, at: Mapping[str, int], window: Window) -> Iterator[Access]:
-        regions = ranges.buffer_lines(opcode, at, window, self._config.rows)
-        match opcode:
-            case Opcode.MEASURE:
-                for lines in regions:
-                    yield Access("lines", "measure", False, lines)
-                if at["source"] == Source.ACCUMULATORS:
-                    rows = ranges.accumulator_rows(opcode, at, window)
-                    yield Access("rows", "measure", False, rows)
-                for operand in ("first", "second", "third"):
-                    if at[operand]:
-                        used = range(at[operand], at[operand] + 1)
-                        yield Access("exponents", "measure operand", False, used)
-                written = range(at["exponent"], at["exponent"] + 1)
-                yield Access("exponents", "measure", True, written)
-            case Opcode.TRANSPOSE:
-                yield Access("lines", "transpose source", False, regions[0])
-                yield Access("lines", "transpose", True, regions[1])
-            case _:
-                yield Access("lines", "random", True, regions[0])
-
-    def _host(self, opcode: Opcode, at: Mapping[str, int]) -> range:
-        return ranges.host_bytes(opcode, at, self._config)
+            yield Access("exponents", who, opcode == Opcode.MEASURE, used)
