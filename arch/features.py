@@ -37,5 +37,5 @@ def unavailable(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> 
 
 
 def has(config: Config, hardware: Hardware) -> bool:
-    """Return whether a machine of `config` has what some instructions need."""
+    """Return whether a machine of `config` has this hardware."""
     return bool(getattr(config, hardware.name.lower()))

@@ -51,8 +51,8 @@ class Window:
         return self.out_height * self.out_width
 
     def sizes(self, config: Config) -> dict[str, int]:
-        """Return what the extents of instructions call the sizes of a machine and of this window:
-        see `arch.isa.fields.SIZES`."""
+        """Return the sizes of a machine and of this window by their names in the extents of
+        instructions, which `arch.isa.fields.SIZES` explains."""
         return {
             "R": config.rows,
             "C": config.cols,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit of each instruction, as the timing model tells them apart."""
+"""The unit of each instruction in the timing model, which has no control unit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMPARED = {
     }[unit]
     for opcode, unit in UNIT_OF.items()
 }
-"""The units with whose instructions under way those of each opcode are compared, and which of them
-one after the other."""
+"""The units of the instructions under way with which an instruction is compared: in each tuple one
+unit after the other, the tuples at the same time."""
 WAIT_FOR = {bit: _UNITS[Executor[str(bit.name)]] for bit in isa.Unit}
 """The unit of each bit that a Debug_Tag may wait for."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instruction is made of, and the fields that several have."""
+"""The parts of an instruction, and the fields that several instructions have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Field:
     minimum: int | None = None
     """Smallest legal value where the width alone would allow less; else ILLEGAL_FIELD."""
     default: int | None = None
-    """What the assembler fills in when the operand is left out; None: it must be given."""
+    """The value that the assembler fills in when the operand is left out; None: it must be
+    given."""
     values: type[IntEnum] | None = None
     """Names that the assembler takes and the disassembler prints; other values are
     ILLEGAL_FIELD."""
@@ -39,7 +40,7 @@ class Field:
 
 
 class Executor(StrEnum):
-    """A part of the machine that carries out instructions. Those of the same one run in order."""
+    """A part of the machine that carries out instructions, its own ones in their order."""
 
     SEQUENCER = "sequencer"
     SCALAR_UNIT = "scalar unit"
@@ -81,7 +82,7 @@ SIZES: Mapping[str, str] = {
     "windows": "OH * OW of the window",
     "kernel_taps": "kernel_height * kernel_width of the window",
 }
-"""Names in extents that no field of the instruction has, and what they mean."""
+"""Names in extents that no field of the instruction has, with their meaning."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,11 @@ class Instruction:
     opcode: Opcode
     executor: Executor
     needs: Hardware | None = None
-    """UNAVAILABLE, whatever the fields hold, in a configuration without this."""
+    """Hardware without which the instruction is UNAVAILABLE, for any contents of its fields."""
     fields: tuple[Field, ...] = ()
     reads: tuple[Use, ...] = ()
-    """Parts of memories that it reads. To add to what a written part holds is no read of its own:
-    the part is the same."""
+    """Parts of memories that it reads. An instruction that adds to the contents of a part that it
+    writes does not name that part once more."""
     writes: tuple[Use, ...] = ()
     summary: str
     checks: tuple[Fault, ...] = ()
@@ -156,7 +157,7 @@ class Instruction:
         return range(first, first + extent(use.extent, {**codes, **sizes, **operands}))
 
     def field(self, name: str) -> Field:
-        """The field called `name`; KeyError if there is none."""
+        """Return the field called `name`. Raises KeyError if there is none."""
         for field in self.fields:
             if field.name == name:
                 return field
@@ -178,7 +179,7 @@ def registers(*operands: str) -> tuple[Field, ...]:
 
 
 def flag(name: str, doc: str) -> Field:
-    """A bit that is 0 unless it is given."""
+    """Return a field of one bit, which is 0 unless it is given."""
     return Field(name=name, width=1, doc=doc, default=0)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which way each instruction takes, and what it may have to wait for: the scoreboard's rules."""
+"""The rules of the scoreboard: the way of each instruction, and its reasons to wait."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from systola.hdl.commands import address_bits, row_bits
 
 @dataclass(frozen=True)
 class Group:
-    """Instructions that take the same way: into `queue` and into `lists`, `from_buffer` only with
-    weights from there; those of the links, if they are for this `side`."""
+    """Instructions that take the same way: into `queue` and into `lists`. `from_buffer`: they do so
+    with weights from the buffer only. `side`: an instruction of the links does so for this side."""
 
     opcodes: tuple[Opcode, ...]
     queue: str
@@ -33,8 +33,8 @@ class Group:
 
 
 def _opcodes(executor: Executor, *written: Memory) -> tuple[Opcode, ...]:
-    """The instructions of a part of the machine that write one of these memories, if any is
-    named."""
+    """Return the instructions of a part of the machine, only those that write one of these memories
+    if any is named."""
     return tuple(
         entry.opcode
         for entry in INSTRUCTIONS
@@ -44,7 +44,7 @@ def _opcodes(executor: Executor, *written: Memory) -> tuple[Opcode, ...]:
 
 
 def _groups(opcodes: Collection[Opcode]) -> dict[Way, tuple[Opcode, ...]]:
-    """The ways of these instructions, and which take each."""
+    """Return the ways of these instructions, each with the instructions that take it."""
     ways: dict[Way, tuple[Opcode, ...]] = {}
     for opcode in opcodes:
         way = way_of(BY_OPCODE[opcode])
@@ -95,8 +95,9 @@ SCANS = {
     "rows": (("matrix_summing", "activate_reading"), ("accumulator", "source")),
     "operands": (("activate_operands",), ("source", "operand")),
 }
-"""Lists that are gone through one after the other, of which an instruction is in one at most, and
-the regions that are kept of it, the first one being what it walks through."""
+"""Lists that are gone through one after the other, and the regions that are kept of their
+instructions, which walk through the first of these. An instruction is in one of the lists at
+most."""
 MASKS = {
     "host_reads": (
         *("matrix_reading", "activate_operands", "activate_writing", "host_writing"),
@@ -110,7 +111,7 @@ MASKS = {
     "host_writes": ("host_reading", "activate_writing", "host_memory"),
     "weights": ("tiles_loading", "tiles_writing"),
 }
-"""What the instructions of each queue may have to wait for."""
+"""The masks of the instructions in each queue: their reasons to wait."""
 _SEND_MASKS = ("host_reading", "activate_writing", "matrix_summing")
 _TAKE_MASKS = (
     *("host_reading", "host_writing", "matrix_reading", "matrix_summing", "tiles_reading"),
@@ -119,8 +120,8 @@ _TAKE_MASKS = (
 LINK_MASKS = {
     group.queue: _SEND_MASKS if group.lists[0] in SENDING else _TAKE_MASKS for group in LINK_GROUPS
 }
-"""The same for the links. They wait for whole instructions of the others; for each other's lines
-and rows they wait in LinkInterlock, and the others for them in LinkGate."""
+"""Masks of the instructions of the links. They wait for whole instructions of the others. For
+lines and rows of each other they wait in LinkInterlock, and the others for them in LinkGate."""
 FILLS = tuple(
     entry.opcode
     for entry in INSTRUCTIONS
@@ -140,11 +141,11 @@ LIST_OF = {
     "tiles_loading": "host_reading",
     "tiles_writing": "activate_writing",
 }
-"""The list of a mask that does not carry its name: a write waits for reads of the same buffer lines
+"""The list of a mask that does not carry its name. A write waits for reads of the same buffer lines
 line by line, and for reads of the same host memory as a whole. Operands b, and taps, lie elsewhere
-than a and what is added, and do not wait for who writes those. Weights from the buffer wait for
-whole instructions that write them, and are waited for until the MatrixMultiply has its last sum: by
-then the array has had all of them."""
+than operands a and addends, and do not wait for their writers. Weights from the buffer wait for
+whole instructions that write them. Writers of these lines wait until the MatrixMultiply has its
+last sum: by then the array has had all weights."""
 CONFLICTS = {
     "host_reading": (("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")),
     "loading": (("parameters", "buffer"), ("table", "buffer")),
@@ -167,13 +168,13 @@ CONFLICTS = {
 
 
 def groups_of(config: Config) -> tuple[Group, ...]:
-    """The groups that a configuration has."""
+    """Return the groups that a configuration has."""
     groups = (*GROUPS, *LINK_GROUPS) if config.links else GROUPS
     return tuple(group for group in groups if config.training or not group.from_buffer)
 
 
 def list_of(mask: str) -> str:
-    """The list whose entries a mask names."""
+    """Return the list with the entries that a mask names."""
     return LIST_OF.get(mask, mask)
 
 

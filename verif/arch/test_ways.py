@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who carries out each instruction, which memories it uses, and where it goes."""
+"""The executor of each instruction, the memories that it uses, and its way."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_hardware_that_may_be_left_out() -> None:
 
 
 def region(entry: Instruction, use: Use) -> str:
-    """The region of a decoded instruction that holds a use: see Decoded."""
+    """Return the region of a decoded instruction that holds a use: see Decoded."""
     reads = use in entry.reads
     if use.memory is Memory.BUFFER:
         if entry.executor is Executor.ACTIVATION_UNIT and reads:
@@ -169,8 +169,8 @@ def in_order(younger: Instruction, older: Instruction, writes: bool) -> bool:
 
 @pytest.mark.parametrize("younger", BY_OPCODE.values(), ids=list(BY_MNEMONIC))
 def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
-    """For each part of a memory that two instructions share, and one of them writes, each queue of
-    the younger one has a mask for a list of the older one, with these two regions."""
+    """Two instructions share a part of a memory, and one writes it: each queue of the younger has a
+    mask for a list of the older. It compares these two regions."""
     groups = groups_of(preset("small-training-links"))
     masks = MASKS | LINK_MASKS
     for group, older in product(groups, INSTRUCTIONS):

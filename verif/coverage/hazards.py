@@ -41,7 +41,7 @@ _PARTS = {
     ("transpose", "buffer"): "source",
     ("matrix_multiply", "weights"): "weights",
 }
-"""What lines are called that an instruction reads, where it does not just read its own."""
+"""Names of lines that an instruction reads, where it reads more than one part or a special one."""
 
 
 def _reader(entry: Instruction, use: Use) -> str:
@@ -50,7 +50,7 @@ def _reader(entry: Instruction, use: Use) -> str:
 
 
 def _users(memory: Memory) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Those who write a memory, and those who read it."""
+    """Return the names of the writers of a memory, and of its readers."""
     writers = (e.mnemonic for e in INSTRUCTIONS for use in e.writes if use.memory is memory)
     readers = (_reader(e, use) for e in INSTRUCTIONS for use in e.reads if use.memory is memory)
     return tuple(writers), tuple(readers)
@@ -65,7 +65,7 @@ _USERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "scale": (("set_config_scale",), ("vector",)),
     "exponents": (("measure",), ("activate", "vector", "measure operand")),
 }
-"""For each resource those who write it and those who read it."""
+"""The writers of each resource, and its readers."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Hazards:
         self._recent: deque[list[Access]] = deque(maxlen=FAR)
 
     def bins(self, opcode: Opcode, operands: Mapping[str, int], window: Window) -> Iterator[str]:
-        """The pairs that the next instruction makes with earlier ones."""
+        """Yield the pairs that the next instruction makes with earlier ones."""
         now = list(self._accesses(opcode, operands, window))
         for distance, earlier in enumerate(reversed(self._recent), 1):
             for old, new in product(earlier, now):
@@ -129,7 +129,7 @@ class Hazards:
         yield from self._state(entry, at)
 
     def _state(self, entry: Instruction, at: Mapping[str, int]) -> Iterator[Access]:
-        """What an instruction uses that is no part of a memory."""
+        """Yield the uses of state that is no part of a memory."""
         who, opcode, whole = entry.mnemonic, entry.opcode, range(1)
         if opcode == Opcode.READ_WEIGHTS:
             yield Access("weight queue", who, True, whole)
