@@ -94,9 +94,9 @@ def test_cycles_of_a_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Engine._run  # type: ignore[reportPrivateUsage]
     calls: list[int] = []
 
-    def numbered(self: Engine, programs: Any, step: int = 0) -> int:
-        run(self, programs, step)
-        calls.append(step)
+    def numbered(self: Engine, *of_the_batch: Any) -> int:
+        run(self, *of_the_batch)
+        calls.append(len(calls))
         return len(calls)
 
     monkeypatch.setattr(Engine, "_run", numbered)
