@@ -117,7 +117,7 @@ class SystolaBackend(Backend):
     ) -> tuple[NDArray[Any], ...]:
         """Run a single operator, of the version `opset_version`, on arrays for its inputs.
 
-        `outputs_info` has type and shape of each output, where the operator alone does not say.
+        `outputs_info` has type and shape of each output, None where ONNX can infer them.
         """
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         names = [name for name in node.input if name]
@@ -125,22 +125,23 @@ class SystolaBackend(Backend):
             helper.make_tensor_value_info(name, _element_type(each.dtype), each.shape)
             for name, each in zip(names, inputs, strict=True)
         ]
-        known = outputs_info or [(np.dtype(inputs[0].dtype), None)] * len(node.output)
-        results = [
-            helper.make_tensor_value_info(name, _element_type(dtype), shape)
-            for name, (dtype, shape) in zip(node.output, known, strict=True)
-        ]
+        results = [onnx.ValueInfoProto(name=name) for name in node.output]
+        if outputs_info:
+            results = [
+                helper.make_tensor_value_info(name, _element_type(dtype), shape)
+                for name, (dtype, shape) in zip(node.output, outputs_info, strict=True)
+            ]
         graph = helper.make_graph([node], "node", sources, results)
-        opset = helper.make_opsetid("", version)
-        return cls.run_model(
-            helper.make_model(graph, opset_imports=[opset]), inputs, device, **kwargs
-        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
+        return cls.run_model(onnx.shape_inference.infer_shapes(model), inputs, device, **kwargs)
 
 
 def _bound(model: onnx.ModelProto, values: Mapping[str, NDArray[Any]]) -> bytes:
     """Return the file of a model with constants in place of some of its inputs."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
+    # Before, each constant had to be an input, too.
+    result.ir_version = max(result.ir_version, 4)
     graph = result.graph
     left = [each for each in graph.input if each.name not in values]
     del graph.input[:]

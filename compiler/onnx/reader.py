@@ -89,6 +89,22 @@ def read_onnx(content: bytes) -> OnnxModel:
     )
 
 
+def inferred_shapes(content: bytes) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of results that ONNX itself infers for a file that read_onnx takes."""
+    onnx: Any = import_module("onnx")
+    try:
+        graph = onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(content)).graph
+    except onnx.shape_inference.InferenceError:
+        return {}
+    shapes = {each.name: each.type.tensor_type.shape.dim for each in graph.value_info}
+    shapes |= {each.name: each.type.tensor_type.shape.dim for each in graph.output}
+    return {
+        _text(name): tuple(int(size.dim_value) for size in sizes)
+        for name, sizes in shapes.items()
+        if sizes and all(size.dim_value > 0 for size in sizes)
+    }
+
+
 def _all_tensors(graph: Any) -> Iterable[Any]:
     yield from graph.initializer
     for node in graph.node:

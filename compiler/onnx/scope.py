@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,10 +41,16 @@ class Scope:
     All methods raise ModelError for what is not supported.
     """
 
-    def __init__(self, opset: int, repeat: int) -> None:
-        """`repeat`: samples in one of the model's own, which become separate ones."""
+    def __init__(
+        self, opset: int, repeat: int, shapes: Mapping[str, tuple[int, ...]] | None = None
+    ) -> None:
+        """`repeat`: samples in one of the model's own, which become separate ones.
+
+        `shapes`: of results as they are in the model, with all of these samples, where known.
+        """
         self.opset = opset
         self.repeat = repeat
+        self._shapes = shapes or {}
         self.items: list[Node | HostStage] = []
         self.inexact_channels = 0
         self._entries: dict[str, Entry] = {}
@@ -64,10 +70,18 @@ class Scope:
             if times * math.prod(shape) > most or 0 in shape:
                 several = f"{times} times " if times > 1 else ""
                 raise ModelError(f"a result of {several}shape {shape} is not supported")
+            if times > 1:
+                self._check_samples(name, shape)
         else:
             # Of arrays without dimensions numpy makes numbers.
             entry = np.asarray(entry)
         self._entries[name] = entry
+
+    def _check_samples(self, name: str, shape: tuple[int, ...]) -> None:
+        """Raise ModelError where a result has more than a sample, as `shape` is of one sample."""
+        expected = (self.repeat, *shape[1:])
+        if shape[:1] != (1,) or self._shapes.get(name, expected) != expected:
+            raise ModelError("it mixes samples")
 
     def add_input(self, value: Value) -> None:
         """Says that the user gives a value."""

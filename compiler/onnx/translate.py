@@ -16,7 +16,7 @@ from systola.compiler.host_stage import Dequantise, FlipSign, HostFunction, Host
 from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
 from systola.compiler.onnx.layout import plain
 from systola.compiler.onnx.model import OnnxInput, OnnxModel, OnnxNode
-from systola.compiler.onnx.reader import read_onnx
+from systola.compiler.onnx.reader import inferred_shapes, read_onnx
 from systola.compiler.onnx.scope import Scope
 from systola.compiler.onnx.translate_arithmetic import ARITHMETIC
 from systola.compiler.onnx.translate_constants import CONSTANTS
@@ -53,17 +53,27 @@ def translate_onnx(content: bytes) -> Translation:
 
     Raises ModelError, with number, operator and name of the node, for what is not supported.
     """
-    return translate_model(read_onnx(content))
+    model = read_onnx(content)
+    repeat = _repeat(model)
+    if repeat > 1:
+        try:
+            return translate_model(model, repeat, inferred_shapes(content))
+        except ModelError:
+            # Something mixes the samples: then they are one.
+            pass
+    return translate_model(model, 1)
 
 
-def translate_model(model: OnnxModel, repeat: int | None = None) -> Translation:
+def translate_model(
+    model: OnnxModel, repeat: int, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Translation:
     """Return the operations of a model, without those that its outputs do not need.
 
-    `repeat`: samples in one of the model's, None for what the shapes of its inputs suggest.
+    `repeat`: samples in one of the model's. `shapes`: of results in the model, where known.
     """
     if not model.inputs or not model.outputs:
         raise ModelError("the model has no inputs or no outputs")
-    scope = Scope(model.opset, repeat or _repeat(model))
+    scope = Scope(model.opset, repeat, shapes)
     for name, constant in model.constants.items():
         scope.define(name, constant)
     inputs = tuple(_input(scope, each) for each in model.inputs)

@@ -179,7 +179,7 @@ def _domain(graph: onnx.GraphProto) -> None:
         (_short, "the model is not valid"),
         (_huge, "the model is not valid"),
         (_huge_input, "is not supported"),
-        (_many_samples, "a result of 1048576 times shape (1, 2, 6, 6) is not supported"),
+        (_many_samples, "a result of shape (1048576, 2, 6, 6) is not supported"),
         (_unknown_size, "the size of dimension 3 of the input"),
         (_not_a_number, "it has a scale that is not between"),
         (_domain, "the model is not valid"),

@@ -47,7 +47,7 @@ def data_for(details: dict[str, Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def assert_same(one: Any, other: Any) -> None:
-    """Compare what both give: types, keys, arrays."""
+    """Compare two results: types, keys, arrays."""
     assert type(one) is type(other)
     if isinstance(one, dict):
         assert list(one) == list(other)
@@ -197,7 +197,7 @@ MISTAKES: dict[str, Callable[[Any, int, int], Any]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes(mistake: str) -> None:
-    """Wrong calls raise what LiteRT raises."""
+    """Wrong calls raise the exceptions of LiteRT."""
     raised: list[Exception] = []
     for make in (ours, original):
         interpreter = make(model_content=content(CNN))

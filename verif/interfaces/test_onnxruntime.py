@@ -37,7 +37,7 @@ def described(nodes: Any) -> list[tuple[str, str, Any]]:
 
 
 def two_by_two(batch: int | str) -> bytes:
-    """Return a sum of two codes, uint8 and int8 as outputs, whose batch may be open."""
+    """Return a sum of two codes, uint8 and int8 as outputs, with a batch that may be open."""
     net = OnnxWriter()
     inputs = [net.input((batch, 6), kind) for kind in ("uint8", "int8")]
     x = net.dequantise(inputs[0], 0.1, 100, "uint8")
@@ -108,7 +108,7 @@ def feeds(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mistake", feeds("x"))
 def test_mistakes(mistake: str) -> None:
-    """Wrong calls raise what ONNX Runtime raises; ValueError where it has a class of its own."""
+    """Wrong calls raise the exceptions of ONNX Runtime, or ValueError for classes of its own."""
     raised: list[type[Exception]] = []
     for library in LIBRARIES:
         made = session(library, MLP)
