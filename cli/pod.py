@@ -15,6 +15,7 @@ from systola.cli.arguments import memory_of, progress_bar, whole_number
 from systola.cli.calibrate import read_network
 from systola.cli.errors import UserError
 from systola.cli.inputs import load_samples
+from systola.cli.labels import found_accuracy, load_labels
 from systola.cli.model import check_options, in_file, print_notes
 from systola.cli.output import STANDARD_OUTPUT, npz, write_output
 from systola.cli.report import energy_figures, to_json
@@ -111,6 +112,7 @@ def run_on_pod(arguments: argparse.Namespace) -> int:
             strategy = pod(arguments.preset or DEFAULT_PRESET)
             model = compile_for_pod(strategy, network, semantics, arguments.batch)
     x, count = load_samples(arguments.input, arguments.key, model.inputs, arguments.limit)
+    labels = load_labels(arguments, model.outputs, count)
     try:
         with progress_bar(count, "sample") as advance, in_file(path):
             run = model.run(*x, progress=advance)
@@ -118,16 +120,18 @@ def run_on_pod(arguments: argparse.Namespace) -> int:
         raise UserError(f"{path}: {error}") from None
     write_output(arguments.output, npz(run.outputs))
     reports = run.reports(arguments.mhz)
+    accuracy, accuracy_lines = found_accuracy(labels, run.outputs)
     figures: dict[str, object] = {
         "model": printable(path),
         "backend": arguments.backend,
         **memory_of(arguments),
         **describe_pod(model, run, reports),
+        **accuracy,
     }
     if arguments.json:
         write_output(arguments.json, to_json(figures))
     if STANDARD_OUTPUT not in (arguments.output, arguments.json):
-        print(pod_summary(model, run, reports))
+        print("\n".join([pod_summary(model, run, reports), *accuracy_lines]))
     print_notes(model.model)
     return 0
 

@@ -24,6 +24,7 @@ from systola.cli.calibrate import add_calibrate, read_network
 from systola.cli.errors import UserError
 from systola.cli.file_names import InputName, output_name
 from systola.cli.inputs import add_key, load_samples
+from systola.cli.labels import add_labels, found_accuracy, load_labels
 from systola.cli.model import (
     add_compilation,
     check_options,
@@ -78,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="file with the samples",
     )
     add_key(parser)
+    add_labels(parser)
     add_calibrate(parser)
     parser.add_argument(
         "--output",
@@ -132,6 +134,7 @@ def execute(arguments: argparse.Namespace) -> int:
             inputs = found.network.inputs
             x, count = load_samples(arguments.input, arguments.key, inputs, arguments.limit)
             model = found.compile(min(arguments.batch or even_batch(count), count))
+    labels = load_labels(arguments, model.outputs, count)
     if arguments.roofline or arguments.report:
         new_figure(1, 1)  # what draws it is there, before the work begins
     with ExitStack() as stack:
@@ -144,12 +147,14 @@ def execute(arguments: argparse.Namespace) -> int:
                 raise UserError(f"{path}: {error}") from None
         write_output(arguments.output, npz(run.outputs))
         report = run.report(arguments.mhz)
+        accuracy, accuracy_lines = found_accuracy(labels, run.outputs)
         name = printable(PurePath(path).name)
         figures: dict[str, object] = {
             "model": printable(path),
             "backend": arguments.backend,
             **memory,
             **describe(model, run, report),
+            **accuracy,
         }
         if arguments.json:
             write_output(arguments.json, to_json(figures))
@@ -163,7 +168,7 @@ def execute(arguments: argparse.Namespace) -> int:
             page = report_page(run, report, title, figures, arguments.report_window)
             write_output(arguments.report, page)
     if STANDARD_OUTPUT not in written:
-        print(summary(model, run, report))
+        print("\n".join([summary(model, run, report), *accuracy_lines]))
     if waves := waves_file(arguments):
         if run.cycles and run.cycles <= arguments.waves[0]:
             print(

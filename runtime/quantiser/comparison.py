@@ -64,6 +64,11 @@ def check_labels(labels: ArrayLike, expected: Sequence[NDArray[Any]]) -> NDArray
     return array
 
 
+def accuracy(results: NDArray[Any], labels: NDArray[np.integer[Any]]) -> float:
+    """Return the share of samples with the largest of their results, a row each, at the label."""
+    return float(np.count_nonzero(results.argmax(axis=1) == labels) / len(labels))
+
+
 def _classes(outputs: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
     """Return the largest number's place for each sample; None where outputs are no classes."""
     if len(outputs) != 1 or outputs[0].ndim < 2:
