@@ -46,7 +46,7 @@ def test_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.thorough
 def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = re.findall(r"^tpu (.*digits\.t.*)$", PAGE, re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 2
     for command in commands:
         assert run(f"{command}", capsys)[0] == 0, command
 
@@ -123,7 +123,40 @@ def test_messages() -> None:
         assert filled in text, message
 
 
+def example(title: str) -> str:
+    (script,) = re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)
+    return script
+
+
 @pytest.mark.parametrize("title", ["From Keras", "From PyTorch"])
 def test_examples_are_python(title: str) -> None:
-    (script,) = re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)
+    """From the trained model to both accuracies they have at most ten lines."""
+    script = example(title)
     compile(script, title, "exec")
+    last = script.rpartition("\n\n")[2]
+    assert last.startswith("made = systola.quantize(model, ") and last.count("\n") <= 10
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("title", "library"), [("From Keras", "keras"), ("From PyTorch", "onnxscript")]
+)
+def test_examples(
+    title: str,
+    library: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With their framework they work, and int8 loses less than a point."""
+    pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
+    exec(example(title).replace('"rtl"', '"iss"'), {})
+    float_accuracy, accuracy = (
+        float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()[-2:]
+    )
+    assert float_accuracy > 0.9 and abs(float_accuracy - accuracy) < 0.01
+    if title == "From PyTorch":
+        (line,) = re.findall(r"^tpu (run digits\.onnx .*)$", section(title), re.MULTILINE)
+        status, out, _ = run(f"{line} --backend iss", capsys)
+        assert status == 0 and f"accuracy {100 * accuracy:.2f} %" in out
