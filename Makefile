@@ -235,6 +235,7 @@ api: $(READY) ## Pages of the Python interface in build/api, made from its docst
 		systola.runtime.run_result systola.runtime.report systola.runtime.backend \
 		systola.runtime.predictor systola.runtime.pod.strategy systola.runtime.pod.model \
 		systola.runtime.pod.result systola.runtime.quantiser.quantize \
+		systola.litert systola.onnxruntime systola.onnx_backend \
 		systola.runtime.rtl systola.runtime.iss systola.arch.config systola.arch.isa \
 		systola.arch.assembler systola.arch.registers
 	@echo build/api/index.html

@@ -138,6 +138,23 @@ def test_info(tpu: Path, tmp_path: Path) -> None:
     assert (info["rows"], info["cols"]) == (4, 4)
 
 
+def test_interfaces(tpu: Path, tmp_path: Path) -> None:
+    """`systola` itself is a package of the wheel, with the interfaces that scripts use."""
+    line = (
+        "import systola, systola.litert, systola.onnx_backend, systola.onnxruntime as ort; "
+        "print(systola.quantize.__module__, ort.get_available_providers())"
+    )
+    done = subprocess.run(
+        [tpu.with_name("python"), "-c", line],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "systola.runtime.quantiser.quantize ['SystolaExecutionProvider']\n"
+
+
 def test_gemm(tpu: Path, tmp_path: Path) -> None:
     assert run_json(tpu, "gemm 5 6 7 --preset tiny --backend iss", tmp_path)["bit_exact"]
 
