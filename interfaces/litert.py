@@ -85,6 +85,8 @@ class Interpreter:
         self._models: dict[int, CompiledModel] = {}
         """Compiled models by the number of samples."""
         self._has_run = False
+        self._before: list[list[NDArray[Any]]] = []
+        """Inputs of all invocations so far, of a model with variables."""
         self.last_run: RunResult | None = None
         """Cycles and layers of the last invocation."""
 
@@ -181,21 +183,27 @@ class Interpreter:
     def invoke(self) -> None:
         """Run the model on the inputs that are set.
 
-        Raises RuntimeError before allocate_tensors, and where the model has state and has run
-        since reset_all_variables: each run of the machine begins with new state.
+        Each run of the machine begins with new state. A model with variables therefore runs on the
+        inputs of all invocations so far, and takes longer from one to the next. Raises RuntimeError
+        before allocate_tensors. An operator with state, such as an LSTM, runs once between two
+        calls of reset_all_variables; RuntimeError is raised otherwise.
         """
         if not self._values:
             raise RuntimeError("Invoke called on model that is not ready.")
         if self._details.has_state and self._has_run:
             raise RuntimeError(
-                "The model has state, with which each run of the machine begins anew: call "
-                "reset_all_variables() first, or run all samples with systola.runtime"
+                "The model has operators with state, with which each run of the machine begins "
+                "anew: call reset_all_variables() first"
             )
         inputs = [self._values[number] for number in self._graph.inputs]
+        if self._details.has_variables:
+            self._before.append([each.copy() for each in inputs])
+            inputs = [np.concatenate(each) for each in zip(*self._before, strict=True)]
         self.last_run = self._model().run(*inputs, backend=self._backend)
         self._has_run = True
         for number, result in zip(self._graph.outputs, self.last_run.outputs, strict=True):
-            self._values[number][...] = result.reshape(self._values[number].shape)
+            place = self._values[number]
+            place[...] = result.reshape(-1, *place.shape)[-1]
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> NDArray[Any]:
         """Return a copy of an input, an output or a constant. Raises ValueError for others."""

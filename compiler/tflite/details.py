@@ -28,8 +28,10 @@ class Details:
     """Names of the tensors as they stand in the file."""
     shape_signatures: tuple[tuple[int, ...], ...]
     """Shape of each tensor with -1 for open sizes; empty where the file has no open sizes."""
+    has_variables: bool
+    """Whether operators read and write variables, which keep values from one run to the next."""
     has_state: bool
-    """Whether values stay in variables of the model from one run to the next."""
+    """Whether operators have state inside them, such as LSTMs, which a reset clears."""
     signatures: Mapping[str, Signature]
     """Functions by name, in the order of LiteRT."""
 
@@ -57,8 +59,8 @@ def read_details(content: bytes) -> Details:
             tuple(int(each.ShapeSignature(n)) for n in range(each.ShapeSignatureLength()))
             for each in tensors
         ),
-        has_state=_schema.BuiltinOperator.VAR_HANDLE in kinds
-        or any(each.IsVariable() for each in tensors),
+        has_variables=_schema.BuiltinOperator.VAR_HANDLE in kinds,
+        has_state=any(each.IsVariable() for each in tensors),
         signatures=dict(sorted(signatures.items())),
     )
 

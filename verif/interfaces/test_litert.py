@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from systola.litert import Interpreter
 from systola.verif.compiler import float_tflite, model_writer
 from systola.verif.kit.seeds import random_seed
+from systola.verif.runtime.test_partial import streaming
 
 MODELS = Path(str(files("systola.models")))
 CNN = "cnn_residual_dw_pool"
@@ -256,6 +257,25 @@ def test_state() -> None:
             with pytest.raises(RuntimeError, match="reset_all_variables"):
                 interpreter.invoke()
     assert all(np.array_equal(each, results[0]) for each in results)
+
+
+@pytest.mark.thorough
+def test_variables() -> None:
+    """Variables keep values from one invocation to the next, also through a reset, as in LiteRT."""
+    case = streaming(np.random.default_rng(random_seed()))
+    results: list[NDArray[Any]] = []
+    for make in (ours, original):
+        interpreter = make(model_content=case.content)
+        interpreter.allocate_tensors()
+        (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+        for number, sample in enumerate(case.inputs[0][:4]):
+            if number == 2:
+                interpreter.reset_all_variables()
+            interpreter.set_tensor(source["index"], sample)
+            interpreter.invoke()
+            results.append(interpreter.get_tensor(result["index"]))
+    half = len(results) // 2
+    assert_same(results[:half], results[half:])
 
 
 def test_machine() -> None:
