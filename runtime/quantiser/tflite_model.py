@@ -170,10 +170,7 @@ def _sizes(details: Any) -> Any:
 
 
 def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
-    """Return a model with the sizes that `interpreter` has found, and with a signature.
-
-    Raises ModelError where the file would have to change, and has weights after the flatbuffer.
-    """
+    """Return a model with the sizes that `interpreter` has found, and with a signature."""
     signed = bool(interpreter.get_signature_list())
     sizes = {each["index"]: each["shape"] for each in interpreter.get_tensor_details()}
     fixed = all(
@@ -185,8 +182,11 @@ def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
         return content
     schema = library(_SCHEMA)
     model = schema.ModelT.InitFromPackedBuf(content, 0)
-    if any(buffer.offset > _NO_OFFSET for buffer in model.buffers):
-        raise ModelError("the model has weights after the flatbuffer, and no signature of its own")
+    for buffer in model.buffers:
+        # Weights after the flatbuffer would get lost.
+        if buffer.offset > _NO_OFFSET:
+            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
     subgraph = model.subgraphs[0]
     _widen(schema, model, subgraph)
     for number, tensor in enumerate(subgraph.tensors):

@@ -187,6 +187,17 @@ def test_a_signature_of_its_own(folder: Path) -> None:
     }
 
 
+def test_weights_after_the_flatbuffer(folder: Path) -> None:
+    """A file that gets a signature keeps these weights."""
+    with np.load("tflite.npz") as data:
+        x = data["x"].astype(np.float32)
+    after = runtime.quantize("after.tflite", x)
+    expected = model_writer.interpret(after.content, x[:, np.newaxis])
+    of_float = model_writer.interpret(Path("after.tflite").read_bytes(), x[:, np.newaxis])
+    assert np.sum((expected - of_float) ** 2) < 0.01 * np.sum(of_float**2)
+    assert np.array_equal(run_quantised(after.content, x, expected.shape), expected)
+
+
 def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is written all the same, and the reason of the compiler printed."""
     net = FloatNetwork(np.random.default_rng(1))
@@ -219,7 +230,6 @@ def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("m.onnx --data onnx.npz --to 16x8", "networks of 16x8 do not run on the machine"),
         ("m.onnx --data onnx.npz --to int4", "int4"),
         ("rows.tflite --data tflite.npz", "has open sizes, ?x?x8x1: tpu quantize --shape sets"),
-        ("after.tflite --data tflite.npz", "weights after the flatbuffer, and no signature"),
         ("int8.onnx --data onnx.npz", "quantised already: it has QuantizeLinear"),
         ("int8.tflite --data onnx.npz", "quantised already: tensor 't0' is int8"),
         ("cut.onnx --data onnx.npz", "cut.onnx: the model is damaged"),
