@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -276,6 +278,26 @@ def test_variables() -> None:
             results.append(interpreter.get_tensor(result["index"]))
     half = len(results) // 2
     assert_same(results[:half], results[half:])
+
+
+@pytest.mark.thorough
+def test_without_the_libraries() -> None:
+    """`pip install systola` alone has both classes: int8 files need no interpreter."""
+    script = f"""
+import sys
+sys.modules |= dict.fromkeys(("ai_edge_litert", "ai_edge_quantizer", "onnxruntime", "torch"))
+import numpy as np
+from systola.litert import Interpreter
+from systola.onnxruntime import InferenceSession
+run = Interpreter(model_path={str(MODELS / CNN)!r} + ".tflite", preset="8x8").get_signature_runner()
+print(run(x=np.zeros((2, 8, 8, 1), np.int8))["output_0"].shape)
+path = {str(MODELS / "onnx_skl_mlp_48relu_qdq_s8s8_pc.onnx")!r}
+x = np.zeros((1, 64), np.float32)
+print(InferenceSession(path, preset="8x8").run(None, dict(x=x))[0].shape)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == "(2, 10)\n(1, 10)\n"
 
 
 def test_machine() -> None:
