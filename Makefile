@@ -30,7 +30,7 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 
 .PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim regress coverage mutate formal \
 	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
-	bench-energy lint format docs synth synth-check synth-baseline bitstream deliver wheel api clean
+	bench-energy lint format docs synth synth-check synth-baseline asic bitstream deliver wheel api clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
@@ -153,6 +153,11 @@ synth-baseline: .venv/synth ## Measure the designs of the baseline and accept th
 	@$(BIN)/python -m systola.synth.baseline --write $(if $(DESIGN),--only '$(DESIGN)')
 	@$(BIN)/python -m systola.synth.page --write docs
 
+asic: $(READY) ## Area by unit, registers, slack in standard cells [PRESET=small UNIT= LIB= NS=]
+	@$(BIN)/python -m systola.synth.asic $(if $(PRESET),--preset '$(PRESET)') \
+		$(if $(UNIT),--unit '$(UNIT)') $(if $(LIB),--lib '$(LIB)') $(if $(NS),--ns '$(NS)')
+	@$(BIN)/python -m systola.synth.asic_page --write docs
+
 BITSTREAM := bitstream --board '$(or $(BOARD),ulx3s)' $(if $(PRESET),--preset '$(PRESET)')
 
 bitstream: $(READY) ## The machine on a board [BOARD=ulx3s PRESET=]
@@ -193,7 +198,7 @@ whatif: $(READY) ## The same on other machines, by the timing model [JOBS= SCHED
 		$(if $(SCHEDULER),--scheduler '$(SCHEDULER)')
 
 # Modules that write pages in docs/, or parts of them.
-PAGES := $(addprefix systola.,arch.reference compiler.reference synth.page bench.picture \
+PAGES := $(addprefix systola.,arch.reference compiler.reference synth.page synth.asic_page bench.picture \
 	verif.training.page verif.formal.page verif.plan.testplan verif.figures.page \
 	bench.energy_page bench.original.page verif.signoff.page)
 # The longest ones first, as each core takes the next.

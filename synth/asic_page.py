@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/asic.md, which `--write docs` writes and `--check docs` checks."""
+
+from __future__ import annotations
+
+import sys
+
+from systola.arch.pages import DOCS, Pages, filled, write_or_check
+from systola.synth.asic_report import report_table, stored
+
+
+def page() -> str:
+    """Return the text of docs/asic.md."""
+    reports = "\n".join(map(report_table, stored())) or "Nothing has been mapped yet.\n"
+    return filled(DOCS / "asic.md", reports=reports)
+
+
+PAGES: Pages = {"asic.md": page}
+
+if __name__ == "__main__":
+    sys.exit(write_or_check(PAGES, "systola.synth.asic_page"))
