@@ -199,6 +199,23 @@ def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
     assert golden == fast
 
 
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [Input((300,)), Dense(5)],
+        thorough([Input((3, 3, 32)), Conv2D(5, 3, padding="same"), Flatten(), Dense(5)]),
+    ],
+)
+def test_more_rows_than_are_updated_together(layers: list[Any]) -> None:
+    """Of a Dense they are parts of the products, of a Conv2D they are updated after these."""
+    case = Case(lambda: layers, CLASSES, 16)
+    data = samples(layers, CLASSES, 32)
+    golden, fast = (
+        trained(case, Adam(), data, preset=MACHINE, backend=backend) for backend in ("iss", "fast")
+    )
+    assert golden == fast
+
+
 @pytest.mark.parametrize("size", [0.0, thorough(2.0**-6), thorough(100.0)])
 def test_first_gradients_of_any_size(size: float) -> None:
     """A first step is looked at more than once, where its gradients are far from the expected."""
