@@ -12,6 +12,7 @@ from systola.arch.config import Config, preset
 from systola.training import (
     LSTM,
     SGD,
+    Adam,
     Conv2D,
     Dense,
     Dropout,
@@ -29,8 +30,9 @@ CLASSES = 10
 def after_each_program(
     monkeypatch: pytest.MonkeyPatch, network, cores: int, backend: str, latency: int, batches: int
 ) -> tuple[list[list[bytes]], list[float]]:
-    """Masters and velocities of each core, and the losses that the user sees."""
-    name, batch, momentum, layers = network
+    """Return the masters, with velocities or moments, of each core, and the losses that the user
+    sees."""
+    name, batch, optimizer, layers = network
     rng = np.random.default_rng(3)
     # The last batch is smaller.
     x = rng.uniform(0, 1, (batches * batch - batch // 3, *layers[0].shape)).astype(np.float32)
@@ -46,7 +48,7 @@ def after_each_program(
 
     model = Sequential(layers)
     how = {"preset": name, "backend": backend, "latency": latency, "cores": cores}
-    model.compile(SGD(0.1, momentum), seed=5, **how)
+    model.compile(optimizer, seed=5, **how)
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "_run", kept)
         history = model.fit(x, y, batch_size=batch, epochs=2, verbose=0)
@@ -54,20 +56,21 @@ def after_each_program(
 
 
 SMALL = (
-    *("8x8-training", 64, 0.9),
+    *("8x8-training", 64, SGD(0.1, 0.9)),
     [Input((64,)), Dense(32, "relu"), Dropout(0.2), Dense(20), Dense(CLASSES)],
 )
 MAPS = (
-    *("8x8-training", 20, 0.9),
+    *("8x8-training", 20, SGD(0.1, 0.9)),
     [
         *(Input((6, 6, 2)), Conv2D(9, 3, activation="relu"), MaxPooling2D(2), Dropout(0.2)),
         *(Conv2D(4, 2), Flatten(), Dense(CLASSES)),
     ],
 )
 SEQUENCES = (
-    *("8x8-training", 20, 0.0),
+    *("8x8-training", 20, SGD(0.1)),
     [Input((5, 4)), LSTM(9), Dropout(0.2), Dense(CLASSES)],
 )
+ADAPTED = (*SMALL[:2], Adam(), SMALL[3])
 LITTLE = preset("8x8-training")
 ROOMY = replace(preset("base-training"), name="base-training-32768", buffer_lines=1 << 15)
 """128 samples of 784 numbers do not fit the buffer of `base`."""
@@ -79,7 +82,7 @@ BAR = 0.8
     ("network", "cores", "latency"),
     [
         *(exhaustive(SMALL, *how) for how in ((3, LATENCY), (3, 0), (2, LATENCY))),
-        *(exhaustive(network, 3, LATENCY) for network in (MAPS, SEQUENCES)),
+        *(exhaustive(network, 3, LATENCY) for network in (ADAPTED, MAPS, SEQUENCES)),
     ],
 )
 def test_masters(monkeypatch, network, cores, latency):
