@@ -18,14 +18,14 @@ from systola.training.moments import (
 from systola.training.task import Task
 
 Look = Callable[[Sequence[MomentStep]], Sequence[int]]
-"""From the numbers of a step to the bits that its largest gradients tell, of each tensor."""
+"""A function from the numbers of a step to the reported bits of each tensor's largest gradient."""
 
 
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
     """Return the numbers of the step of a task after some updates.
 
-    The first step takes the exponents of its own gradients, so there is a `look` at them before,
-    and another one while a tensor tells an end.
+    The first step takes the exponents of its own gradients, so there is a `look` at them before.
+    Another one follows while a tensor reports an end of the range.
     """
     if before.scales:
         return _steps(task, before, before.scales)

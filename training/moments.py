@@ -14,8 +14,8 @@ v <- b2 v + (1 - b2) g^2, where g is its gradient. To the first order in 1 - b2,
   Adam's sqrt(1 - b2) |g| then; with a second one it is 1.02 of Adam's, with a third one 1.03.
 - Additions of less than half a unit arrive on average: the van der Corput sequence of the steps
   gives an offset before the rounding, the same for all weights.
-- All scales are known before a step: they follow the largest gradients of the steps before, by at
-  most MOST_TOLD - LEAST_TOLD bits up and down in a step, which is all that a step tells.
+- All scales are known before a step: they follow the largest gradients of the steps before. A step
+  reports LEAST_TOLD to MOST_TOLD bits for each of these, so exponents move by 15 bits at most.
 
 The last places of the codes stand for epsilon.
 """
@@ -45,15 +45,15 @@ KEPT_BITS = 13
 SURVEY_STEPS = 4
 """Steps from one look at the magnitudes of the codes to the next."""
 SURVEYED_BITS = 8
-"""The least number of bits that such a look tells."""
+"""The least number of bits that such a look reports."""
 MOMENT_BITS = -64, 96
 """The least and the most fraction bits of gradients."""
 LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
-"""The least and the most bits of a largest gradient that a step tells."""
+"""The least and the most bits of a largest gradient that a step reports."""
 FIRST_GRADIENT = 18
 """Fraction bits of the gradients with which a first step is looked at, before it is taken."""
 FIRST_LOOKS = 3
-"""How often a first step is looked at, at most: until it tells the bits of all gradients."""
+"""How often a first step is looked at, at most: until the bits of all gradients are known."""
 _DIVISOR = 1.45
 """The power of two that a first moment is divided by, over s, on average."""
 _FIRST_ROOT = 0.85
@@ -140,8 +140,8 @@ class MomentStep:
     """The numbers of an update of a tensor: update `number`, from 1, with scales from before it.
 
     `factor`: from a sum without fraction bits to a gradient; `rate`: the learning rate. Sums become
-    codes of gradients, and additions to those of first moments, by the multipliers of two entries
-    and a shift of their fraction bits and `right` more.
+    codes of gradients, and additions to codes of first moments, by the multipliers of two entries.
+    Both have one shift: the fraction bits of the sums, and `right` more.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class MomentStep:
 
     @property
     def first_entry(self) -> Entry:
-        """The entry from sums to the additions to the codes of first moments, likewise."""
+        """The entry from sums to additions to the codes of first moments, with the same shift."""
         return self._shared(self._first)
 
     @property
@@ -233,7 +233,7 @@ def limit(decays: Decays) -> int:
 
 
 def raised(told: int, bits: int, shift: int) -> int:
-    """Raise what a step tells to the bits of the largest of some sums, less those of their shift.
+    """Raise a report of a step to the bits of the largest of some sums, less their shift.
 
     An exponent register holds each number in between.
     """

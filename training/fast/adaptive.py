@@ -85,7 +85,7 @@ class AdaptiveUpdate:
         return replace(self._state, masters=tuple(masters), moments=after)
 
     def _told(self, steps: Sequence[MomentStep]) -> list[int]:
-        """Return the bits of the largest gradient of each tensor, as far as a step tells them."""
+        """Return the bits of the largest gradient of each tensor, as a step reports them."""
         told = [LEAST_TOLD] * len(steps)
         for part in self._parts:
             shift = held(part.sum_bits + steps[part.tensor].right)

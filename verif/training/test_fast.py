@@ -207,7 +207,7 @@ def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
     ],
 )
 def test_more_rows_than_are_updated_together(layers: list[Any]) -> None:
-    """Of a Dense they are parts of the products, of a Conv2D they are updated after these."""
+    """A Dense multiplies them in parts, a Conv2D updates them in parts after its products."""
     case = Case(lambda: layers, CLASSES, 16)
     data = samples(layers, CLASSES, 32)
     golden, fast = (
