@@ -39,7 +39,7 @@ from systola.training.layers import (
 )
 from systola.training.model import Sequential
 from systola.training.not_there import INSTEAD
-from systola.training.optimizers import SGD, Adam, RMSprop
+from systola.training.optimizers import SGD, Adam, AdamW, RMSprop
 from systola.training.schedules import (
     CosineDecay,
     CosineDecayRestarts,
@@ -54,6 +54,7 @@ __all__ = [
     "SGD",
     "Activation",
     "Adam",
+    "AdamW",
     "AveragePooling1D",
     "AveragePooling2D",
     "CSVLogger",

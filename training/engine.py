@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from systola.arch.image import Image
 from systola.runtime.pod.linked import Linked
+from systola.training.decay import decay_entry
 from systola.training.errors import TrainingError
 from systola.training.layout import TOLD_LINES, Layout
 from systola.training.lines import (
@@ -31,6 +32,7 @@ from systola.training.numbers import FULL_BITS, LOGIT_BITS, velocity_bits
 from systola.training.passes import bits_without_dropout
 from systola.training.programs import (
     StepProgram,
+    decay_program,
     evaluate_program,
     predict_program,
     rescale_program,
@@ -173,6 +175,7 @@ class Engine:
         if len(x) == self.batch:
             self.step_cycles = self.cycles
         self._note_unit_bits()
+        self._decay(step + 1)
         if survey_is_due(step + 1):
             self._survey()
         if self._moments and self._moments.updates % MOMENT_SURVEY_STEPS == 0:
@@ -330,6 +333,13 @@ class Engine:
             if (kind, task) not in self._programs:
                 self._programs[kind, task] = make[kind](self._machine.config, self.layout, task)
         return [self._programs[kind, task] for task in tasks]
+
+    def _decay(self, steps: int) -> None:
+        """Take the decay of weights from the masters, where it is due after so many steps."""
+        entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
+        if entry:
+            program = decay_program(self._machine.config, self.layout, entry)
+            self._run([program] * self._machine.cores)
 
     def _survey(self) -> None:
         """Gives masters room where they have used up theirs."""

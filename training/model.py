@@ -611,6 +611,7 @@ class Sequential:
             count=batch_size,
             learning_rate=rate_at(chosen.learning_rate, self.steps),
             momentum=chosen.momentum,
+            weight_decay=chosen.weight_decay or 0.0,
             decays=chosen.decays,
             largest_weight=largest,
             stochastic=chosen.stochastic,

@@ -24,7 +24,7 @@ INSTEAD = {
     **dict.fromkeys(("SpatialDropout2D", "GaussianNoise", "GaussianDropout"), "Dropout is there"),
     **dict.fromkeys(("MultiHeadAttention", "Attention"), _LAYERS),
     **dict.fromkeys(
-        ("AdamW", "Adamax", "Nadam", "Adagrad", "Adadelta", "Ftrl", "Lion"),
+        ("Adamax", "Nadam", "Adagrad", "Adadelta", "Ftrl", "Lion"),
         "Adam, RMSprop and SGD are there",
     ),
     **dict.fromkeys(

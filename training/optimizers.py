@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from systola.training.arguments import Only, constructor
 from systola.training.checks import choice, real
+from systola.training.decay import MOST_DECAY
 from systola.training.errors import TrainingError
 from systola.training.moments import Decays
 from systola.training.schedules import Schedule, check_rate
@@ -20,7 +21,6 @@ _MOST_MOMENTUM = 0.999
 
 OFF = {
     "nesterov": Only((False,), "momentum is there"),
-    "weight_decay": Only((None, 0.0), "Dropout may do"),
     **dict.fromkeys(
         ("clipnorm", "clipvalue", "global_clipnorm"),
         Only((None,), "gradients have an exponent of their own, take a smaller rate"),
@@ -45,6 +45,16 @@ def _check_decay(optimizer: object, name: str, most: float) -> None:
     object.__setattr__(optimizer, name, value)
 
 
+def _keep_weight_decay(optimizer: object, given: object) -> None:
+    """Make a decay of weights a float; raise TrainingError where it is out of range."""
+    if given is None:
+        return
+    value = real("weight_decay", given)
+    if not 0 <= value <= MOST_DECAY:
+        raise TrainingError(f"weight_decay must be 0 to {MOST_DECAY}, not {value}")
+    object.__setattr__(optimizer, "weight_decay", value)
+
+
 @constructor(**OFF)
 @dataclass(frozen=True)
 class SGD:
@@ -57,9 +67,12 @@ class SGD:
     learning_rate: float | Schedule = 0.01
     momentum: float = 0.0
     rounding: str = "nearest"
+    _: KW_ONLY
+    weight_decay: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
+        _keep_weight_decay(self, self.weight_decay)
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
         choice("rounding", self.rounding, ROUNDINGS)
         if not (self.momentum == 0 or 2.0**-10 <= self.momentum <= _MOST_MOMENTUM):
@@ -96,9 +109,12 @@ class Adam(_Adaptive):
     learning_rate: float | Schedule = 0.001
     beta_1: float = 0.9
     beta_2: float = 0.999
+    _: KW_ONLY
+    weight_decay: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
+        _keep_weight_decay(self, self.weight_decay)
         _check_decay(self, "beta_1", _MOST_FIRST)
         _check_decay(self, "beta_2", _MOST_SECOND)
 
@@ -106,6 +122,15 @@ class Adam(_Adaptive):
     def decays(self) -> Decays:
         """Return the decays of both moments."""
         return Decays(self.beta_1, self.beta_2, corrected=True)
+
+
+@constructor(**_OFF_ADAPTIVE, amsgrad=Only((False,), "moments follow the last gradients"))
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with a decay of weights."""
+
+    _: KW_ONLY
+    weight_decay: float | None = 0.004
 
 
 @constructor(
@@ -119,9 +144,12 @@ class RMSprop(_Adaptive):
 
     learning_rate: float | Schedule = 0.001
     rho: float = 0.9
+    _: KW_ONLY
+    weight_decay: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
+        _keep_weight_decay(self, self.weight_decay)
         _check_decay(self, "rho", _MOST_SECOND)
 
     @property
@@ -130,11 +158,12 @@ class RMSprop(_Adaptive):
         return Decays(0.0, self.rho, corrected=False)
 
 
-Optimizer = SGD | Adam | RMSprop
+Optimizer = SGD | Adam | AdamW | RMSprop
 NAMES: dict[str, Optimizer] = {
     "sgd": SGD(),
     "momentum": SGD(momentum=0.9),
     "adam": Adam(),
+    "adamw": AdamW(),
     "rmsprop": RMSprop(),
 }
 KINDS = {type(each).__name__: type(each) for each in NAMES.values()}

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from systola.arch.built_for import require_machine
 from systola.arch.config import Config
-from systola.arch.isa import INSTRUCTION_BYTES, PARAMETER_PLANES, Opcode, Source, encode
+from systola.arch.isa import (
+    INSTRUCTION_BYTES,
+    PARAMETER_PLANES,
+    Opcode,
+    Operation,
+    Source,
+    encode,
+)
 from systola.golden.training import held
 from systola.training.backward import Backward
 from systola.training.forward import Forward
@@ -22,7 +29,7 @@ from systola.training.moments import MomentStep
 from systola.training.passes import COUNTER_REGISTER, most_unit_bits
 from systola.training.stages import Stage
 from systola.training.task import INPUTS, SPARE, Task
-from systola.training.writer import WIDE, Entry, StepEntry, Writer, entry_planes
+from systola.training.writer import ONE, UNIT, WIDE, Entry, StepEntry, Writer, entry_planes
 
 COUNTER_STEP = 1 << 12
 """What a step adds to the counter of the masks."""
@@ -163,6 +170,22 @@ def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
     """Return the entry that a step has there."""
     found = getattr(numbers[later.tensor], later.name)
     return found if later.bits is None else found(later.bits)
+
+
+def decay_program(config: Config, layout: Layout, entry: Entry) -> StepProgram:
+    """Take from all masters what `entry` makes of them."""
+    writer = Writer(config, layout)
+    places = _in_turn(writer)
+    part = writer.allocate(writer.config.buffer_lines // 8 * 2)
+    for shape, memory in zip(layout.shapes, layout.masters, strict=True):
+        for first, lines in _portions(2 * shape.units * shape.lines, places):
+            host, rows = memory + first * layout.pitch, len(lines) // 2
+            writer.read(host, lines)
+            writer.copy(lines.start, part.start, rows, entry, WIDE)
+            at = (lines.start, part.start, lines.start, rows, ONE, WIDE)
+            writer.vector(Operation.SUBTRACT, *at, scales=(UNIT, UNIT))
+            writer.write(host, lines)
+    return _end(writer)
 
 
 def _tell_unit_bits(writer: Writer, stages: Sequence[Stage]) -> None:

@@ -36,6 +36,7 @@ class Task:
     """Samples in the batch: the loss is their mean."""
     learning_rate: float = 0.0
     momentum: float = 0.0
+    weight_decay: float = 0.0
     decays: Decays | None = None
     """The decays of the moments of Adam and RMSprop; None for other optimisers."""
     largest_weight: float = 0.0

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.golden.training import magnitude_bits
+from systola.training.decay import decay_entry
 from systola.training.engine import (
     Batch,
     Codes,
@@ -20,7 +21,7 @@ from systola.training.engine import (
 )
 from systola.training.errors import TrainingError
 from systola.training.fast.adaptive import surveyed
-from systola.training.fast.arithmetic import Wide, scaled, wide
+from systola.training.fast.arithmetic import Sums, Wide, scaled, wide
 from systola.training.fast.loss import Loss, loss, probabilities, probability, weighted
 from systola.training.fast.step import Step
 from systola.training.loss import PROBABILITY_BITS
@@ -71,7 +72,7 @@ class FastEngine:
         if weights is not None:
             found = weighted(found, weight_codes(self.task, weights))
         self._note(passing.unit_bits())
-        self._state = passing.learn(found)
+        self._state = self._decayed(passing.learn(found), step + 1)
         if survey_is_due(step + 1):
             self._make_room()
         moments = self._state.moments
@@ -118,6 +119,16 @@ class FastEngine:
             bits.append(bits_without_dropout(stage, int(code)))
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
+    def _decayed(self, state: State, steps: int) -> State:
+        """Take the decay of weights from the masters, where it is due after so many steps."""
+        entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
+        if not entry:
+            return state
+        masters = tuple(
+            wide(each - wide(scaled(each, entry))) for each in map(_sums, state.masters)
+        )
+        return replace(state, masters=masters)
+
     def _make_room(self) -> None:
         """Halve masters and velocities that have used up their room to grow."""
         masters, velocities = list(self._state.masters), list(self._state.velocities)
@@ -130,6 +141,10 @@ class FastEngine:
                 tensors[number : number + 1] = [_halved(v) for v in tensors[number : number + 1]]
         self._state = replace(self._state, masters=tuple(masters), velocities=tuple(velocities))
         self.task = replace(self.task, master_bits=tuple(bits))
+
+
+def _sums(values: Wide) -> Sums:
+    return values.astype(np.int32)
 
 
 def _halved(values: Wide) -> Wide:

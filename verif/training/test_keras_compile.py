@@ -140,7 +140,7 @@ def test_taken_over(settings: dict[str, Any], expected: tuple[Any, ...]) -> None
         ({"optimizer": {"class_name": "Mine", "config": {}}}, "optimizer Mine is not there"),
         ({"optimizer": sgd(nesterov=True)}, "nesterov=True: momentum is there"),
         ({"optimizer": sgd(clipnorm=1.0)}, "does not take clipnorm=1.0"),
-        ({"optimizer": sgd(weight_decay=0.1)}, "does not take weight_decay=0.1"),
+        ({"optimizer": sgd(weight_decay=0.5)}, "weight_decay must be 0 to 0.1, not 0.5"),
         ({"optimizer": sgd(use_ema=True)}, "does not take use_ema=True"),
         ({"optimizer": sgd(1e-9)}, "learning_rate must be"),
         ({"optimizer": sgd(schedule("MySchedule"))}, "schedule MySchedule is not there"),

@@ -260,7 +260,7 @@ def test_arguments_that_change_nothing() -> None:
 TRIED: dict[str, Callable[[], object]] = {
     "no rate": lambda: SGD("fast"),
     "clipnorm": lambda: SGD(0.1, clipnorm=1.0),
-    "weight_decay": lambda: SGD(0.1, weight_decay=1e-4),
+    "weight_decay": lambda: SGD(0.1, weight_decay=0.5),
     "nesterov": lambda: SGD(0.1, 0.9, nesterov=True),
     "loss mae": lambda: compiled(loss="mae"),
     "loss huber": lambda: compiled(loss="huber"),

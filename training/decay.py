@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weight decay, apart from gradients: weights lose a part of themselves in each step.
+
+In int16 the part of one step would be rounded to nothing. So the parts of DECAY_STEPS steps are
+taken at once, and their rounding has an offset: the same for all weights and another one each time,
+from the van der Corput sequence. A weight that loses a tenth of a unit each time so loses a unit in
+ten times. A code of zero stays zero.
+"""
+
+from __future__ import annotations
+
+from systola.training.numbers import multiplier
+from systola.training.writer import Entry, shifted
+
+DECAY_STEPS = 16
+"""Steps whose decay is taken at once."""
+MOST_DECAY = 0.1
+_BITS = 16
+"""Bits of the place in the sequence of offsets."""
+_MOST_RIGHT = 31
+
+
+def decay_entry(weight_decay: float, rate: float, steps: int) -> Entry | None:
+    """Return the entry that makes of masters the part that they lose after so many steps.
+
+    None where they lose nothing: before DECAY_STEPS are over, and where the part is so small that
+    no master would ever lose a unit.
+    """
+    if not weight_decay or steps % DECAY_STEPS:
+        return None
+    part = 1 - max(0.0, 1 - rate * weight_decay) ** DECAY_STEPS
+    q, right = multiplier(part) if part else (0, _MOST_RIGHT + 1)
+    if right > _MOST_RIGHT:
+        return None
+    place = steps // DECAY_STEPS % (1 << _BITS)
+    offset = int(f"{place:0{_BITS}b}"[::-1], 2) / 2.0**_BITS - 0.5
+    return shifted(right, multiplier=q, bias=round(offset / part))
