@@ -13,7 +13,7 @@ from systola.training.numbers import multiplier
 from systola.training.writer import Entry, shifted
 
 DECAY_STEPS = 16
-"""Steps whose decay is taken at once."""
+"""Steps: their decay is taken at once."""
 MOST_DECAY = 0.1
 _BITS = 16
 """Bits of the place in the sequence of offsets."""

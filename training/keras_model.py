@@ -168,13 +168,8 @@ def _layer(layer: Any) -> list[Layer]:
             biased = bool(layer.use_bias)
             return [Conv1D(int(layer.filters), *sizes, _activation(layer), use_bias=biased)]
         case "MaxPooling2D" | "AveragePooling2D" | "MaxPooling1D" | "AveragePooling1D":
-            _need(
-                *(layer, kind),
-                strides=layer.pool_size,
-                padding="valid",
-                data_format="channels_last",
-            )
-            return [getattr(layers, kind)(layer.pool_size)]
+            _need(layer, kind, padding="valid", data_format="channels_last")
+            return [getattr(layers, kind)(layer.pool_size, layer.strides)]
         case (
             "GlobalMaxPooling2D"
             | "GlobalAveragePooling2D"

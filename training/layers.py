@@ -203,24 +203,18 @@ class Conv1D(Computing):
 
 @dataclass(frozen=True)
 class Pooling2D(Computing):
-    """The base of poolings of maps; windows lie side by side.
-
-    `strides` may be given, but must be the size of the window, and `padding` is "valid".
-    """
+    """The base of poolings of maps. `strides` are the size of the window unless given; `padding` is
+    "valid"."""
 
     pool_size: int | Pair = 2
-    strides: InitVar[int | Pair | None] = None
+    strides: int | Pair | None = None
     padding: InitVar[str] = "valid"
 
-    def __post_init__(
-        self, input_shape: tuple[int, ...] | None, strides: int | Pair | None, padding: str
-    ) -> None:
+    def __post_init__(self, input_shape: tuple[int, ...] | None, padding: str) -> None:
         super().__post_init__(input_shape)
         size = pair("pool_size", self.pool_size, 15)
-        if strides is not None and pair("strides", strides, 15) != size:
-            raise TrainingError(
-                f"{type(self).__name__} has strides of its pool_size {size}, not {shown(strides)}"
-            )
+        strides = size if self.strides is None else pair("strides", self.strides, 15)
+        object.__setattr__(self, "strides", strides)
         _need(
             is_name(padding, ("valid",)),
             f"{type(self).__name__} has the padding valid, not {shown(padding)}",
@@ -242,19 +236,17 @@ class AveragePooling2D(Pooling2D):
 
 @dataclass(frozen=True)
 class Pooling1D(Computing):
-    """The base of poolings of rows of steps; windows lie side by side, as for Pooling2D."""
+    """The base of poolings of rows of steps, as Pooling2D for maps."""
 
     pool_size: int = 2
-    strides: InitVar[int | None] = None
+    strides: int | None = None
     padding: InitVar[str] = "valid"
 
-    def __post_init__(
-        self, input_shape: tuple[int, ...] | None, strides: int | None, padding: str
-    ) -> None:
+    def __post_init__(self, input_shape: tuple[int, ...] | None, padding: str) -> None:
         super().__post_init__(input_shape)
         size, kind = _single("pool_size", self.pool_size, 15), type(self).__name__
-        if strides is not None and _single("strides", strides, 15) != size:
-            raise TrainingError(f"{kind} has strides of its pool_size {size}, not {shown(strides)}")
+        strides = size if self.strides is None else _single("strides", self.strides, 15)
+        object.__setattr__(self, "strides", strides)
         _need(is_name(padding, ("valid",)), f"{kind} has the padding valid, not {shown(padding)}")
         object.__setattr__(self, "pool_size", size)
 

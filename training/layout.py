@@ -134,6 +134,11 @@ class Layout:
             for stage, lines in zip(stages, mapped, strict=True)
         ]
         """The same for maps with zeros between their pixels, which are never written."""
+        self.pool_spread = [
+            self._pool_spread(stage, self.samples * shape.units)
+            for stage, shape in zip(stages, self.shapes, strict=False)
+        ]
+        """The same for the windows of poolings that do not lie side by side."""
         self.recurrence = self._recurrence(stages[0])
         self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
@@ -164,6 +169,12 @@ class Layout:
     def _spread(self, stage: Stage, lines: int) -> tuple[int, int]:
         between = prod(stage.window.stride) if stage.window else 1
         size = lines * between if between > 1 else 0
+        return self._take(size), self._take(size)
+
+    def _pool_spread(self, stage: Stage, maps: int) -> tuple[int, int]:
+        pool = stage.pool
+        apart = pool is not None and not pool.side_by_side
+        size = maps * prod(pool.out) * prod(pool.stride) if pool and apart else 0
         return self._take(size), self._take(size)
 
     def _take(self, lines: int) -> int:

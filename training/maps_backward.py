@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from systola.training.errors import TrainingError
-from systola.training.moves import spread, tap, turned_ones
+from systola.training.moves import add, spread, tap, turned_ones
 from systola.training.passes import Pass, accumulated, mask_entry
 from systola.training.task import Task
 from systola.training.update import Masters, cut, rooms
@@ -56,6 +56,8 @@ class MapsBackward:
 
     def _placed(self, number: int, window: Window, taps: list[range]) -> range:
         """Return maps with the taps of the windows of a pooling in place, zeros elsewhere."""
+        if not window.side_by_side:
+            return self._added(number, window, taps)
         writer, layout = self._writer, self._writer.layout
         covered = tuple(o * s for o, s in zip(window.out, window.stride, strict=True))
         shape = layout.shapes[number]
@@ -72,6 +74,24 @@ class MapsBackward:
             to = result.start + block * layout.samples * shape.made
             tap(writer, first, to, layout.samples, grown, (0, 0))
         writer.free(whole)
+        return result
+
+    def _added(self, number: int, window: Window, taps: list[range]) -> range:
+        """Return the same for windows that share pixels, or leave some out, tap by tap."""
+        writer, layout = self._writer, self._writer.layout
+        maps = layout.shapes[number].units * layout.samples
+        apart = (window.out[0] * window.stride[0], window.out[1] * window.stride[1])
+        moved = replace(window, map=apart, stride=(1, 1), out=window.map)
+        whole = writer.allocate(maps * apart[0] * apart[1])
+        result, one = (writer.allocate(maps * window.map[0] * window.map[1]) for _ in range(2))
+        for place, part in zip(window.places, taps, strict=True):
+            spread(writer, [((0, 0), part)], whole, window, layout.pool_spread[number])
+            first = place == (0, 0)
+            to = result if first else one
+            tap(writer, whole.start, to.start, maps, replace(moved, before=place), (0, 0))
+            if not first:
+                add(writer, result, one)
+        writer.free(whole, one)
         return result
 
     def update(self, number: int, gradient: range, entry: AnyEntry) -> None:

@@ -202,6 +202,12 @@ def repeat(writer: Writer, lines: range, done: int) -> None:
         done += rows
 
 
+def add(writer: Writer, lines: range, others: range) -> None:
+    """Add int8 lines to others, in the place of the first ones."""
+    at = (lines.start, others.start, lines.start, len(lines), ONE, NARROW)
+    writer.vector(Operation.ADD, *at, scales=(1 << 11, 1 << 11))
+
+
 def subtract(writer: Writer, a: int, b: int, target: int, rows: int, table: int | None) -> None:
     """int8 a - b, looked up in a table where there is one."""
     function = Function.NONE if table is None else Function.TABLE

@@ -143,6 +143,10 @@ def gradient_scale(stage: Stage) -> tuple[int, int]:
     """Return the multiplier that turns the gradient of units into the gradient of sums, without
     their mask, and the number of bits that it takes."""
     q, lost = hidden_scale(stage.rate, True)
+    if stage.pool:
+        # A pixel adds up the gradients of windows that share it, which must fit int8.
+        room = (stage.pool.sharing - 1).bit_length()
+        q, lost = q >> room, lost + room
     if stage.average and stage.pool:
         # A pixel gets a part of the gradient of its window: more bits, and a factor of 1/2 to 1.
         taps = stage.pool.taps

@@ -247,15 +247,16 @@ class _Builder:
         if not last.window or last.pool or last.rate or last.row != row:
             raise TrainingError(f"{kind} must come after a Conv{2 - row}D, before Dropout")
         if isinstance(layer, GlobalPooling):
-            size = last.map
+            size = strides = last.map
             most = _MOST_MEAN if average else _MOST_POOL
             if max(size) > most:
                 raise TrainingError(f"{kind} takes maps of up to {most} x {most}, not {size}")
         elif isinstance(layer, Pooling1D):
-            size = (1, layer.pool_size)
+            size, strides = (1, layer.pool_size), (1, layer.strides or 1)
         else:
             size = pair("pool_size", layer.pool_size, _MOST_POOL)
-        pool = pooled(last.map, size)
+            strides = pair("strides", layer.strides, _MOST_POOL)
+        pool = pooled(last.map, size, strides)
         self._replace(replace(last, pool=pool, average=average))
         left = () if isinstance(layer, GlobalPooling) else pool.out[row:]
         self._shape = (*left, last.units)

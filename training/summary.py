@@ -123,10 +123,12 @@ def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
                 window = convolved((1, shape[0]), kernel, strides, layer.padding)
                 shape = (window.out[1], filters)
             case Pooling2D(pool_size=size):
-                window = pooled((shape[0], shape[1]), pair("pool_size", size, 15))
+                sizes = pair("pool_size", size, 15), pair("strides", layer.strides, 15)
+                window = pooled((shape[0], shape[1]), *sizes)
                 shape = (*window.out, shape[2])
             case Pooling1D(pool_size=size):
-                shape = (shape[0] // size, shape[1])
+                window = pooled((1, shape[0]), (1, size), (1, layer.strides or 1))
+                shape = (window.out[1], shape[1])
             case GlobalPooling():
                 shape = shape[-1:]
             case Embedding(output_dim=numbers):

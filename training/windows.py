@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from systola.training.errors import TrainingError
 
@@ -23,6 +24,16 @@ class Window:
     def taps(self) -> int:
         """Pixels of a window."""
         return self.kernel[0] * self.kernel[1]
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether every pixel between the first window and the last one belongs to one of them."""
+        return self.kernel == self.stride
+
+    @property
+    def sharing(self) -> int:
+        """Windows that a pixel belongs to, at most."""
+        return prod(-(-size // step) for size, step in zip(self.kernel, self.stride, strict=True))
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -47,9 +58,9 @@ def convolved(
     return Window((height, width), kernel, stride, (before[0], before[1]), (out[0], out[1]))
 
 
-def pooled(size: tuple[int, int], pool: tuple[int, int]) -> Window:
-    """The windows of a pooling, side by side; what is left over belongs to none."""
-    out = size[0] // pool[0], size[1] // pool[1]
+def pooled(size: tuple[int, int], pool: tuple[int, int], stride: tuple[int, int]) -> Window:
+    """Return the windows of a pooling; the pixels that are left over belong to none."""
+    out = (size[0] - pool[0]) // stride[0] + 1, (size[1] - pool[1]) // stride[1] + 1
     if min(out) < 1:
         raise TrainingError(f"a pool of {pool} does not fit a map of {size}")
-    return Window(size, pool, pool, (0, 0), out)
+    return Window(size, pool, stride, (0, 0), out)

@@ -108,6 +108,15 @@ CASES = {
         CLASSES,
         12,
     ),
+    "shared pixels": Case(
+        lambda: [
+            *(Input((7, 6, 3)), Conv2D(5, 2, padding="same", activation="relu")),
+            *(MaxPooling2D(3, strides=2), Conv2D(9, 1, activation="tanh")),
+            *(AveragePooling2D((2, 1), strides=(1, 2)), Flatten(), Dense(4)),
+        ],
+        CLASSES,
+        7,
+    ),
     "rows": Case(
         lambda: [
             *(Input((13, 3)), Conv1D(5, 3, padding="same"), AveragePooling1D(2)),
@@ -133,7 +142,7 @@ CASES = {
 }
 
 
-RARE = ("curves", "no biases", "means", "rows")
+RARE = ("curves", "no biases", "means", "shared pixels", "rows")
 """Networks of layers that networks drawn at random have, too."""
 
 
@@ -297,7 +306,7 @@ def test_rows_without_samples(name: str) -> None:
         ("squares", 3, Adam()),
         *(
             thorough(*each, SGD(0.1, 0.9))
-            for each in (("three", 3), ("sequences", 3), ("means", 3))
+            for each in (("three", 3), ("sequences", 3), ("shared pixels", 3))
         ),
         *(thorough(*each, Adam()) for each in (("three", 2), ("words", 3), ("pooled", 2))),
         thorough("three", 3, RMSprop()),

@@ -187,7 +187,7 @@ def test_words_there_and_back() -> None:
     [
         (Sequential(layer("Conv3D"), dense(3)), "layer 'it', a Conv3D, cannot be trained"),
         (Sequential(conv(groups=3), shape=(None, 8, 8, 3)), "groups 3: only 1"),
-        (Sequential(conv(), pool(strides=(1, 1)), shape=(None, 8, 8, 3)), "strides .1, 1.: only"),
+        (Sequential(conv(), pool(padding="same"), shape=(None, 8, 8, 3)), "padding same: only"),
         (Sequential(lstm(return_sequences=True)), "return_sequences True: only False"),
         (Sequential(lstm(activation=relu)), "LSTM 'it' has activation relu: only tanh"),
         (Sequential(embedding(mask_zero=True)), "mask_zero True: only False"),

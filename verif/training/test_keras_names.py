@@ -273,7 +273,6 @@ TRIED: dict[str, Callable[[], object]] = {
     "return_sequences": lambda: LSTM(3, return_sequences=True),
     "gelu": lambda: Activation("gelu"),
     "strides of 3": lambda: Conv2D(3, 3, strides=3),
-    "strides of a pool": lambda: MaxPooling2D(3, strides=2),
     "padding of a pool": lambda: MaxPooling2D(3, padding="same"),
     "no such argument": lambda: Dense(3, colour="red"),
     "no units": lambda: Dense(),

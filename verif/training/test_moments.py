@@ -240,7 +240,7 @@ def test_another_optimiser_begins_anew() -> None:
         (lambda: Adam(amsgrad=True), "does not take amsgrad=True"),
         (lambda: Adam(epsilon=0.1), "does not take epsilon=0.1: the last places"),
         (lambda: Adam(learning_rate=9), "learning_rate must be"),
-        (lambda: compiled("adamw"), "optimizer 'adamw' is not there"),
+        (lambda: compiled("adamax"), "optimizer 'adamax' is not there"),
     ],
 )
 def test_mistakes(build: Any, says: str) -> None:

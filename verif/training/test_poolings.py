@@ -51,6 +51,10 @@ NETWORKS: dict[str, list[Any]] = {
         *(Input((8, 8)), Conv1D(20, 3, activation="relu", use_bias=False)),
         *(GlobalAveragePooling1D(), Dense(10)),
     ],
+    "shared pixels": [
+        *(Input((8, 8, 1)), Conv2D(9, 2, activation="relu"), MaxPooling2D(3, strides=2)),
+        *(Conv2D(7, 1, activation="tanh"), AveragePooling2D(2, strides=1), Flatten(), Dense(10)),
+    ],
     "maps": [
         *(Input((8, 8, 1)), Conv2D(9, 3, padding="same", activation="sigmoid")),
         *(AveragePooling2D((3, 2)), Conv2D(12, 2, activation="relu")),
@@ -59,10 +63,11 @@ NETWORKS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["flat rows", "mean of rows", thorough("rows")])
+@pytest.mark.parametrize("name", ["flat rows", "mean of rows", "shared pixels", thorough("rows")])
 def test_losses_are_those_of_float32(name: str, data_set: int) -> None:
     (x, y), (x_test, y_test) = digits()
-    x, y, x_test = x[:128].reshape(-1, 8, 8), y[:128], x_test[:60].reshape(-1, 8, 8)
+    shape = NETWORKS[name][0].shape
+    x, y, x_test = x[:128].reshape(-1, *shape), y[:128], x_test[:60].reshape(-1, *shape)
     optimizer = SGD(0.1, 0.5)
     model = compiled(NETWORKS[name], optimizer, seed=data_set, backend="fast")
     history = model.fit(x, y, epochs=2, batch_size=16, verbose=0).history
@@ -76,7 +81,11 @@ def test_losses_are_those_of_float32(name: str, data_set: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "preset"),
-    [("rows", "small"), ("maps", "small"), *(thorough(n, "12x8") for n in ("flat rows", "maps"))],
+    [
+        ("rows", "small"),
+        ("maps", "small"),
+        *(thorough(n, "12x8") for n in ("flat rows", "shared pixels")),
+    ],
 )
 def test_saved_networks_predict_the_same(name: str, preset: str, tmp_path: Path) -> None:
     (x, y), _ = digits()
@@ -140,12 +149,13 @@ def test_from_keras() -> None:
     for found, expected in zip(model.get_weights(), given.weights, strict=True):
         assert found.shape == expected.shape and np.abs(found - expected).max() < 2.0**-13
     given = keras.Sequential(
-        *(keras.conv(), keras.layer("AveragePooling2D", **vars(keras.pool()))),
+        *(keras.conv(), keras.layer("AveragePooling2D", **vars(keras.pool(strides=(3, 1))))),
         *(keras.conv(), keras.layer("GlobalMaxPooling2D", **last), keras.dense(4)),
         shape=(None, 8, 8, 2),
     )
     given.weights = [rng.normal(0, 0.2, shape) for shape in (*SHAPES, (3, 4), (4,))]
     kinds = [type(each) for each in from_keras(given).layers[2:]]
+    assert from_keras(given).layers[2] == AveragePooling2D(2, (3, 1))
     assert kinds == [AveragePooling2D, Conv2D, GlobalMaxPooling2D, Dense]
 
 
@@ -159,8 +169,8 @@ def built(*layers: Any) -> Any:
         (lambda: Conv1D(3, 16), "kernel_size must be a whole number from 1 to 15"),
         (lambda: Conv1D(3, (3, 3)), "kernel_size must be a whole number"),  # type: ignore[arg-type]
         (lambda: Conv1D(3, 3, padding="causal"), "padding must be valid or same"),
-        (lambda: AveragePooling2D(3, strides=2), "AveragePooling2D has strides of its pool_size"),
-        (lambda: MaxPooling1D(3, strides=2), "MaxPooling1D has strides of its pool_size 3, not 2"),
+        (lambda: AveragePooling2D(3, strides=0), "strides must be 1 to 15"),
+        (lambda: MaxPooling1D(3, strides=16), "strides must be a whole number from 1 to 15"),
         (lambda: MaxPooling1D(padding="same"), "MaxPooling1D has the padding valid"),
         (lambda: built(Input((8, 8, 1)), Conv1D(3, 3)), "Conv1D takes steps and channels"),
         (lambda: built(Input((8, 8)), Conv1D(3, 9), Dense(2)), "does not fit a map"),

@@ -71,7 +71,7 @@ def drawn(rng: random.Random) -> list[Any]:
             if number == count - 1 and end:
                 layers.append(end())
             elif rng.random() < 0.6:
-                layers.append(rng.choice(pools)(2))
+                layers.append(rng.choice(pools)(2, rng.choice((None, 1, 3))))
             dropped()
         if not end:
             layers.append(Flatten())
