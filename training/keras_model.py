@@ -31,7 +31,7 @@ from systola.training.layers import (
 from systola.training.model import Sequential
 
 _LSTM: dict[str, Any] = {
-    **{"use_bias": True, "return_sequences": False, "return_state": False},
+    **{"return_sequences": False, "return_state": False},
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
 }
 """Settings that an LSTM must have."""
@@ -188,7 +188,7 @@ def _layer(layer: Any) -> list[Layer]:
             for name, wanted in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
                 found = getattr(getattr(layer, name), "__name__", None)
                 _check(layer, kind, name, found, wanted)
-            return [LSTM(int(layer.units))]
+            return [LSTM(int(layer.units), use_bias=bool(layer.use_bias))]
         case "Dropout":
             return [Dropout(float(layer.rate))]
         case _:

@@ -342,7 +342,6 @@ class Dropout(Computing):
 
 @constructor(
     **_LAYER,
-    embeddings_initializer=Only(("uniform", "RandomUniform"), _SET_WEIGHTS),
     embeddings_regularizer=_NO_REGULARISER,
     embeddings_constraint=_NO_CONSTRAINT,
     mask_zero=Only((False,), "word 0 is one like any other"),
@@ -360,6 +359,7 @@ class Embedding(Computing):
     input_dim: int
     output_dim: int
     _: KW_ONLY
+    embeddings_initializer: str = "uniform"
     input_length: InitVar[int | None] = None
 
     def __post_init__(self, input_shape: tuple[int, ...] | None, input_length: int | None) -> None:
@@ -369,17 +369,15 @@ class Embedding(Computing):
         super().__post_init__(input_shape)
         for name in ("input_dim", "output_dim"):
             _keep_size(self, name)
+        _keep_initializers(self, "embeddings_initializer")
 
 
 @constructor(
     **_LAYER,
     **_KERNEL,
-    use_bias=Only((True,), "an LSTM has biases"),
-    kernel_initializer=Only(("glorot_uniform", "GlorotUniform"), _SET_WEIGHTS),
     bias_initializer=Only(("zeros", "Zeros"), _SET_WEIGHTS),
     activation=Only(("tanh",), "an LSTM has tanh"),
     recurrent_activation=Only(("sigmoid",), "the gates have sigmoid"),
-    recurrent_initializer=Only(("orthogonal", "OrthogonalInitializer"), _SET_WEIGHTS),
     recurrent_regularizer=_NO_REGULARISER,
     recurrent_constraint=_NO_CONSTRAINT,
     unit_forget_bias=Only((True,), "forget gates begin with a bias of one"),
@@ -400,10 +398,16 @@ class LSTM(Computing):
     the forget gate one at the start. It gives the `units` numbers of the last step."""
 
     units: int
+    _: KW_ONLY
+    use_bias: bool = True
+    kernel_initializer: str = "glorot_uniform"
+    recurrent_initializer: str = "orthogonal"
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
         _keep_size(self, "units", MOST_LSTM_UNITS)
+        object.__setattr__(self, "use_bias", flag("use_bias", self.use_bias))
+        _keep_initializers(self, "kernel_initializer", "recurrent_initializer")
 
 
 Layer = (
@@ -474,7 +478,11 @@ def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
 def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
     """Check the flag for biases, and the names of fresh weights, which are kept as in NAMES."""
     object.__setattr__(layer, "use_bias", flag("use_bias", layer.use_bias))
-    for name in ("kernel_initializer", "bias_initializer"):
+    _keep_initializers(layer, "kernel_initializer", "bias_initializer")
+
+
+def _keep_initializers(layer: Layer, *names: str) -> None:
+    for name in names:
         object.__setattr__(layer, name, initializer_name(name, getattr(layer, name)))
 
 

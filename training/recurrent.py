@@ -163,7 +163,7 @@ class Recurrent:
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         size, samples = layout.size, layout.samples
         one = writer.allocate(max(size, samples))
-        ones(writer, one, Exponent(0, 0))
+        ones(writer, one, Exponent(0, 0), zero=not self._task.stages[0].use_bias)
         result = writer.allocate(2 * sizes.gates * samples)
         masters = writer.allocate(2 * size)
         bits = self._task.master_bits[0] - self._task.stages[0].tensor.bias_less

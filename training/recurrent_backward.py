@@ -269,7 +269,7 @@ class RecurrentBackward:
         samples, pitch, steps = layout.samples, layout.pitch, sizes.steps
         result = writer.allocate(count)
         if tensor == 0 and block == sizes.inputs:
-            turned_ones(writer, result, Exponent(0, 0))
+            turned_ones(writer, result, Exponent(0, 0), zero=not self._task.stages[0].use_bias)
             return result
         lines = writer.allocate(count)
         if tensor == 0:

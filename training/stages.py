@@ -80,8 +80,9 @@ class Stage:
     """The name in CURVES of the activation of a stage that is not the last one; empty: none."""
     use_bias: bool = True
     """Whether biases are learnt; else their masters are there, and stay zero."""
-    initializers: tuple[str, str] = ("glorot_uniform", "zeros")
-    """The names of fresh weights: of the kernel and of the biases."""
+    initializers: tuple[str, ...] = ("glorot_uniform", "zeros")
+    """The names of fresh weights: of the kernel and of the biases; of an LSTM those of kernel,
+    recurrent kernel and embeddings."""
     rate: float = 0.0
     """Of the dropout after it; 0: none."""
     groups: int = 1
@@ -178,8 +179,8 @@ class _Builder:
                 if self.found or len(self._known()) != 1:
                     raise TrainingError("Embedding must be the first layer, of rows of words")
                 self._embedding = layer
-            case LSTM(units=units):
-                self._recurrence(units)
+            case LSTM():
+                self._recurrence(layer)
             case Input(shape=shape):
                 self._shape = shape
             case Flatten():
@@ -261,7 +262,8 @@ class _Builder:
         left = () if isinstance(layer, GlobalPooling) else pool.out[row:]
         self._shape = (*left, last.units)
 
-    def _recurrence(self, units: int) -> None:
+    def _recurrence(self, layer: LSTM) -> None:
+        units = layer.units
         words, shape = self._embedding, self._known()
         if self.found or len(shape) != (1 if words else 2):
             raise TrainingError(
@@ -271,7 +273,10 @@ class _Builder:
         self._embedding = None
         recurrence = Recurrence(shape[0], units, words.input_dim if words else 0)
         inputs = words.output_dim if words else shape[1]
-        self.found.append(Stage(inputs, len(GATES) * units, lstm=recurrence))
+        names = [layer.kernel_initializer, layer.recurrent_initializer]
+        names += [words.embeddings_initializer] if words else []
+        stage = Stage(inputs, len(GATES) * units, lstm=recurrence, use_bias=layer.use_bias)
+        self.found.append(replace(stage, initializers=tuple(names)))
         self._shape = (units,)
 
     def finish(self) -> tuple[Stage, ...]:

@@ -28,8 +28,6 @@ from systola.training.stages import EMBEDDING, RECURRENT, Recurrence, Stage, ten
 
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
-_EMBEDDING = 0.05
-"""Fresh embeddings are up to so large."""
 _UNIT_BITS = 16
 """Fraction bits that units can lose: the sums that they are made of have 16 bits more."""
 
@@ -150,11 +148,11 @@ def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> I
     count = len(stages)
     if stages[0].lstm is None:
         return [each for tensor in found for each in tensor]
-    kernel, biases = found[0]
+    kernel, *biases = found[0]
     embeddings = found[count + EMBEDDING :]
     dense = [each for tensor in found[1:count] for each in tensor]
     first = [each for tensor in embeddings for each in tensor]
-    return [*first, kernel, *found[count + RECURRENT], biases, *dense]
+    return [*first, kernel, *found[count + RECURRENT], *biases, *dense]
 
 
 def _numbers(values: Codes, bits: int) -> Floats:
@@ -204,14 +202,15 @@ def glorot(stages: Sequence[Stage], seed: int) -> State:
 
 
 def _lstm(stage: Stage, lstm: Recurrence, rng: np.random.Generator) -> list[Floats]:
-    """Uniform embeddings, Glorot's kernel, an orthogonal recurrent one, ones for forget gates."""
-    embeddings: list[Floats] = []
-    if lstm.vocabulary:
-        embeddings.append(rng.uniform(-_EMBEDDING, _EMBEDDING, (lstm.vocabulary, stage.inputs)))
-    limit = np.sqrt(6 / (stage.inputs + stage.units))
-    kernel = rng.uniform(-limit, limit, (stage.inputs, stage.units))
-    q, r = np.linalg.qr(rng.normal(size=(stage.units, lstm.units)))
-    recurrent = (q * np.sign(np.diag(r))).T
+    """Draw embeddings, kernel, recurrent kernel and biases, which are ones for forget gates."""
+    kernel, recurrent, *words = stage.initializers
+    found: list[Floats] = []
+    for name in words:
+        shape = lstm.vocabulary, stage.inputs
+        found.append(fresh(name, rng, shape, *shape))
+    shapes = (stage.inputs, stage.units), (lstm.units, stage.units)
+    for name, shape in zip((kernel, recurrent), shapes, strict=True):
+        found.append(fresh(name, rng, shape, *shape))
     biases = np.zeros(stage.units)
     biases[lstm.units : 2 * lstm.units] = 1
-    return [*embeddings, kernel, recurrent, biases]
+    return [*found, biases] if stage.use_bias else found

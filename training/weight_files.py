@@ -21,7 +21,7 @@ from systola.training.errors import TrainingError
 from systola.training.layers import LSTM, Conv1D, Conv2D, Dense, Embedding, Layer
 from systola.training.numbers import Floats
 
-_COUNTS: dict[type, int] = {Embedding: 1, LSTM: 3}
+_COUNTS: dict[type, int] = {Embedding: 1}
 """Arrays of weights that a layer of each class has, but for those that may have biases."""
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _MOST_HEADER = 1 << 12
@@ -32,6 +32,8 @@ def count_of(layer: Layer) -> int:
     """Return how many arrays of weights a layer has."""
     if isinstance(layer, Dense | Conv2D | Conv1D):
         return 1 + layer.use_bias
+    if isinstance(layer, LSTM):
+        return 2 + layer.use_bias
     return _COUNTS.get(type(layer), 0)
 
 

@@ -239,7 +239,8 @@ class Step:
         kernel = slice(stage.inputs)
         update.add(0, found.kernel, masters[0], input_bits(task) + bits, rows=kernel)
         biases = slice(stage.inputs, None)
-        update.add(0, found.biases, masters[0] - stage.tensor.bias_less, bits, rows=biases)
+        sums = found.biases * np.int32(stage.use_bias)
+        update.add(0, sums, masters[0] - stage.tensor.bias_less, bits, rows=biases)
         tensor = count + RECURRENT
         update.add(tensor, found.recurrent, masters[tensor], lstm.state_bits + bits)
         if vocabulary:

@@ -156,6 +156,35 @@ def test_rescaling(first: Any, tmp_path: Path) -> None:
     assert np.array_equal(found, one.predict(given[:9]))
 
 
+def test_an_lstm_without_biases(tmp_path: Path) -> None:
+    layers = [Input((5,)), Embedding(9, 4), LSTM(6, use_bias=False), Dense(3)]
+    model = compiled(layers, SGD(1.0))
+    assert [each.shape for each in model.get_weights()] == [(9, 4), (4, 24), (6, 24), (6, 3), (3,)]
+    x, y = np.arange(40).reshape(8, 5) % 9, np.arange(8) % 3
+    model.fit(x, y, batch_size=8, epochs=2, verbose=0)
+    assert not model.state().masters[0][-1].any() and model.state().masters[1][-1].any()
+    model.save(tmp_path / "m")
+    assert np.array_equal(load(tmp_path / "m").predict(x), model.predict(x))
+    found = compile(tmp_path / "m", preset="small", batch=8).run(x, backend="iss").y
+    assert np.array_equal(found, model.predict(x))
+    model.save_weights(tmp_path / "w")
+    other = compiled(layers, seed=5)
+    other.load_weights(tmp_path / "w")
+    assert all(map(np.array_equal, other.get_weights(), model.get_weights()))
+    given = keras.Sequential(keras.lstm(use_bias=False), keras.dense(2), shape=(None, 3, 4))
+    given.weights = [np.ones(shape) / 8 for shape in ((4, 20), (5, 20), (5, 2), (2,))]
+    assert from_keras(given).layers[1] == LSTM(5, use_bias=False)
+
+
+def test_fresh_weights_of_an_lstm() -> None:
+    initial = {"kernel_initializer": "he_normal", "recurrent_initializer": "ones"}
+    layers = [Input((5,)), Embedding(9, 4, embeddings_initializer="zeros"), LSTM(6, **initial)]
+    embeddings, kernel, recurrent, biases, *_ = Sequential([*layers, Dense(3)]).get_weights()
+    assert not embeddings.any() and kernel.std() > 0.3 and (recurrent == 1).all()
+    assert biases.reshape(4, 6).mean(axis=1).tolist() == [0, 1, 0, 0]
+    assert Embedding(9, 4).embeddings_initializer == "random_uniform"
+
+
 def test_weights_without_biases(tmp_path: Path) -> None:
     (x, y), _ = digits()
     model = compiled([Dense(9, "tanh", use_bias=False, input_shape=(64,)), Dense(10)])

@@ -99,7 +99,7 @@ def wrong_values(where: tuple[Any, ...], value: Any) -> list[Any]:
     """Values of the wrong type or out of range for a place."""
     if where[-1] == "name":
         return [True, 1.5, [], {}, "", "\x1b[31m", HUGE]
-    none = [] if where[-1] in ("input_bits", "activation", "batch_size") else [None]
+    none = [] if where[-1] in ("input_bits", "activation", "batch_size", "strides") else [None]
     match value:
         case None:  # an activation, or the fraction bits of samples that were never seen
             return [True, 1.5, [], {}, "nonsense", HUGE]

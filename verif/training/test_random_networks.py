@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from systola.training import (
+    LSTM,
     SGD,
     AveragePooling1D,
     AveragePooling2D,
@@ -17,6 +18,7 @@ from systola.training import (
     Conv2D,
     Dense,
     Dropout,
+    Embedding,
     Flatten,
     GlobalAveragePooling1D,
     GlobalAveragePooling2D,
@@ -31,12 +33,12 @@ from systola.verif.kit.seeds import case_seed
 from systola.verif.plan.selection import thorough
 
 CURVES = (None, "relu", "relu6", "tanh", "sigmoid", "hard_sigmoid")
-CLASSES = 3
+CLASSES, WORDS = 3, 7
 
 
 def drawn(rng: random.Random) -> list[Any]:
-    """Draw the layers of a network: of maps, of rows of steps, or of numbers."""
-    kind = rng.choice(["maps", "rows", "numbers"])
+    """Draw the layers of a network: of maps, rows of steps, numbers or words."""
+    kind = rng.choice(("maps", "rows", "numbers", "steps", "words"))
     layers: list[Any] = []
 
     def dropped() -> None:
@@ -51,6 +53,14 @@ def drawn(rng: random.Random) -> list[Any]:
         layers.append(Input((rng.randint(1, 9),)))
         for _ in range(rng.randint(1, 3)):
             dense(rng.randint(1, 10))
+    elif kind in ("steps", "words"):
+        layers.append(Input((4, rng.randint(1, 5)) if kind == "steps" else (3,)))
+        if kind == "words":
+            layers.append(Embedding(WORDS, rng.randint(1, 5)))
+        layers.append(LSTM(rng.randint(1, 5), use_bias=rng.random() < 0.5))
+        dropped()
+        if rng.random() < 0.5:
+            dense(rng.randint(1, 6))
     else:
         two = kind == "maps"
         layers.append(Input((7, 6, rng.randint(1, 3)) if two else (11, rng.randint(1, 5))))
@@ -87,7 +97,10 @@ def test_bytes_of_the_golden_model(number: int) -> None:
     rng = random.Random(case_seed())
     layers = drawn(rng)
     values = np.random.default_rng(rng.randrange(1 << 30))
-    x, y = values.normal(size=(8, *layers[0].shape)), values.integers(0, CLASSES, 8)
+    shape, y = (8, *layers[0].shape), values.integers(0, CLASSES, 8)
+    x: Any = values.normal(size=shape)
+    if isinstance(layers[1], Embedding):
+        x = values.integers(0, WORDS, shape)
     optimizer = SGD(rng.choice((0.1, 1.0)), rng.choice((0.0, 0.9)))
     found: list[Any] = []
     for backend in ("iss", "fast"):
