@@ -14,8 +14,10 @@ from systola.training.task import Task
 from systola.training.writer import NARROW, ONE, Writer, shifted
 
 
-def curved(writer: Writer, task: Task, number: int, units: range, mask: range | None) -> None:
-    """Turn the sums of a stage, [block][row], into its units, in their place.
+def curved(
+    writer: Writer, task: Task, number: int, blocks: range, units: range, mask: range | None
+) -> None:
+    """Turn the sums of some blocks of a stage, [block][row], into units, in their place.
 
     In training the lines `mask` get the slopes.
     """
@@ -27,10 +29,9 @@ def curved(writer: Writer, task: Task, number: int, units: range, mask: range | 
     values = curve.values()
     table = writer.table(values)
     writer.copy(units.start, units.start, rows, ONE, NARROW, function, table=table)
-    each = rows // writer.layout.shapes[number].units
     short = stage.units % writer.layout.size
-    if short and values[0]:
-        _leave(writer, units[-each:], short)
+    if short and values[0] and blocks.stop == writer.layout.shapes[number].units:
+        _leave(writer, units[-(rows // len(blocks)) :], short)
 
 
 def scale_up(writer: Writer, stage: Stage, units: range) -> None:
@@ -40,12 +41,14 @@ def scale_up(writer: Writer, stage: Stage, units: range) -> None:
     writer.copy(units.start, units.start, len(units), entry, NARROW)
 
 
-def drop_both(writer: Writer, task: Task, number: int, units: range, mask: range) -> None:
-    """Make zeros of the units that Dropout leaves out, and of their slopes."""
-    each = len(units) // writer.layout.shapes[number].units
+def drop_both(
+    writer: Writer, task: Task, number: int, blocks: range, units: range, mask: range
+) -> None:
+    """Make zeros of the units of some blocks that Dropout leaves out, and of their slopes."""
+    each = len(units) // len(blocks)
     kept, random = writer.allocate(each), writer.allocate(each)
-    for first in range(0, len(units), each):
-        drop(writer, task, number, first // each, (kept.start, random.start), each)
+    for first, block in zip(range(0, len(units), each), blocks, strict=True):
+        drop(writer, task, number, block, (kept.start, random.start), each)
         for lines in (units, mask):
             writer.times(lines.start + first, kept.start, each)
     writer.free(kept, random)

@@ -14,6 +14,7 @@ from systola.arch.image import Image
 from systola.runtime.pod.linked import Linked
 from systola.training.decay import decay_entry
 from systola.training.errors import TrainingError
+from systola.training.fit import fitted, some_words
 from systola.training.layout import TOLD_LINES, Layout
 from systola.training.lines import (
     blocked,
@@ -92,16 +93,12 @@ class Engine:
     def __init__(self, machine: Linked, task: Task, batch: int) -> None:
         config = machine.config
         self._machine = machine
-        self.task = replace(task, cores=machine.cores)
         self.batch = batch
-        # The first share of a whole batch may be smaller than the last one.
-        shares = [len(share) for share in self._shares(batch)]
-        self.layout = Layout(config, task.stages, max(shares), beside=task.beside)
-        if self.layout.samples > config.accumulator_rows:
-            raise TrainingError(f"a batch of {batch} does not fit '{config.name}'")
+        self.task = replace(task, cores=machine.cores)
+        self.task, self.layout = fitted(config, self.task, batch)
         if self.layout.window > MOST_HOST_BYTES:
             raise TrainingError(f"{self.layout.window:,} bytes of host memory are too many")
-        self.hosts = [np.zeros(self.layout.window, np.uint8) for _ in shares]
+        self.hosts = [np.zeros(self.layout.window, np.uint8) for _ in range(machine.cores)]
         """Of each core."""
         self._programs: dict[tuple[str, Task], StepProgram] = {}
         self._moments: Moments | None = None
@@ -273,23 +270,23 @@ class Engine:
         weights: Weights | None = None,
         numbers: Sequence[MomentStep] = (),
     ) -> Batch:
-        layout, units = self.layout, self.task.stages[-1].units
-        shares = self._shares(len(x))
-        for host, share in zip(self.hosts, shares, strict=True):
+        units, shares = self.task.stages[-1].units, self._shares(len(x))
+        for host, layout, share in shares:
             own = slice(share.start, share.stop)
-            store(host, layout.x, layout, self._samples(x[own]))
+            if not self.task.reads_words:
+                store(host, layout.x, layout, self._samples(x[own]))
             store_classes(host, layout.labels, layout, y[own])
             store_classes(host, layout.valid, layout, np.ones((len(share), units), np.int16))
             if weights is not None and self.task.largest_weight:
                 codes = weight_codes(self.task, weights[own])
                 store_classes(host, layout.weights, layout, np.repeat(codes, units, axis=1))
-        self.cycles = self._run(self._programs_of(kind, len(x)), step, numbers)
+        self.cycles = self._run(self._programs_of(kind, len(x), x), step, numbers)
         bits, last = LOGIT_BITS, self.task.stages[-1]
         if kind == "predict" and (last.softmax or last.sigmoid):
             bits = 15
         outputs: list[NDArray[np.float64]] = []
         losses: list[NDArray[np.int16]] = []
-        for host, share in zip(self.hosts, shares, strict=True):
+        for host, layout, share in self._shares(len(x)):
             count = len(share)
             outputs.append(load_classes(host, layout.logits, layout)[:count, :units] / 2.0**bits)
             found = load_wide(host, layout.losses, layout, layout.groups)
@@ -297,15 +294,19 @@ class Engine:
         total = total_loss(self.task, np.concatenate(losses), weights)
         return Batch(total, np.concatenate(outputs))
 
-    def _shares(self, count: int) -> list[range]:
-        """The samples of each core."""
-        return [task.share(self._machine.config.cols) for task in self._tasks(count)]
+    def _shares(self, count: int) -> list[tuple[NDArray[np.uint8], Layout, range]]:
+        """Return the samples of each core and turn, with the memory and the places for them."""
+        return [
+            (host, self.layout.of_turn(turn), replace(task, turn=turn).share(self.layout.size))
+            for host, task in zip(self.hosts, self._tasks(count), strict=True)
+            for turn in range(task.turns)
+        ]
 
     def _tasks(self, count: int) -> list[Task]:
         cores, task = range(self._machine.cores), replace(self.task, count=count)
         if task.decays:  # the rate comes with each step
             task = replace(task, learning_rate=0.0)
-        return [replace(task, core=core, cores=len(cores)) for core in cores]
+        return [replace(task, core=core) for core in cores]
 
     def _samples(self, x: Codes) -> NDArray[np.int8]:
         """The samples as lines: of rows with a one for the bias, of maps, or of steps."""
@@ -321,17 +322,20 @@ class Engine:
         rows[:, shape.bias] = (1 << self.task.input_bits) * stage.use_bias
         return blocked(rows, layout.size)
 
-    def _programs_of(self, kind: str, count: int) -> list[StepProgram]:
-        """The program of each core for a batch of `count` samples."""
+    def _programs_of(self, kind: str, count: int, x: Codes | None = None) -> list[StepProgram]:
+        """The program of each core for a batch of `count` samples, which are `x`."""
         make: dict[str, Callable[..., StepProgram]] = {
             "train": train_program,
             "evaluate": evaluate_program,
             "predict": predict_program,
         }
-        tasks = self._tasks(count)
+        tasks, config = self._tasks(count), self._machine.config
+        if x is not None and self.task.reads_words:
+            words = x.astype(np.intp)
+            return [make[kind](config, self.layout, task, words) for task in tasks]
         for task in tasks:
             if (kind, task) not in self._programs:
-                self._programs[kind, task] = make[kind](self._machine.config, self.layout, task)
+                self._programs[kind, task] = make[kind](config, self.layout, task, some_words(task))
         return [self._programs[kind, task] for task in tasks]
 
     def _decay(self, steps: int) -> None:

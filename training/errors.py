@@ -9,6 +9,10 @@ class TrainingError(ValueError):
         super().__init__(one_line(reason))
 
 
+class NoRoomError(TrainingError):
+    """A working set that the memories of a core do not hold; a smaller one may fit."""
+
+
 def one_line(text: str) -> str:
     """Return a text in one line of printable characters."""
     return "".join(

@@ -126,10 +126,10 @@ class Forward:
                 writer.times(at, masking.start + first, rows)
         columns.free()
         if stage.curve:
-            curved(writer, self._task, number, units[:-samples], mask)
+            curved(writer, self._task, number, range(shape.units), units[:-samples], mask)
             if mask and stage.rate:
                 scale_up(writer, stage, units[:-samples])
-                drop_both(writer, self._task, number, units[:-samples], mask)
+                drop_both(writer, self._task, number, range(shape.units), units[:-samples], mask)
         self._one(units)
         return units
 

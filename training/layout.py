@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a network and its samples lie: shapes in blocks, and places in host memory.
 
+A batch that has no room in the buffer is taken in turns of some samples each, and each turn has
+places of its own for what is made of its samples.
+
 All of it is lines, P bytes apart in host memory (P: the pitch of a vector). A matrix is in the
 order in which the machine takes it: weights [block of units][input], the one for the bias the first
 of the last C inputs; int16 in pairs of lines, low bytes first.
@@ -8,6 +11,7 @@ of the last C inputs; int16 in pairs of lines, low bytes first.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from math import prod
 
@@ -19,6 +23,7 @@ from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
 from systola.training.stages import GATES, Stage, Tensor, tensors
 
 PROGRAM_BYTES = 1 << 20
+"""Bytes of a program for each turn, at most."""
 LEAST_LINES = 2
 """Of the constant with which cores tell each other exponents."""
 TOLD_LINES = 4
@@ -81,13 +86,49 @@ class RecurrencePlaces:
     below: int
     """That of the inputs, likewise."""
 
+    def after(self, offset: int) -> RecurrencePlaces:
+        """Return places that are `offset` bytes further on."""
+        return RecurrencePlaces(
+            *(place + offset for place in (self.inputs, self.cells, self.hidden, self.gates)),
+            below=self.below + offset,
+        )
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """Places of what a turn leaves in host memory while the other turns are in the buffer."""
+
+    units: tuple[int, ...]
+    """The inputs of each stage but the first, int8, [block][sample]."""
+    masks: tuple[int, ...]
+    """The masks of the units of each stage, [block][sample]."""
+    gradients: tuple[int, ...]
+    """The gradient of the sums of each stage, int8, [block][sample]."""
+    sums: int
+    """Sums of one product until all turns have been measured, see turns/sums.py."""
+    error: int
+    """The error of the outputs, int16, [group][class]."""
+
+    def after(self, offset: int) -> Spilled:
+        """Return places that are `offset` bytes further on."""
+        lists = (self.units, self.masks, self.gradients)
+        moved = [tuple(place + offset for place in places) for places in lists]
+        return Spilled(moved[0], moved[1], moved[2], self.sums + offset, self.error + offset)
+
 
 class Layout:
     """The places of everything in the host window, as byte offsets."""
 
     def __init__(
-        self, config: Config, stages: tuple[Stage, ...], batch: int, *, beside: int
+        self,
+        config: Config,
+        stages: tuple[Stage, ...],
+        batch: int,
+        *,
+        beside: int,
+        turns: int = 1,
     ) -> None:
+        """Find the places for `turns` times `batch` samples."""
         size = self.size = config.cols
         self.pitch = config.input_pitch
         others = [_shape(tensor, None, size) for tensor in tensors(stages)[len(stages) :]]
@@ -95,7 +136,7 @@ class Layout:
         """Of the stages, then of the other tensors."""
         last = self.shapes[len(stages) - 1]
         self.samples = _blocks(batch, size) * size
-        """Rows of a batch, whole blocks."""
+        """Rows of a turn, whole blocks."""
         self.groups = self.samples // size
         """Blocks of samples."""
         self.classes = last.units * size
@@ -107,6 +148,8 @@ class Layout:
         """What is kept beside the masters: velocities, or first moments and roots."""
         self.state_bytes = self._end
         """Of masters and what is beside them: what a checkpoint keeps."""
+        self.turns = turns
+        first = self._end
         self.x = self._take(self.samples * self._given(stages[0]))
         label_lines = 2 * self.groups * self.classes
         self.labels = self._take(label_lines)
@@ -114,6 +157,16 @@ class Layout:
         self.weights = self._take(label_lines)
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
+        self.spilled = self._spilled(stages)
+        self.recurrence = self._recurrence(stages[0])
+        self._turn_bytes = self._end - first
+        self._end += (turns - 1) * self._turn_bytes
+        self.selection = self._take(self._selections(stages[0]))
+        """Lines that select the gradients of words, see turns/embedding.py."""
+        self.wide_ones = self._take(2 * size if turns > 1 else 0)
+        """A tile of the ones with which the bias after an LSTM is multiplied, transposed."""
+        self.narrowed = self._take(max(weights) if turns > 1 else 0)
+        """Weights of one tensor as the array takes them, for all turns after the first one."""
         self.survey = self._take(2 * len(self.shapes) * max(1, beside))
         self.told = self._take(TOLD_LINES * len(self.shapes) * bool(beside))
         """What a step tells of the largest gradient of each tensor."""
@@ -124,6 +177,8 @@ class Layout:
         self.constant_lines = (
             4 * size + 2 * self.selected + select + last.units + 5 * len(stages) + LEAST_LINES
         )
+        if turns > 1:
+            self.constant_lines += 3 * size
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
         most = self.samples * max(mapped)
@@ -139,16 +194,57 @@ class Layout:
             for stage, shape in zip(stages, self.shapes, strict=False)
         ]
         """The same for the windows of poolings that do not lie side by side."""
-        self.recurrence = self._recurrence(stages[0])
         self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
-        self.program = self._bytes(PROGRAM_BYTES)
+        steps = stages[0].lstm.steps if stages[0].lstm else 0
+        self.program_bytes = turns * PROGRAM_BYTES * (1 + steps // 64 * (turns > 1))
+        self.program = self._bytes(self.program_bytes)
         self.window = -(-self._end // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+
+    def of_turn(self, turn: int) -> Layout:
+        """Return the layout with the places of the samples of a turn, which `self` has for 0."""
+        offset = turn * self._turn_bytes
+        found = copy(self)
+        found.x += offset
+        found.labels += offset
+        found.valid += offset
+        found.weights += offset
+        found.logits += offset
+        found.losses += offset
+        if self.spilled:
+            found.spilled = self.spilled.after(offset)
+        if self.recurrence:
+            found.recurrence = self.recurrence.after(offset)
+        return found
+
+    def _spilled(self, stages: tuple[Stage, ...]) -> Spilled | None:
+        if self.turns == 1:
+            return None
+        samples, shapes = self.samples, self.shapes[: len(stages)]
+        most = max((shape.units for shape in shapes[:-1]), default=0)
+        most = max(most, *(shape.inputs for shape in shapes[1:]), 0)
+        return Spilled(
+            # After an LSTM the ones for the bias are int16.
+            units=tuple(self._take(samples * (shape.given + 1)) for shape in shapes[1:]),
+            masks=tuple(self._take(samples * shape.units) for shape in shapes[:-1]),
+            gradients=tuple(self._take(samples * shape.units) for shape in shapes),
+            sums=self._take(4 * samples * most),
+            error=self._take(2 * self.groups * self.classes),
+        )
+
+    def _selections(self, stage: Stage) -> int:
+        """Lines at most: one for each word, and one for each tile of gradients or masters."""
+        if self.turns == 1 or stage.lstm is None or not stage.lstm.vocabulary:
+            return 0
+        words = self.shapes[-1].lines
+        return words + (words + self.turns * self.samples * stage.lstm.steps) // self.size + 1
 
     def _given(self, stage: Stage) -> int:
         """Lines of a sample."""
         if stage.lstm is None:
             return self.shapes[0].given
+        if stage.lstm.vocabulary and self.turns > 1:
+            return 0
         given = self.shapes[-1].inputs if stage.lstm.vocabulary else self.shapes[0].channels
         return stage.lstm.steps * given
 

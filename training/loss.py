@@ -74,31 +74,37 @@ class Loss:
 
     def write(self, logits: range, *, train: bool) -> range:
         """Writes it; the negative gradient where one is asked for, int8, [unit block][sample]."""
+        writer, gradient = self._writer, range(0)
+        error = self.error(logits)
+        if train:
+            writer.measure(GRADIENT, value=-8)
+            self.measure(error)
+            self.agree()
+            gradient = self.gradient(error)
+        writer.free(error)
+        return gradient
+
+    def error(self, logits: range) -> range:
+        """Write the losses; the error of the outputs, int16, [group][class]."""
         writer, layout, rows = self._writer, self._layout, self._rows
         labels, valid = (writer.allocate(2 * rows) for _ in range(2))
         writer.read(layout.labels, labels)
         writer.read(layout.valid, valid)
         if self._task.loss == "mse":
-            error, losses, bits = self._squares(logits, labels, valid)
+            error, losses = self._squares(logits, labels, valid)
         elif self._task.loss == BINARY:
-            error, losses, bits = self._binary(logits, labels, valid)
+            error, losses = self._binary(logits, labels, valid)
         else:
-            error, losses, bits = self._crossentropy(logits, labels, valid)
+            error, losses = self._crossentropy(logits, labels, valid)
         self._sum_classes(losses.start)
         result = writer.allocate(2 * layout.groups)
         writer.activate(0, result.start, layout.groups, ONE, wide=1)
         writer.write(layout.losses, result)
         writer.free(result, losses, labels, valid)
-        gradient = range(0)
-        if train:
-            if self._task.largest_weight:
-                self._weigh(error)
-            gradient = self._gradient(error, bits)
-        writer.free(error)
-        return gradient
+        return error
 
-    def _crossentropy(self, logits: range, labels: range, valid: range) -> tuple[range, range, int]:
-        """label - p, each class' part of log p of the label, and the bits of the first."""
+    def _crossentropy(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
+        """label - p, and each class' part of log p of the label."""
         writer, rows = self._writer, self._rows
         logs = self._log_softmax(logits)
         error = writer.allocate(2 * rows)
@@ -106,10 +112,10 @@ class Loss:
         self._missed(labels, error, error, valid)
         entry = shifted(PROBABILITY_BITS - 1)
         writer.vector(Operation.MULTIPLY, labels.start, logs.start, logs.start, rows, entry, WIDE)
-        return error, logs, PROBABILITY_BITS
+        return error, logs
 
-    def _squares(self, outputs: range, targets: range, valid: range) -> tuple[range, range, int]:
-        """target - output, its squares over the number of units, and the bits of the first."""
+    def _squares(self, outputs: range, targets: range, valid: range) -> tuple[range, range]:
+        """target - output, and its squares over the number of units."""
         writer, rows = self._writer, self._rows
         error, squares = (writer.allocate(2 * rows) for _ in range(2))
         self._missed(targets, outputs, error, valid)
@@ -118,11 +124,10 @@ class Loss:
         writer.vector(
             Operation.MULTIPLY, error.start, error.start, squares.start, rows, entry, WIDE
         )
-        return error, squares, LOGIT_BITS
+        return error, squares
 
-    def _binary(self, logits: range, labels: range, valid: range) -> tuple[range, range, int]:
-        """label - p, max(z, 0) - z * label + log(1 + exp(-|z|)) over the number of units, and the
-        bits of the first."""
+    def _binary(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
+        """label - p, and max(z, 0) - z * label + log(1 + exp(-|z|)) over the number of units."""
         writer, rows, units = self._writer, self._rows, self._task.stages[-1].units
         error, z, power, sums, losses = (writer.allocate(2 * rows) for _ in range(5))
         self._logistic(logits.start, error.start)
@@ -151,7 +156,7 @@ class Loss:
             Operation.MULTIPLY, losses.start, valid.start, losses.start, rows, entry, WIDE
         )
         writer.free(z, power, sums)
-        return error, losses, PROBABILITY_BITS
+        return error, losses
 
     def _combine(
         self, operation: Operation, a: range, b: range, result: range, entry: Entry
@@ -179,22 +184,26 @@ class Loss:
         at = (error.start, valid.start, error.start, self._rows, ONE, WIDE)
         self._writer.vector(Operation.MULTIPLY, *at)
 
-    def _weigh(self, error: range) -> None:
-        """Multiply the errors with the weights of their samples."""
-        writer, rows = self._writer, self._rows
-        weights = writer.allocate(2 * rows)
-        writer.read(self._layout.weights, weights)
-        at = (error.start, weights.start, error.start, rows)
-        writer.vector(Operation.MULTIPLY, *at, shifted(WEIGHT_BITS - 1), WIDE)
-        writer.free(weights)
+    def measure(self, error: range) -> None:
+        """Weigh the error of each sample, and leave in GRADIENT the largest shift of all errors."""
+        if self._task.largest_weight:
+            self._weigh(error)
+        at = {"buffer": error.start, "rows": self._rows, "bits": 8}
+        self._writer.measure(GRADIENT, Source.LINES, **at, first=GRADIENT)
 
-    def _gradient(self, error: range, bits: int) -> range:
-        """The error as int8 with an exponent of its own, samples as lines."""
-        writer, layout, rows = self._writer, self._layout, self._rows
-        size, samples = layout.size, layout.samples
-        writer.measure(SHIFT, Source.LINES, buffer=error.start, rows=rows, bits=8, value=-8)
+    def agree(self) -> None:
+        """Put the fraction bits of the gradient of all errors into GRADIENT, the shift in SHIFT."""
+        writer, bits = self._writer, PROBABILITY_BITS
+        if self._task.loss == "mse":
+            bits = LOGIT_BITS
+        writer.measure(SHIFT, first=GRADIENT)
         agree(writer, self._task, GRADIENT)
         writer.measure(GRADIENT, third=SHIFT, value=bits - 1)
+
+    def gradient(self, error: range) -> range:
+        """Narrow an error to int8 with samples as lines, [unit block][sample]."""
+        writer, layout, rows = self._writer, self._layout, self._rows
+        size, samples = layout.size, layout.samples
         narrow = writer.allocate(rows)
         writer.copy(error.start, narrow.start, rows, Entry(), NARROWING, exponent=SHIFT)
         blocks = layout.classes // size
@@ -208,6 +217,15 @@ class Loss:
             )
         writer.free(narrow)
         return gradient
+
+    def _weigh(self, error: range) -> None:
+        """Multiply the errors with the weights of their samples."""
+        writer, rows = self._writer, self._rows
+        weights = writer.allocate(2 * rows)
+        writer.read(self._layout.weights, weights)
+        at = (error.start, weights.start, error.start, rows)
+        writer.vector(Operation.MULTIPLY, *at, shifted(WEIGHT_BITS - 1), WIDE)
+        writer.free(weights)
 
     def _log_softmax(self, logits: range) -> range:
         """log p of the logits, int16 of LOSS_BITS; they stay as they are."""

@@ -75,7 +75,7 @@ class Maps:
             if stage.curve:
                 scale_up(writer, stage, units)
             if stage.curve and mask:
-                drop_both(writer, task, number, units, mask)
+                drop_both(writer, task, number, range(shape.units), units, mask)
             else:
                 mask = self._dropped(number, units, mask)
         self._left.masks.append(mask)
@@ -120,7 +120,8 @@ class Maps:
     def _curved(self, number: int, units: range) -> range | None:
         """Make units of the sums of a curve, in their place; return their slopes in training."""
         mask = self._writer.allocate(len(units)) if self._train else None
-        curved(self._writer, self._task, number, units, mask)
+        blocks = range(self._writer.layout.shapes[number].units)
+        curved(self._writer, self._task, number, blocks, units, mask)
         return mask
 
     def _averaged(self, number: int, units: range, mask: range | None) -> tuple[range, None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from systola.arch.config import Config
 from systola.arch.isa import Function, Opcode, Source
 from systola.training.curves import CURVES, SLOPE_BITS, scaled_up
-from systola.training.errors import TrainingError
+from systola.training.errors import NoRoomError
 from systola.training.exchange import agree
 from systola.training.layout import Shape
 from systola.training.masks import block_seed, keep_table
@@ -92,10 +92,7 @@ def accumulated(config: Config, rows: int, count: int) -> list[range]:
     """`count` blocks, or samples, in parts whose sums, `rows` rows each, fit the accumulators."""
     most = config.accumulator_rows // rows
     if not most:
-        raise TrainingError(
-            f"the accumulators of '{config.name}' have no room for {rows} sums: take a smaller "
-            "batch, fewer filters or a larger preset"
-        )
+        raise NoRoomError(f"the accumulators of '{config.name}' have no room for {rows} sums")
     return [range(first, min(first + most, count)) for first in range(0, count, most)]
 
 
@@ -179,22 +176,23 @@ class UnitScale:
         self._register = INPUTS + number
         # An LSTM has no sums but int16 to begin with.
         self._sums = Exponent(0, STATE_BITS) if stage.lstm else sum_bits(task, left, number)
-        self._known = bool(task.unit_bits) and not train
-        bits = task.unit_bits[number] if self._known else most_unit_bits(stage)
+        self.known = bool(task.unit_bits) and not train
+        """Whether nothing has to be measured."""
+        bits = task.unit_bits[number] if self.known else most_unit_bits(stage)
         if stage.curve:
-            self._known, bits = True, CURVES[stage.curve].sum_bits
+            self.known, bits = True, CURVES[stage.curve].sum_bits
         value = self._sums.value - bits - self._lost
         writer.measure(SHIFT, first=self._sums.register, value=value)
 
     def measure(self, row: int, rows: int) -> None:
         """Looks at some of the sums; there may be none."""
-        if rows and not self._known:
+        if rows and not self.known:
             at = {"accumulator": row, "rows": rows, "bits": 8}
             self._writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
 
     def measure_lines(self, line: int, rows: int) -> None:
         """The same for int16."""
-        if not self._known:
+        if not self.known:
             at = {"buffer": line, "rows": rows, "bits": 8}
             self._writer.measure(SHIFT, Source.LINES, **at, first=SHIFT)
 
@@ -204,7 +202,7 @@ class UnitScale:
         if self._curved is not None:
             self._writer.measure(self._register, value=self._curved)
             return
-        if not self._known:
+        if not self.known:
             agree(self._writer, self._task, self._register)
         sums = self._sums
         value = sums.value - self._lost

@@ -24,11 +24,13 @@ from systola.golden.training import held
 from systola.training.backward import Backward
 from systola.training.forward import Forward
 from systola.training.layout import Layout
+from systola.training.lines import store
 from systola.training.loss import Loss
 from systola.training.moments import MomentStep
 from systola.training.passes import COUNTER_REGISTER, most_unit_bits
 from systola.training.stages import Stage
 from systola.training.task import INPUTS, SPARE, Task
+from systola.training.turns.step import Step
 from systola.training.writer import ONE, UNIT, WIDE, Entry, StepEntry, Writer, entry_planes
 
 COUNTER_STEP = 1 << 12
@@ -44,6 +46,8 @@ class StepProgram:
     entries: NDArray[np.uint8]
     constants: NDArray[np.uint8]
     tables: NDArray[np.uint8]
+    selection: NDArray[np.int8]
+    """Lines, (lines, C), that select the gradients of words."""
     later_shifts: tuple[tuple[int, int, dict[str, int]], ...] = ()
     """Of each Measure that takes the shift of a step: its place in the code, the tensor of the
     shift, and the operands without it."""
@@ -73,6 +77,7 @@ class StepProgram:
             (layout.tables, self.tables),
         ):
             host[place : place + data.size] = data
+        store(host, layout.selection, layout, self.selection)
         counter = step * COUNTER_STEP % 2**32
         front, rest = self.code[:INSTRUCTION_BYTES], self.code[2 * INSTRUCTION_BYTES :]
         code = front + _set_counter(counter) + rest
@@ -84,9 +89,22 @@ class StepProgram:
         return code
 
 
-def train_program(config: Config, layout: Layout, task: Task) -> StepProgram:
-    """Forward, loss, back and update of a batch."""
+def train_program(
+    config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
+) -> StepProgram:
+    """Forward, loss, back and update of a batch.
+
+    `words`: its samples, (samples, steps), where there is an Embedding and several turns.
+    """
     writer = Writer(config, layout)
+    if task.turns > 1:
+        step = Step(writer, task, words, train=True)
+        outputs = step.forward()
+        _tell_unit_bits(writer, task.stages[:-1])
+        outputs.write(train=True)
+        outputs.free()
+        step.back()
+        return _end(writer, step.selected())
     forward = Forward(writer, task, train=True)
     logits = forward.write()
     writer.write(layout.logits, logits)
@@ -97,18 +115,28 @@ def train_program(config: Config, layout: Layout, task: Task) -> StepProgram:
     return _end(writer)
 
 
-def evaluate_program(config: Config, layout: Layout, task: Task) -> StepProgram:
+def evaluate_program(
+    config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
+) -> StepProgram:
     """Forward without dropout, and the loss of a batch."""
     writer = Writer(config, layout)
+    if task.turns > 1:
+        Step(writer, task, words, train=False).forward().write(train=False)
+        return _end(writer)
     logits = Forward(writer, task, train=False).write()
     writer.write(layout.logits, logits)
     Loss(writer, task).write(logits, train=False)
     return _end(writer)
 
 
-def predict_program(config: Config, layout: Layout, task: Task) -> StepProgram:
+def predict_program(
+    config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
+) -> StepProgram:
     """Forward without dropout, and the softmax or sigmoid where the last stage has one."""
     writer = Writer(config, layout)
+    if task.turns > 1:
+        Step(writer, task, words, train=False).forward().predict()
+        return _end(writer)
     logits = Forward(writer, task, train=False).write()
     if task.stages[-1].softmax:
         logits = Loss(writer, task).probabilities(logits)
@@ -225,18 +253,21 @@ def _set_counter(counter: int) -> bytes:
     return encode(Opcode.SET_REGISTER, register=COUNTER_REGISTER, value=value)
 
 
-def _end(writer: Writer) -> StepProgram:
+def _end(writer: Writer, selection: NDArray[np.int8] | None = None) -> StepProgram:
     code = require_machine(writer.config) + _set_counter(0) + writer.code()
     first = len(code) - INSTRUCTION_BYTES * (len(writer.words) + 1)
     shifts = [
         (first + INSTRUCTION_BYTES * word, tensor, operands)
         for word, tensor, operands in writer.later_shifts
     ]
+    if selection is None:
+        selection = np.zeros((0, writer.layout.size), np.int8)
     return StepProgram(
         code,
         writer.entries(),
         writer.constants(),
         writer.tables(),
+        selection,
         tuple(shifts),
         tuple(writer.later_entries()),
     )

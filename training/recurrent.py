@@ -10,7 +10,7 @@ the number of steps does not matter to the buffer.
 from __future__ import annotations
 
 from systola.arch.isa import Function, Operation, Source
-from systola.training.errors import TrainingError
+from systola.training.errors import NoRoomError
 from systola.training.exchange import agree
 from systola.training.layout import Layout, RecurrencePlaces
 from systola.training.moves import ones
@@ -73,12 +73,32 @@ class Recurrent:
         self._sizes = Sizes(layout, lstm)
         if lstm.vocabulary:
             self._embed()
+        self.begin()
         state = self._steps()
+        self.end()
         units = self._units(state)
         writer.free(state)
         self._left.transposed.append(range(0))
         self._left.routes.append([])
         return units
+
+    def begin(self) -> None:
+        """Let STATE have the least shift of the states, before the first of them."""
+        if self._train:
+            self._writer.measure(STATE, value=LEAST_SHIFT)
+
+    def end(self) -> None:
+        """Let STATE have the fraction bits of all states, after the last of them."""
+        if self._train:
+            self._agree()
+            self._writer.measure(STATE, third=STATE, value=STATE_SHIFT)
+
+    def turn(self) -> range:
+        """Write all steps of the samples of a turn, whose inputs are there; the last state."""
+        lstm = self._task.stages[0].lstm
+        assert lstm
+        self._sizes = Sizes(self._writer.layout, lstm)
+        return self._steps()
 
     def input_bits(self) -> int:
         """Fraction bits of the inputs of a step."""
@@ -106,10 +126,7 @@ class Recurrent:
         """The first of so many rows: one part of the accumulators after the other."""
         config = self._writer.config
         if rows > config.accumulator_rows:
-            raise TrainingError(
-                f"the accumulators of '{config.name}' have no room for {rows} sums: take a smaller "
-                "batch, fewer units or a larger preset"
-            )
+            raise NoRoomError(f"the accumulators of '{config.name}' have no room for {rows} sums")
         self._turn = (self._turn + 1) % min(4, config.accumulator_rows // rows)
         return self._turn * rows
 
@@ -125,8 +142,6 @@ class Recurrent:
         cells = writer.allocate(gates + 2 * rows)
         cell = cells.start + gates
         tanh, state = (writer.allocate(2 * rows) for _ in range(2))
-        if self._train:
-            writer.measure(STATE, value=LEAST_SHIFT)
         for step in range(sizes.steps):
             writer.read(places.inputs + step * len(x) * pitch, x)
             writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
@@ -145,9 +160,6 @@ class Recurrent:
                 for pairs in of_samples(sizes.units, layout.samples, there):
                     at = {"buffer": state.start + 2 * pairs.start, "rows": len(pairs)}
                     writer.measure(STATE, Source.LINES, **at, bits=8, first=STATE)
-        if self._train:
-            self._agree()
-            writer.measure(STATE, third=STATE, value=STATE_SHIFT)
         writer.free(kernel, recurrent, start, x, cells, tanh)
         return state
 
@@ -219,13 +231,25 @@ class Recurrent:
 
     def _units(self, state: range) -> range:
         """The last state as the next stage takes it."""
+        scale = UnitScale(self._writer, self._task, self._left, 0, train=self._train)
+        self.measure(scale, state)
+        scale.end()
+        units, mask = self.units(scale, state)
+        self._left.masks.append(mask)
+        return units
+
+    def measure(self, scale: UnitScale, state: range) -> None:
+        """Look at the last state of the samples that are there."""
+        layout = self._writer.layout
+        there = len(self._task.share(layout.size))
+        for pairs in of_samples(self._sizes.units, layout.samples, there):
+            scale.measure_lines(state.start + 2 * pairs.start, len(pairs))
+
+    def units(self, scale: UnitScale, state: range) -> tuple[range, range | None]:
+        """Write the last state as the next stage takes it; and its mask, where there is one."""
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[0]
         samples, rows = layout.samples, self._sizes.rows
         units = writer.allocate(rows + 2 * samples)
-        scale = UnitScale(writer, self._task, self._left, 0, train=self._train)
-        for pairs in of_samples(self._sizes.units, samples, len(self._task.share(layout.size))):
-            scale.measure_lines(state.start + 2 * pairs.start, len(pairs))
-        scale.end()
         entry = Entry(scale.multiplier)
         writer.copy(state.start, units.start, rows, entry, NARROWING, exponent=SHIFT)
         mask = None
@@ -237,10 +261,9 @@ class Recurrent:
                 drop(writer, self._task, 0, block, lines, samples)
             writer.times(units.start, mask.start, rows)
             writer.free(random)
-        self._left.masks.append(mask)
         zero = not self._task.stages[1].use_bias
         ones(writer, units[rows:], self._left.inputs[-1], wide=True, zero=zero)
-        return units
+        return units, mask
 
 
 def input_bits(task: Task) -> int:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from systola.arch.isa import Function, Opcode, Operation
+from systola.arch.isa import Function, Operation
+from systola.training.layout import Layout
 from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import accumulated, most_blocks
@@ -25,7 +26,7 @@ from systola.training.recurrent import (
     Sizes,
     input_bits,
 )
-from systola.training.stages import EMBEDDING, GATES, RECURRENT
+from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence, tensors
 from systola.training.task import GRADIENT, SHIFT, STATE, Exponent, Task
 from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
 from systola.training.weights import all_turned
@@ -72,17 +73,32 @@ class RecurrentBackward:
         given back."""
         layout, lstm = self._writer.layout, self._task.stages[0].lstm
         assert lstm
-        self._sizes = Sizes(layout, lstm)
-        self._count = lstm.steps * layout.samples
-        """Steps times samples, whole blocks: what the gradients of the weights are sums over."""
-        self._bits = gradient_bits(lstm.steps * self._task.count)
+        self.take(layout, lstm)
         self._steps(gradient)
-        learnt = [0, *range(len(self._task.stages), len(layout.shapes))]
+        self.end()
+        learnt = recurrent_tensors(self._task)
         begin_telling(self._writer, self._task, *learnt)
         self._update_kernels()
         if lstm.vocabulary:
             self._update_embeddings()
         tell(self._writer, self._task, *learnt)
+
+    def take(self, layout: Layout, lstm: Recurrence) -> None:
+        """Take the places of the samples that are written now."""
+        self._sizes = Sizes(layout, lstm)
+        self._count = lstm.steps * layout.samples
+        """Steps times samples, whole blocks: what the gradients of the weights are sums over."""
+        self._bits = gradient_bits(lstm.steps * self._task.count)
+        self._left_bits = min(TOP_BITS, self._bits) - INT8_BITS
+
+    def end(self) -> None:
+        """Let GRADIENT have the fraction bits of all gradients back through time."""
+        self._writer.measure(GRADIENT, first=GRADIENT, value=self._left_bits)
+
+    def turn(self, layout: Layout, lstm: Recurrence, gradient: range) -> None:
+        """Write all steps of the samples of a turn; the gradient is given back."""
+        self.take(layout, lstm)
+        self._steps(gradient)
 
     def _steps(self, gradient: range) -> None:
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
@@ -91,9 +107,8 @@ class RecurrentBackward:
         embedded = input_words(task)
         kernel = all_turned(writer, 0) if embedded else range(0)
         state, cell = (writer.allocate(2 * rows) for _ in range(2))
-        left = min(TOP_BITS, self._bits) - INT8_BITS
-        writer.copy(gradient.start, state.start, rows, shifted(-left - 1), WIDENING)
-        writer.measure(GRADIENT, first=GRADIENT, value=left)
+        entry = shifted(-self._left_bits - 1)
+        writer.copy(gradient.start, state.start, rows, entry, WIDENING)
         writer.free(gradient)
         cells = writer.allocate(len(GATES) * 2 * rows + 2 * rows)
         before, tanh = (writer.allocate(2 * rows) for _ in range(2))
@@ -117,12 +132,8 @@ class RecurrentBackward:
     def _write_block(self, place: int, step: int, lines: range, blocks: int) -> None:
         """Takes int16 of a step to [block][step][sample] in host memory."""
         pitch, samples = self._writer.layout.pitch, self._writer.layout.samples
-        self._writer.emit(
-            Opcode.WRITE_HOST_MEMORY_ALTERNATE,
-            **{"host": place + 2 * step * samples * pitch, "buffer": lines.start},
-            **{"rows": blocks, "blocks": 2 * samples, "stride": 2 * self._count * pitch},
-            tail=self._writer.config.cols,
-        )
+        host = place + 2 * step * samples * pitch
+        self._writer.write_rows(host, lines[: 2 * blocks * samples], 2 * samples, 2 * self._count)
 
     def _product(
         self, slopes: range, tiles: range, result: range, blocks: int, master_bits: int
@@ -289,12 +300,7 @@ class RecurrentBackward:
 
     def _read_blocks(self, host: int, lines: range, blocks: int, stride: int) -> None:
         """Some lines of each step, which are `stride` lines apart in host memory."""
-        layout = self._writer.layout
-        self._writer.emit(
-            Opcode.READ_HOST_MEMORY_ALTERNATE,
-            **{"host": host, "buffer": lines.start, "rows": len(lines) // blocks},
-            **{"blocks": blocks, "tail": layout.size, "stride": stride * layout.pitch},
-        )
+        self._writer.read_rows(host, lines, blocks, stride)
 
     def _update_embeddings(self) -> None:
         """Adds the gradient of the inputs to the masters of the words that they were."""
@@ -335,6 +341,12 @@ class RecurrentBackward:
 def gradient_bits(count: int) -> int:
     """Return the bits of dz with which `count` products with an int8 do not leave 32 bits."""
     return min(15, _SUM_BITS - INT8_BITS - (count - 1).bit_length())
+
+
+def recurrent_tensors(task: Task) -> list[int]:
+    """Return the numbers of the tensors of an LSTM, with the one of the Embedding before it."""
+    count = len(task.stages)
+    return [0, *range(count, len(tensors(task.stages)))]
 
 
 def input_words(task: Task) -> bool:

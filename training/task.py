@@ -51,6 +51,15 @@ class Task:
     core: int = 0
     """Of `cores` that share the batch, see `share`."""
     cores: int = 1
+    turn: int = 0
+    """Of `turns` in which a core takes its samples, see `share`."""
+    turns: int = 1
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether a program reads the row of each word, which must be known then."""
+        lstm = self.stages[0].lstm
+        return self.turns > 1 and lstm is not None and lstm.vocabulary > 0
 
     @property
     def beside(self) -> int:
@@ -60,8 +69,11 @@ class Task:
         return int(bool(self.momentum))
 
     def share(self, size: int) -> range:
-        """The core's samples among those of the batch, neighbours: whole blocks of `size`, for the
-        array takes no longer for a whole one, and at most one block more than another core has."""
-        blocks = -(-self.count // size)
-        first, end = (n * blocks // self.cores for n in (self.core, self.core + 1))
+        """Return the samples of the core in this turn, neighbours in the batch.
+
+        They are whole blocks of `size`, because the array takes no longer for a whole one. No core
+        or turn has more than one block more than another.
+        """
+        blocks, turn = -(-self.count // size), self.core * self.turns + self.turn
+        first, end = (n * blocks // (self.cores * self.turns) for n in (turn, turn + 1))
         return range(first * size, min(end * size, self.count))

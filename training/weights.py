@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from systola.arch.isa import Opcode
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.writer import NARROWING, Writer, shifted
 
@@ -34,16 +33,38 @@ class Columns:
         self._writer.free(self._masters, *self._narrow)
 
 
-class Turned:
+class Turning:
+    """The way of weights of a block of inputs to lines of units: transposed, each [unit]."""
+
+    def __init__(self, writer: Writer, number: int) -> None:
+        self.lines = writer.layout.shapes[number].units * writer.layout.size
+        """The lines of a block."""
+        self._writer = writer
+        self._number = number
+        self._masters = writer.allocate(2 * self.lines)
+        self._narrow = writer.allocate(self.lines)
+
+    def read_to(self, block: int, line: int) -> None:
+        """Brings a block to a line of the buffer."""
+        writer, layout = self._writer, self._writer.layout
+        shape, size = layout.shapes[self._number], layout.size
+        # The lines of this block of inputs for one block of units after the other.
+        host = layout.masters[self._number] + 2 * block * size * layout.pitch
+        writer.read_rows(host, self._masters, 2 * size, 2 * shape.lines)
+        narrow(writer, self._masters.start, self._narrow.start, self.lines)
+        writer.transpose(self._narrow.start, line, shape.units, size)
+
+    def free(self) -> None:
+        """Gives the lines back."""
+        self._writer.free(self._masters, self._narrow)
+
+
+class Turned(Turning):
     """Weights of one block of inputs after the other, transposed, each [unit]: two at one time."""
 
     def __init__(self, writer: Writer, number: int) -> None:
-        self._lines = writer.layout.shapes[number].units * writer.layout.size
-        self._writer = writer
-        self._number = number
-        self._masters = writer.allocate(2 * self._lines)
-        self._narrow = writer.allocate(self._lines)
-        self._turned = [writer.allocate(self._lines) for _ in range(2)]
+        super().__init__(writer, number)
+        self._turned = [writer.allocate(self.lines) for _ in range(2)]
 
     def read(self, block: int) -> int:
         """Brings a block into the buffer; where it is."""
@@ -51,23 +72,10 @@ class Turned:
         self.read_to(block, turned)
         return turned
 
-    def read_to(self, block: int, line: int) -> None:
-        """Brings a block to a line of the buffer."""
-        writer, layout = self._writer, self._writer.layout
-        shape, size = layout.shapes[self._number], layout.size
-        # The lines of this block of inputs for one block of units after the other.
-        writer.emit(
-            Opcode.READ_HOST_MEMORY_ALTERNATE,
-            host=layout.masters[self._number] + 2 * block * size * layout.pitch,
-            **{"buffer": self._masters.start, "rows": shape.units, "blocks": 2 * size},
-            **{"tail": size, "stride": 2 * shape.lines * layout.pitch},
-        )
-        narrow(writer, self._masters.start, self._narrow.start, self._lines)
-        writer.transpose(self._narrow.start, line, shape.units, size)
-
     def free(self) -> None:
         """Gives the lines back."""
-        self._writer.free(self._masters, self._narrow, *self._turned)
+        super().free()
+        self._writer.free(*self._turned)
 
 
 def all_turned(writer: Writer, number: int) -> range:
@@ -95,11 +103,7 @@ def all_tiles(writer: Writer, number: int) -> range:
     shape = layout.shapes[number]
     blocks = 2 * shape.bias
     masters, result = (writer.allocate(shape.units * lines) for lines in (blocks, shape.bias))
-    writer.emit(
-        Opcode.READ_HOST_MEMORY_ALTERNATE,
-        **{"host": layout.masters[number], "buffer": masters.start, "rows": shape.units},
-        **{"blocks": blocks, "tail": layout.size, "stride": 2 * shape.lines * layout.pitch},
-    )
+    writer.read_rows(layout.masters[number], masters, blocks, 2 * shape.lines)
     narrow(writer, masters.start, result.start, len(result))
     writer.free(masters)
     return result

@@ -21,12 +21,16 @@ from systola.arch.isa import (
     Source,
     encode,
 )
-from systola.training.errors import TrainingError
-from systola.training.layout import PROGRAM_BYTES, Layout
+from systola.training.errors import NoRoomError, TrainingError
+from systola.training.layout import Layout
 
 Bytes = NDArray[np.uint8]
 MOST_ROWS = (1 << 16) - 1
 """Of one instruction."""
+MOST_BLOCKS = (1 << 12) - 1
+"""Lines of a row of one instruction."""
+MOST_STRIDE = (1 << 24) - 1
+"""Bytes from one row to the next of one instruction."""
 UNIT = 1 << 16
 """The scale of an int16 operand of ADD or SUBTRACT that leaves it as it is."""
 HALF = 1 << 30
@@ -71,6 +75,8 @@ class Writer:
     def __init__(self, config: Config, layout: Layout) -> None:
         self.config = config
         self.layout = layout
+        """With the places of the samples of the turn that is written now."""
+        self._whole = layout
         self.words: list[bytes] = []
         self._free = [(0, config.buffer_lines)]
         self._entries: dict[AnyEntry, int] = {}
@@ -84,6 +90,14 @@ class Writer:
         self._places: dict[bytes, int] = {}
         self._scales: tuple[int, int, int] = 0, 0, 0
 
+    def take_turn(self, turn: int) -> None:
+        """Let `layout` have the places of the samples of a turn."""
+        self.layout = self.of_turn(turn)
+
+    def of_turn(self, turn: int) -> Layout:
+        """Return the layout with the places of the samples of a turn."""
+        return self._whole.of_turn(turn)
+
     # What the instructions use.
 
     def allocate(self, lines: int) -> range:
@@ -95,9 +109,9 @@ class Writer:
             if size > lines:
                 self._free.append((start + lines, size - lines))
             return range(start, start + lines)
-        raise TrainingError(
-            f"the buffer of '{self.config.name}' has no room for {lines} more lines: "
-            "take a smaller batch or a larger preset"
+        raise NoRoomError(
+            f"the buffer of '{self.config.name}', {self.config.buffer_lines} lines, has no room "
+            f"for {lines} more"
         )
 
     def free(self, *regions: range) -> None:
@@ -153,7 +167,7 @@ class Writer:
         try:
             self.words.append(encode(opcode, **operands))
         except EncodingError as error:
-            raise TrainingError(f"the network is too large for one instruction: {error}") from None
+            raise NoRoomError(f"the network is too large for one instruction: {error}") from None
 
     def read(self, host: int, lines: range) -> None:
         """Lines that follow one another in host memory."""
@@ -162,6 +176,32 @@ class Writer:
     def write(self, host: int, lines: range) -> None:
         """The reverse."""
         self._copy(Opcode.WRITE_HOST_MEMORY, host, lines)
+
+    def read_rows(self, host: int, lines: range, row: int, stride: int) -> None:
+        """Read rows of `row` lines each, one every `stride` lines of host memory."""
+        if self._fits_one(row, stride):
+            self._copy_rows(Opcode.READ_HOST_MEMORY_ALTERNATE, host, lines, row, stride)
+            return
+        for number in range(len(lines) // row):
+            here = lines[number * row : (number + 1) * row]
+            self.read(host + number * stride * self.layout.pitch, here)
+
+    def write_rows(self, host: int, lines: range, row: int, stride: int) -> None:
+        """Write rows of `row` lines each, one every `stride` lines of host memory."""
+        if self._fits_one(row, stride):
+            self._copy_rows(Opcode.WRITE_HOST_MEMORY_ALTERNATE, host, lines, row, stride)
+            return
+        for number in range(len(lines) // row):
+            here = lines[number * row : (number + 1) * row]
+            self.write(host + number * stride * self.layout.pitch, here)
+
+    def _fits_one(self, row: int, stride: int) -> bool:
+        """Whether the fields of an instruction hold these numbers."""
+        return row <= MOST_BLOCKS and stride * self.layout.pitch <= MOST_STRIDE
+
+    def _copy_rows(self, opcode: Opcode, host: int, lines: range, row: int, stride: int) -> None:
+        at = {"host": host, "buffer": lines.start, "rows": len(lines) // row, "blocks": row}
+        self.emit(opcode, **at, tail=self.config.cols, stride=stride * self.layout.pitch)
 
     def _copy(self, opcode: Opcode, host: int, lines: range) -> None:
         pitch, size = self.layout.pitch, self.config.cols
@@ -295,7 +335,7 @@ class Writer:
                 encode(Opcode.LOAD_PARAMETERS, host=layout.entries, parameter=0, count=count)
             )
         program = b"".join([*loads, *self.words, encode(Opcode.HALT)])
-        if len(program) > PROGRAM_BYTES - 2 * INSTRUCTION_BYTES:
+        if len(program) > layout.program_bytes - 2 * INSTRUCTION_BYTES:
             raise TrainingError("the network is too large: its program does not fit")
         return program
 

@@ -46,6 +46,12 @@ WORDS = (
         *(Dense(9, "relu"), Dense(CLASSES)),
     ],
 )
+TURNS = (
+    "small-training",
+    96,
+    [Input((200,)), Dense(64, "relu"), Dropout(0.2), Dense(CLASSES)],
+)
+"""A batch that has no room in the buffer."""
 STEPS = ("small-training", 8, [Input((4, 5)), LSTM(9), Dense(CLASSES)])
 
 
@@ -92,6 +98,7 @@ def after_each_step(
         exhaustive(SMALL_DENSE, 8, RMSprop(), 0),
         exhaustive(MAPS, 8, Adam(), 30),
         exhaustive(WORDS, 8, Adam(), 7),
+        thorough(TURNS, 4, SGD(0.1, 0.5), 7),
         exhaustive(DENSE, 200, SGD(0.1), 0),
         thorough(DENSE, 40, SGD(0.1, rounding="stochastic"), 7),
         exhaustive(DENSE, 200, SGD(0.1, rounding="stochastic"), 7),

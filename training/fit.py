@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In how many turns a core takes its samples: in one where the buffer has room for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.training.errors import NoRoomError
+from systola.training.layout import Layout
+from systola.training.programs import train_program
+from systola.training.task import Task
+from systola.training.turns.step import goes_in_turns
+
+_TURN_BLOCKS = 0.1
+"""Blocks of samples that take about as long as the work of a turn beside its samples."""
+
+
+def fitted(config: Config, task: Task, batch: int) -> tuple[Task, Layout]:
+    """Return `task` with the turns of a batch of so many samples, and the places of a core.
+
+    Raises NoRoomError for a network that has no room even with one block of samples a turn.
+    """
+    return _Search(config, replace(task, count=batch)).run()
+
+
+def some_words(task: Task) -> NDArray[np.intp] | None:
+    """Return words for a program that only has to fit, where a batch has its own."""
+    lstm = task.stages[0].lstm
+    return np.zeros((task.count, lstm.steps), np.intp) if lstm and task.reads_words else None
+
+
+class _Search:
+    def __init__(self, config: Config, task: Task) -> None:
+        self._config = config
+        self._task = task
+        self._found: dict[int, tuple[Task, Layout] | NoRoomError] = {}
+
+    def run(self) -> tuple[Task, Layout]:
+        """Find the largest turns that fit, then the number of turns that takes the least time."""
+        config, task = self._config, self._task
+        blocks = -(-task.count // config.cols // task.cores)
+        one = self._tried(1)
+        if not isinstance(one, NoRoomError):
+            return one
+        if not goes_in_turns(task):
+            raise NoRoomError(f"{one}: take a smaller batch or a larger preset")
+        most, none = 0, blocks + 1
+        while none - most > 1:
+            middle = (most + none) // 2
+            if isinstance(self._tried(-(-blocks // middle)), NoRoomError):
+                none = middle
+            else:
+                most = middle
+        if not most:
+            at_once = f"{config.cols} samples at a time"
+            raise NoRoomError(f"{self._tried(blocks)}, even with {at_once}: take a larger preset")
+
+        def time(each: int) -> float:
+            return -(-blocks // each) * (each + _TURN_BLOCKS)
+
+        found = self._tried(-(-blocks // min(range(1, most + 1), key=time)))
+        assert not isinstance(found, NoRoomError)
+        return found
+
+    def _tried(self, turns: int) -> tuple[Task, Layout] | NoRoomError:
+        if turns not in self._found:
+            try:
+                self._found[turns] = self._with(turns)
+            except NoRoomError as error:
+                self._found[turns] = error
+        return self._found[turns]
+
+    def _with(self, turns: int) -> tuple[Task, Layout]:
+        """Raise NoRoomError where so many turns are too few."""
+        config, task = self._config, replace(self._task, turns=turns)
+        shares = [
+            len(replace(task, core=core, turn=turn).share(config.cols))
+            for core in range(task.cores)
+            for turn in range(turns)
+        ]
+        layout = Layout(config, task.stages, max(shares), beside=task.beside, turns=turns)
+        if layout.samples > config.accumulator_rows:
+            raise NoRoomError(
+                f"the accumulators of '{config.name}', {config.accumulator_rows} rows, have no "
+                f"room for {layout.samples} samples"
+            )
+        train_program(config, layout, task, some_words(task))
+        return task, layout

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transposed inputs of a stage, some blocks of one turn at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt
+
+from systola.training.passes import after_lstm, portions
+from systola.training.task import Task
+from systola.training.turns.walk import inputs
+from systola.training.writer import Writer
+
+
+def part_blocks(writer: Writer, task: Task) -> int:
+    """Return the blocks of inputs, and of units, of a part of an update.
+
+    A part has as many blocks of both, so that the array multiplies the most for each line that
+    comes from host memory. Two parts are under way in the accumulators, and their masters and
+    what is beside them take at most half of the buffer.
+    """
+    config = writer.config
+    rows = min(config.accumulator_rows // 2, config.buffer_lines // (8 * (1 + task.beside)))
+    return max(1, isqrt(rows // config.cols))
+
+
+def most_blocks(writer: Writer, task: Task, number: int) -> tuple[int, int]:
+    """Return the blocks of inputs and of units of a part of the update of a Dense, at most."""
+    shape, most = writer.layout.shapes[number], part_blocks(writer, task)
+    return min(shape.inputs, most), min(shape.units, most)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some blocks of the inputs of a Dense."""
+
+    blocks: range
+    start: int
+    """The first row of them in their portion, see Masters.start."""
+    wide: bool
+    """Whether its codes are int16, see Portion."""
+
+
+def chunks_of(writer: Writer, task: Task, number: int) -> Iterator[Chunk]:
+    """Yield the chunks of the inputs of a Dense."""
+    most, _ = most_blocks(writer, task, number)
+    for portion in portions(writer.config, task, writer.layout.shapes[number], number):
+        for first in range(0, portion.count, most):
+            count = min(most, portion.count - first)
+            start = portion.first + first
+            blocks = range(start, start + count)
+            yield Chunk(blocks, first * writer.config.cols, portion.wide)
+
+
+class Turned:
+    """Chunks of the inputs of a stage, transposed: [group][input], two in the buffer at a time."""
+
+    def __init__(self, writer: Writer, task: Task, number: int) -> None:
+        lines = most_blocks(writer, task, number)[0] * writer.layout.samples
+        self._writer = writer
+        self._number = number
+        self._rooms = [[writer.allocate(lines) for _ in range(2)] for _ in range(2)]
+        self._turn = 0
+        self._ones = range(0)
+        """The chunk of int16, the same for all turns, where there is one."""
+        if after_lstm(task, number):
+            layout = writer.layout
+            self._ones = writer.allocate(2 * layout.samples)
+            writer.read_rows(layout.wide_ones, self._ones, 2 * layout.size, 0)
+
+    def read(self, chunk: Chunk) -> int:
+        """Bring a chunk of the turn that is written; return its first line."""
+        if chunk.wide:
+            return self._ones.start
+        writer, layout, blocks = self._writer, self._writer.layout, chunk.blocks
+        samples, size = layout.samples, layout.size
+        self._turn ^= 1
+        lines, turned = self._rooms[self._turn]
+        place = inputs(layout, self._number) + blocks.start * samples * layout.pitch
+        writer.read(place, lines[: len(blocks) * samples])
+        for group in range(layout.groups):
+            to = turned.start + group * len(blocks) * size
+            writer.transpose(lines.start + group * size, to, len(blocks), samples)
+        return turned.start
+
+    def free(self) -> None:
+        """Give the lines back."""
+        self._writer.free(self._ones, *(lines for room in self._rooms for lines in room))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way forward of an LSTM for all turns: each goes through all steps before the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from systola.training.moves import turned_ones
+from systola.training.passes import Pass, UnitScale
+from systola.training.recurrent import Recurrent, Sizes
+from systola.training.task import Task
+from systola.training.turns.embedding import Words
+from systola.training.turns.walk import each_turn, inputs, spilled
+from systola.training.writer import Writer
+
+
+class LstmForward:
+    """Writes it: the units, with wide ones for the next bias, and masks go to host memory."""
+
+    def __init__(
+        self, writer: Writer, task: Task, left: Pass, words: Words | None, *, train: bool
+    ) -> None:
+        self._writer = writer
+        self._task = task
+        self._left = left
+        self._words = words
+        self._train = train
+
+    def write(self) -> None:
+        """Write the stage, which is the first one."""
+        writer, task, lstm = self._writer, self._task, self._task.stages[0].lstm
+        assert lstm
+        recurrent = [
+            Recurrent(writer, replace(task, turn=turn), self._left, train=self._train)
+            for turn in range(task.turns)
+        ]
+        scale = UnitScale(writer, task, self._left, 0, train=self._train)
+        recurrent[0].begin()
+        for of_turn in each_turn(writer, task):
+            if self._words:
+                self._words.rows(of_turn)
+            state = recurrent[of_turn.turn].turn()
+            recurrent[of_turn.turn].measure(scale, state)
+            writer.write(spilled(writer.layout).sums, state)
+            writer.free(state)
+        scale.end()
+        for of_turn in each_turn(writer, task):
+            layout = writer.layout
+            state = writer.allocate(2 * Sizes(layout, lstm).rows)
+            writer.read(spilled(layout).sums, state)
+            units, mask = recurrent[of_turn.turn].units(scale, state)
+            writer.write(inputs(layout, 1), units)
+            if mask:
+                writer.write(spilled(layout).masks[0], mask)
+            writer.free(state, units, mask or range(0))
+        recurrent[0].end()
+        tile = writer.allocate(2 * writer.layout.size)
+        zero = not task.stages[1].use_bias
+        turned_ones(writer, tile, self._left.inputs[-1], wide=True, zero=zero)
+        writer.write(writer.layout.wide_ones, tile)
+        writer.free(tile)

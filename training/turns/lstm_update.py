@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way back of an LSTM for all turns, and the update of its kernels, some steps at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from systola.training.moves import turned_ones
+from systola.training.recurrent import STATE_SHIFT, Sizes, input_bits
+from systola.training.recurrent_backward import RecurrentBackward, recurrent_tensors
+from systola.training.stages import RECURRENT, Recurrence
+from systola.training.task import SHIFT, STATE, Exponent, Task
+from systola.training.turns.chunks import part_blocks
+from systola.training.turns.embedding import Words
+from systola.training.turns.walk import each_turn, spilled
+from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
+from systola.training.writer import NARROWING, Entry, Writer
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some blocks of the inputs of a tensor."""
+
+    tensor: int
+    blocks: range
+    master_bits: int
+    inputs: Exponent
+    ones: bool = False
+    """Whether it is the block for the biases: its inputs are ones."""
+
+
+class LstmBack:
+    """Writes it, from the gradient of the last state."""
+
+    def __init__(self, writer: Writer, task: Task, words: Words | None) -> None:
+        self._writer = writer
+        self._task = task
+        self._words = words
+        lstm = task.stages[0].lstm
+        assert lstm
+        self._lstm: Recurrence = lstm
+
+    def write(self) -> None:
+        """Write it."""
+        writer, task = self._writer, self._task
+        back = RecurrentBackward(writer, task)
+        for _ in each_turn(writer, task):
+            layout = writer.layout
+            lines = layout.samples * Sizes(layout, self._lstm).units
+            gradient = writer.allocate(lines)
+            writer.read(spilled(layout).gradients[0], gradient)
+            back.turn(layout, self._lstm, gradient)
+        back.end()
+        learnt = recurrent_tensors(task)
+        begin_telling(writer, task, *learnt)
+        self._kernels()
+        if self._words:
+            self._words.update()
+        tell(writer, task, *learnt)
+
+    def _kernels(self) -> None:
+        """Add the products of inputs, states and ones with dz to the masters."""
+        writer, task, layout = self._writer, self._task, self._writer.layout
+        size, samples, gates = layout.size, layout.samples, layout.shapes[0].units
+        most = part_blocks(writer, task)
+        units = min(most, gates)
+        # A step of a piece has states as int16, int8 and transposed, and dz, two of most of these.
+        each = samples * (2 * most + most + 2 * most + 2 * 2 * units)
+        steps = min(max(1, writer.config.buffer_lines // 4 // each), self._lstm.steps)
+        self._wide = writer.allocate(2 * most * steps * samples)
+        self._narrow = writer.allocate(most * steps * samples)
+        self._turned = [writer.allocate(most * steps * samples) for _ in range(2)]
+        self._ones = writer.allocate(steps * samples)
+        turned_ones(writer, self._ones, Exponent(0, 0))
+        slopes = [writer.allocate(2 * units * steps * samples) for _ in range(2)]
+        places = [rooms(writer, most * size, task) for _ in range(units)]
+        half, turn, number = writer.config.accumulator_rows // 2, 0, 0
+        for first in range(0, gates, units):
+            chosen = range(first, min(first + units, gates))
+            for piece in self._pieces(most):
+                rows, row = len(piece.blocks) * size, turn * half
+                began = False
+                for _ in each_turn(writer, task):
+                    for start in range(0, self._lstm.steps, steps):
+                        some = range(start, min(start + steps, self._lstm.steps))
+                        number ^= 1
+                        vectors = self._vectors(piece, some, self._turned[number])
+                        self._read_slopes(chosen, some, slopes[number])
+                        sizes = rows, len(some) * layout.groups, len(chosen)
+                        how = {"accumulate": int(began), "wide_weights": 1}
+                        writer.multiply(vectors, slopes[number].start, row, *sizes, **how)
+                        began = True
+                entry = update_shift(writer, task, piece.tensor, piece.master_bits, piece.inputs)
+                for place, unit in enumerate(chosen):
+                    line = unit * layout.shapes[piece.tensor].lines + piece.blocks.start * size
+                    room = cut(places[place][turn], rows)
+                    masters = Masters(writer, task, piece.tensor, line, room)
+                    masters.update(row + place * rows, entry)
+                turn ^= 1
+        writer.free(self._wide, self._narrow, *self._turned, self._ones, *slopes)
+        writer.free(*(lines for room in places for pair in room for lines in pair))
+
+    def _pieces(self, most: int) -> Iterator[_Piece]:
+        task, sizes = self._task, Sizes(self._writer.layout, self._lstm)
+        bits, less = task.master_bits[0], task.stages[0].tensor.bias_less
+        for first in range(0, sizes.inputs, most):
+            blocks = range(first, min(first + most, sizes.inputs))
+            yield _Piece(0, blocks, bits, Exponent(0, input_bits(task)))
+        bias = range(sizes.inputs, sizes.inputs + 1)
+        yield _Piece(0, bias, bits - less, Exponent(0, 0), ones=True)
+        tensor = len(task.stages) + RECURRENT
+        for first in range(0, sizes.units, most):
+            blocks = range(first, min(first + most, sizes.units))
+            yield _Piece(tensor, blocks, task.master_bits[tensor], Exponent(STATE, 0))
+
+    def _vectors(self, piece: _Piece, steps: range, turned: range) -> int:
+        """Bring inputs of some steps, transposed, [step][group][input]; return the first line."""
+        if piece.ones:
+            return self._ones.start
+        writer, layout = self._writer, self._writer.layout
+        sizes, samples, size = Sizes(layout, self._lstm), layout.samples, layout.size
+        count = len(piece.blocks)
+        if piece.tensor == 0:
+            place, apart, wide = sizes.places.inputs, sizes.inputs * samples, 0
+        else:
+            # The state before each step, the first of which is zero.
+            place, apart, wide = sizes.places.hidden, sizes.rows, 1
+        first = steps.start * apart + piece.blocks.start * samples
+        lines = self._wide if wide else self._narrow
+        writer.read_rows(
+            place + (first << wide) * layout.pitch,
+            lines[: (len(steps) * count * samples) << wide],
+            (count * samples) << wide,
+            apart << wide,
+        )
+        if wide:
+            writer.measure(SHIFT, third=STATE, value=STATE_SHIFT)
+            rows = len(steps) * count * samples
+            at = lines.start, self._narrow.start, rows
+            writer.copy(*at, Entry(), NARROWING, exponent=SHIFT)
+        to = turned.start
+        for step in range(len(steps)):
+            for group in range(layout.groups):
+                source = self._narrow.start + step * count * samples + group * size
+                writer.transpose(source, to, count, samples)
+                to += count * size
+        return turned.start
+
+    def _read_slopes(self, units: range, steps: range, lines: range) -> None:
+        """Bring dz of some steps, int16, [block of units][step][sample]."""
+        writer, layout = self._writer, self._writer.layout
+        samples, every = layout.samples, self._lstm.steps * layout.samples
+        place = Sizes(layout, self._lstm).places.gates
+        first = units.start * every + steps.start * samples
+        count = 2 * len(steps) * samples
+        writer.read_rows(
+            place + 2 * first * layout.pitch, lines[: len(units) * count], count, 2 * every
+        )

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of a batch that is taken in turns: forward, loss and back, layer by layer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Source
+from systola.training.exchange import agree
+from systola.training.layout import Layout
+from systola.training.numbers import MASTER_SHIFT
+from systola.training.passes import Pass, gradient_scale, mask_entry
+from systola.training.task import GRADIENT, SHIFT, Exponent, Task
+from systola.training.turns.embedding import Words
+from systola.training.turns.hidden import Hidden
+from systola.training.turns.lstm import LstmForward
+from systola.training.turns.lstm_update import LstmBack
+from systola.training.turns.outputs import Outputs
+from systola.training.turns.products import Products
+from systola.training.turns.sums import Accumulated
+from systola.training.turns.tiles import Rows
+from systola.training.turns.update import Update
+from systola.training.turns.walk import spilled
+from systola.training.update import update_shift
+from systola.training.writer import Entry, Writer
+
+
+def goes_in_turns(task: Task) -> bool:
+    """Whether all layers of a network can take their samples in turns."""
+    return not any(stage.window for stage in task.stages)
+
+
+class Step:
+    """Writes all of a program but its end."""
+
+    def __init__(
+        self, writer: Writer, task: Task, words: NDArray[np.intp] | None, *, train: bool
+    ) -> None:
+        """`words`: the samples of the whole batch, where there is an Embedding."""
+        self._writer = writer
+        self._task = task
+        self._train = train
+        self._left = Pass()
+        self._words = None if words is None else Words(writer, task, words)
+
+    def forward(self) -> Outputs:
+        """Write the way forward up to the units that the last stage takes."""
+        self._left.inputs.append(Exponent(0, self._task.input_bits))
+        hidden = Hidden(self._writer, self._task, self._left, train=self._train)
+        for number in range(len(self._task.stages) - 1):
+            if self._task.stages[number].lstm:
+                about = self._writer, self._task, self._left, self._words
+                LstmForward(*about, train=self._train).write()
+            else:
+                hidden.write(number)
+        return Outputs(self._writer, self._task, self._left)
+
+    def back(self) -> None:
+        """Write the way back, from the gradient of the last stage."""
+        writer, task, left = self._writer, self._task, self._left
+        for number in reversed(range(len(task.stages))):
+            if task.stages[number].lstm:
+                LstmBack(writer, task, self._words).write()
+                continue
+            # The gradient below takes the weights before their update, and moves its exponent.
+            entry = update_shift(
+                writer, task, number, task.master_bits[number], left.inputs[number]
+            )
+            if number:
+                self._below(number)
+            Update(writer, task, number, entry).write()
+
+    def selected(self) -> NDArray[np.int8]:
+        """Return the lines that select the gradients of words, (lines, C)."""
+        return (
+            self._words.selected()
+            if self._words
+            else np.zeros((0, self._writer.layout.size), np.int8)
+        )
+
+    def _below(self, number: int) -> None:
+        """Write the gradient of the sums of the stage before, int8, [block][sample]."""
+        writer, task, left = self._writer, self._task, self._left
+        layout, before = writer.layout, task.stages[number - 1]
+        shape, samples = layout.shapes[number], layout.samples
+
+        def gradients(layout: Layout) -> int:
+            return spilled(layout).gradients[number]
+
+        sizes = shape.units, shape.inputs - 1
+        products = Products(writer, task, gradients, sizes, Rows(writer, number))
+        q, lost = gradient_scale(before)
+        writer.measure(SHIFT, value=-8)
+
+        def measure(_task: Task, _block: int, sums: Accumulated) -> None:
+            at = {"accumulator": sums.row, "rows": samples, "bits": 8}
+            writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
+
+        def end() -> None:
+            agree(writer, task, left.inputs[number].register)
+            bits = task.master_bits[number] - MASTER_SHIFT - lost
+            writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
+
+        rooms = [(writer.allocate(samples), writer.allocate(samples)) for _ in range(2)]
+        for _, block, sums in products.twice(measure, end):
+            below, mask = rooms[block % 2]
+            offset = block * samples * layout.pitch
+            sums.to(below.start, Entry(q), exponent=SHIFT)
+            if before.relu or before.rate or before.curve:
+                writer.read(spilled(writer.layout).masks[number - 1] + offset, mask)
+                writer.times(below.start, mask.start, samples, entry=mask_entry(before))
+            writer.write(spilled(writer.layout).gradients[number - 1] + offset, below)
+        products.free()
+        writer.free(*(lines for room in rooms for lines in room))

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums that wait for their shift, which is known when the sums of all turns have been measured.
+
+Few inputs are multiplied again. Other sums s, below 2^29, are kept in host memory as two int16,
+h = s / 2^14, rounded, and l = s - 2^14 h: Activate makes h, the array then adds h times -2^14 to s,
+and Activate makes l of the rest. A Vector ADD brings s = 2^14 h + l back, all 32 bits of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from systola.arch.isa import Function, Operation
+from systola.training.turns.walk import spilled
+from systola.training.writer import NARROWING, ONE, UNIT, Entry, Writer, shifted
+
+SPLIT_BITS = 14
+LINES = 4
+"""Lines of a row of sums: low and high bytes of h, then of l."""
+FEW_BLOCKS = 8
+"""Blocks of inputs of a product that takes no longer than to keep its sums."""
+MOST_INPUTS = 1 << 29 - 14
+"""Inputs of a product, the sums of which are always below 2^29."""
+
+
+class Sums(Protocol):
+    """Sums of a block, a row for each sample."""
+
+    def to(
+        self,
+        line: int,
+        entry: Entry,
+        *,
+        function: Function = Function.NONE,
+        table: int = 0,
+        exponent: int = 0,
+    ) -> None:
+        """Write them as int8 to lines of the buffer."""
+        ...
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """Sums in accumulator rows."""
+
+    writer: Writer
+    row: int
+    rows: int
+
+    def to(
+        self,
+        line: int,
+        entry: Entry,
+        *,
+        function: Function = Function.NONE,
+        table: int = 0,
+        exponent: int = 0,
+    ) -> None:
+        """Write them as int8 to lines of the buffer."""
+        how = {"table": table, "exponent": exponent}
+        self.writer.activate(self.row, line, self.rows, entry, function=function, **how)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Sums that have come back to the buffer."""
+
+    writer: Writer
+    lines: range
+
+    def to(
+        self,
+        line: int,
+        entry: Entry,
+        *,
+        function: Function = Function.NONE,
+        table: int = 0,
+        exponent: int = 0,
+    ) -> None:
+        """Write them as int8 to lines of the buffer."""
+        rows = len(self.lines) // LINES
+        self.writer.vector(
+            *(Operation.ADD, self.lines.start, self.lines.start + 2 * rows, line, rows),
+            *(entry, NARROWING),
+            scales=(UNIT << SPLIT_BITS, UNIT),
+            function=function,
+            table=table,
+            exponent=exponent,
+        )
+
+
+class Keeper:
+    """Takes sums of blocks to host memory and back, for one product at a time."""
+
+    def __init__(self, writer: Writer) -> None:
+        size = writer.layout.size
+        self._writer = writer
+        self._rooms = [writer.allocate(LINES * writer.layout.samples) for _ in range(2)]
+        self._turn = 0
+        tile = np.zeros((size, 2, size), np.int8)
+        tile[np.arange(size), 1, np.arange(size)] = -(1 << SPLIT_BITS - 8)
+        self._minus = writer.constant(tile.reshape(2 * size, size))
+
+    def _room(self) -> range:
+        self._turn ^= 1
+        return self._rooms[self._turn]
+
+    def _place(self, block: int) -> int:
+        layout = self._writer.layout
+        return spilled(layout).sums + LINES * block * layout.samples * layout.pitch
+
+    def keep(self, block: int, row: int) -> None:
+        """Take the sums of a block from an accumulator row on, which are not there afterwards."""
+        writer, lines = self._writer, self._room()
+        rows = writer.layout.samples
+        writer.activate(row, lines.start, rows, shifted(SPLIT_BITS - 1), wide=1)
+        how = {"accumulate": 1, "wide_vectors": 1, "wide_weights": 1}
+        writer.multiply(lines.start, self._minus.start, row, rows, 1, 1, **how)
+        writer.activate(row, lines.start + 2 * rows, rows, ONE, wide=1)
+        writer.write(self._place(block), lines)
+
+    def kept(self, block: int) -> Kept:
+        """Bring the sums of a block."""
+        lines = self._room()
+        self._writer.read(self._place(block), lines)
+        return Kept(self._writer, lines)
+
+    def free(self) -> None:
+        """Give the lines back."""
+        self._writer.free(*self._rooms, self._minus)

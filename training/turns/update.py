@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The update of a Dense by the samples of all turns: masters are read and written once."""
+
+from __future__ import annotations
+
+from systola.training.task import Task
+from systola.training.turns.chunks import Chunk, Turned, chunks_of, most_blocks
+from systola.training.turns.walk import each_turn, spilled
+from systola.training.update import Masters, begin_telling, cut, rooms, tell
+from systola.training.writer import AnyEntry, Writer
+
+
+class Update:
+    """Writes it: some blocks of inputs times some blocks of units at a time."""
+
+    def __init__(self, writer: Writer, task: Task, number: int, entry: AnyEntry) -> None:
+        self._writer = writer
+        self._task = task
+        self._number = number
+        self._entry = entry
+
+    def write(self) -> None:
+        """Add the products of inputs and gradient of all turns to the masters."""
+        writer, task, number = self._writer, self._task, self._number
+        layout = writer.layout
+        size, shape = layout.size, layout.shapes[number]
+        most_inputs, most_units = most_blocks(writer, task, number)
+        turned = Turned(writer, task, number)
+        gradients = [writer.allocate(most_units * layout.samples) for _ in range(2)]
+        places = [rooms(writer, most_inputs * size, task) for _ in range(most_units)]
+        half, turn = writer.config.accumulator_rows // 2, 0
+        before: list[tuple[Masters, int]] = []
+        begin_telling(writer, task, number)
+        for first in range(0, shape.units, most_units):
+            units = range(first, min(first + most_units, shape.units))
+            for chunk in chunks_of(writer, task, number):
+                rows = len(chunk.blocks) * size
+                lines = [unit * shape.lines + chunk.blocks.start * size for unit in units]
+                masters = [
+                    Masters(writer, task, number, line, cut(room[turn], rows), chunk.start)
+                    for line, room in zip(lines, places, strict=False)
+                ]
+                for of_turn in each_turn(writer, task):
+                    gradient, begins = gradients[of_turn.turn % 2], not of_turn.turn
+                    self._product(chunk, units, turned, gradient, half * turn, first=begins)
+                    if begins:
+                        # The array is busy while the masters before take their sums.
+                        self._add(before)
+                        for each in masters:
+                            each.read_own()
+                before = [(each, half * turn + n * rows) for n, each in enumerate(masters)]
+                turn ^= 1
+        self._add(before)
+        tell(writer, task, number)
+        turned.free()
+        writer.free(*gradients)
+        writer.free(*(lines for room in places for pair in room for lines in pair))
+
+    def _product(
+        self,
+        chunk: Chunk,
+        units: range,
+        turned: Turned,
+        gradient: range,
+        row: int,
+        *,
+        first: bool,
+    ) -> None:
+        """Multiply inputs and gradient of a turn, [unit block][input] from a row on."""
+        writer, layout = self._writer, self._writer.layout
+        samples = layout.samples
+        vectors = turned.read(chunk)
+        place = spilled(layout).gradients[self._number] + units.start * samples * layout.pitch
+        writer.read(place, gradient[: len(units) * samples])
+        sizes = len(chunk.blocks) * layout.size, layout.groups, len(units)
+        how = {"accumulate": int(not first), "wide_vectors": int(chunk.wide)}
+        writer.multiply(vectors, gradient.start, row, *sizes, **how)
+
+    def _add(self, masters: list[tuple[Masters, int]]) -> None:
+        for each, row in masters:
+            each.add_of_all(row, self._entry)
+            each.write()

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The turns in which a core takes its samples, and where each one has the inputs of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from systola.training.layout import Layout, Spilled
+from systola.training.task import Task
+from systola.training.writer import Writer
+
+
+def each_turn(writer: Writer, task: Task) -> Iterator[Task]:
+    """Yield the task of each turn, while `writer` has the places of its samples."""
+    for turn in range(task.turns):
+        writer.take_turn(turn)
+        yield replace(task, turn=turn)
+
+
+def spilled(layout: Layout) -> Spilled:
+    """Return the places of all that a turn leaves in host memory."""
+    assert layout.spilled
+    return layout.spilled
+
+
+def inputs(layout: Layout, number: int) -> int:
+    """Return the place of the inputs of a stage, [block][sample], with the bias' block."""
+    return spilled(layout).units[number - 1] if number else layout.x

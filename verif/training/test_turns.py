@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches that have no room in the buffer: they are taken in turns, which make the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.training import (
+    LSTM,
+    SGD,
+    Adam,
+    Dense,
+    Dropout,
+    Embedding,
+    Input,
+    Sequential,
+    TrainingError,
+    engine,
+)
+from systola.training.errors import NoRoomError
+from systola.training.fit import fitted
+from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
+
+CLASSES, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
+MACHINE = preset("4x4-training")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, its loss, a batch size, and the settings of its optimiser."""
+
+    layers: Sequence[Any]
+    loss: str
+    batch: int
+    momentum: float = 0.9
+    rounding: str = "nearest"
+    adam: bool = False
+
+
+HIDDEN = Dense(20, "relu"), Dropout(0.3), Dense(9)
+CASES = {
+    "classes": Case([Input((13,)), *HIDDEN, Dense(5)], CLASSES, 64),
+    "kept sums": Case([Input((40,)), Dense(13), Dropout(0.2), Dense(5)], CLASSES, 20),
+    "kept gradients": Case([Input((9,)), Dense(8), Dense(40, "relu"), Dense(2)], "mse", 16),
+    "binary": Case([Input((30,)), Dense(17, "relu"), Dense(3)], BINARY, 17, 0.0),
+    "one stage": Case([Input((50,)), Dense(7)], CLASSES, 32, 0.0),
+    "words": Case(
+        [*(Input((5,)), Embedding(40, 6), LSTM(7), Dropout(0.2)), Dense(1, "sigmoid")], BINARY, 16
+    ),
+    "sequences": Case([Input((4, 5)), LSTM(6), Dense(5, "relu"), Dense(3)], CLASSES, 12, 0.0),
+    "adam": Case(
+        [Input((9,)), Dense(20, "tanh"), Dropout(0.3), Dense(6, "sigmoid"), Dense(4)],
+        CLASSES,
+        24,
+        adam=True,
+    ),
+    "words with adam": Case(
+        [*(Input((5,)), Embedding(40, 6), LSTM(7)), Dense(1, "sigmoid", use_bias=False)],
+        BINARY,
+        16,
+        adam=True,
+    ),
+    "at random": Case(
+        [Input((20,)), Dense(20, "relu"), Dense(5)], CLASSES, 24, 0.0, rounding="stochastic"
+    ),
+}
+
+
+def samples(case: Case, count: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(random_seed())
+    shape, units = (count, *case.layers[0].shape), case.layers[-1].units
+    x = rng.normal(size=shape)
+    if isinstance(case.layers[1], Embedding):
+        x = np.floor(rng.uniform(0, 1, shape) ** 3 * case.layers[1].input_dim)
+    if case.loss == CLASSES:
+        return x, rng.integers(0, units, count)
+    if case.loss == BINARY:
+        return x, rng.integers(0, 2, (count, units)).astype(float)
+    return x, rng.normal(size=(count, units))
+
+
+def trained(case: Case, *, weights: bool = False, **how: Any) -> list[Any]:
+    """Train two steps, the second one with a smaller batch: losses, state, and predictions."""
+    data = samples(case, case.batch + case.batch // 3)
+    model = Sequential(list(case.layers))
+    plain = SGD(0.2, case.momentum, rounding=case.rounding)
+    optimizer = Adam(0.02) if case.adam else plain
+    model.compile(optimizer, loss=case.loss, metrics=["accuracy"], seed=3, **how)
+    kept = data[0][: case.batch - 5], data[1][: case.batch - 5]
+    some = np.linspace(0, 2, len(data[0])) if weights else None
+    fit = {"batch_size": case.batch, "validation_data": kept, "verbose": 0}
+    history = model.fit(*data, sample_weight=some, **fit)
+    state = model.state()
+    kept = state.moments
+    moments = (*kept.first, *kept.roots) if kept else ()
+    learnt = [each.tobytes() for each in (*state.masters, *state.velocities, *moments)]
+    bits = state.bits, state.unit_bits
+    return [history.history, learnt, bits, model.predict(data[0][:11]).tobytes()]
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the turns of each engine that is made."""
+    made: list[int] = []
+
+    def noted(*about: Any) -> Any:
+        task, layout = fitted(*about)
+        made.append(task.turns)
+        return task, layout
+
+    monkeypatch.setattr(engine, "fitted", noted)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "accumulators", "cores", "expected"),
+    [
+        ("classes", 256, 128, 1, 16),
+        ("kept sums", 336, 64, 1, 5),
+        ("kept gradients", 352, 256, 2, 2),
+        ("words", 544, 256, 1, 4),
+        ("adam", 304, 256, 1, 3),
+        thorough("words with adam", 496, 256, 2, 2),
+        thorough("sequences", 544, 256, 1, 3),
+        thorough("words", 544, 1024, 2, 2),
+        thorough("binary", 288, 128, 1, 5),
+        thorough("one stage", 352, 256, 3, 3),
+        thorough("kept sums", 352, 256, 3, 2),
+        thorough("binary", 304, 1024, 2, 3),
+        thorough("classes", 256, 1024, 3, 6),
+    ],
+)
+def test_bytes_of_the_numerics(
+    turns: list[int], name: str, lines: int, accumulators: int, cores: int, expected: int
+) -> None:
+    case = CASES[name]
+    machine = replace(MACHINE, buffer_lines=lines, accumulator_rows=accumulators)
+    weights = name == "binary"
+    found = trained(case, weights=weights, preset=machine, backend="iss", cores=cores)
+    assert turns == [expected]
+    assert found == trained(case, weights=weights, preset=machine, backend="fast")
+
+
+@pytest.mark.parametrize("cores", [1, thorough(2)])
+def test_updates_that_are_rounded_at_random(turns: list[int], cores: int) -> None:
+    """The random numbers of a weight are the same in a batch of several turns as in one of one."""
+    case = CASES["at random"]
+    machines = (replace(MACHINE, buffer_lines=lines) for lines in (8192, 352))
+    whole, parts = (
+        trained(case, preset=machine, backend="iss", cores=cores) for machine in machines
+    )
+    assert turns[0] == 1 < turns[1]
+    assert whole == parts
+
+
+@pytest.mark.parametrize("drawn", [0, *map(thorough, range(1, 8))])
+def test_networks_by_chance(turns: list[int], drawn: int) -> None:
+    """Sizes, buffers and cores by chance, until there are turns."""
+    rng = np.random.default_rng(random_seed() + drawn)
+    while not turns or turns[-1] == 1:
+        inputs, units, classes = (int(rng.integers(1, most)) for most in (90, 60, 11))
+        hidden = [Dense(units, rng.choice(["relu", "linear"])), Dropout(0.25)]
+        layers = [Input((inputs,)), *hidden[: rng.integers(0, 3)], Dense(classes)]
+        loss = str(rng.choice([CLASSES, BINARY, "mse"]))
+        momentum = float(rng.choice([0, 0.9]))
+        case = Case(layers, loss, int(rng.integers(8, 40)), momentum)
+        size = int(rng.choice([3, 4, 5]))
+        machine = preset(f"{size}x{size}-training")
+        lines = machine.buffer_banks * int(rng.integers(60, 400))
+        machine = replace(
+            machine, buffer_lines=lines, accumulator_rows=int(2 ** rng.integers(7, 10))
+        )
+        cores = int(rng.integers(1, 4))
+        try:
+            found = trained(case, preset=machine, backend="iss", cores=cores)
+        except NoRoomError:
+            continue
+        assert found == trained(case, preset=machine, backend="fast")
+
+
+def test_no_room_for_one_block_of_samples() -> None:
+    """The message has the missing lines, and fewer samples are no way out."""
+    machine = replace(MACHINE, buffer_lines=256)
+    model = Sequential([Input((13,)), Dense(900), Dense(2)])
+    model.compile(preset=machine, backend="iss")
+    says = (
+        r"256 lines, has no room for \d+ more, even with 4 samples at a time: take a larger preset"
+    )
+    with pytest.raises(TrainingError, match=says):
+        model.fit(np.zeros((64, 13)), np.zeros(64), batch_size=64, verbose=0)
+
+
+@pytest.mark.thorough
+@pytest.mark.exhaustive
+def test_a_batch_of_the_tutorial(turns: list[int]) -> None:
+    """784-512-10, 1,024 samples, on `base`."""
+    layers = [Input((784,)), Dense(512, "relu"), Dropout(0.2), Dense(10)]
+    rng = np.random.default_rng(random_seed())
+    x, y = rng.uniform(0, 1, (1024, 784)), rng.integers(0, 10, 1024)
+    left: list[list[bytes]] = []
+    for backend in ("iss", "fast"):
+        model = Sequential(layers)
+        model.compile(SGD(0.1, 0.9), preset="base-training", backend=backend)
+        model.fit(x, y, batch_size=1024, verbose=0)
+        state = model.state()
+        left.append([each.tobytes() for each in (*state.masters, *state.velocities)])
+    assert turns[0] > 1
+    assert left[0] == left[1]
