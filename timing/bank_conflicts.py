@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from systola.arch.isa import DEPTHWISE_TAPS
 from systola.timing.regions import Times
 
+SEARCHED = 256
+"""Lines that are looked at together."""
 HORIZON = 2 * DEPTHWISE_TAPS
 """Cycles that one vector takes at most, being held up now and then."""
 
@@ -84,7 +86,9 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     place, free = 0, other.start
     time: float = reader.start
     for vector in range(count):
-        time = max(time + before[vector], needed[vector])
+        time += before[vector]
+        if needed[vector] > time:
+            time = needed[vector]
         while free <= time + HORIZON:
             if place == len(lines):
                 chunk = next(other.coming, None)
@@ -146,15 +150,26 @@ def _producers(reader: Reader, lines: NDArray[np.int64], last: int) -> list[int]
     return np.maximum.accumulate(made).tolist()
 
 
-def yielding_writes(times: Times, line: int, taken: dict[float, int], banks: int) -> Times:
-    """When the host reader writes lines from `line` on that it could write at `times`; `taken` are
-    the lines that the activation unit writes, by the cycle."""
-    result = np.zeros(len(times))
-    late = 0.0
-    for number, time in enumerate(times.tolist()):
-        while (other := taken.get(ceil(time + late))) is not None:
-            if (other - line - number) % banks:
-                break
-            late += 1
-        result[number] = time + late
+def yielding_writes(times: Times, line: int, taken: Times, taken_line: int, banks: int) -> Times:
+    """Return when the host reader writes lines from `line` on that it could write at `times`.
+
+    The activation unit writes a line from `taken_line` on in each of the cycles `taken`.
+    """
+    first, last = int(taken[0]), int(taken[-1])
+    bank_at = np.full(last - first + 2, -1)
+    whole = taken == np.floor(taken)
+    taken_banks = np.arange(taken_line, taken_line + len(taken)) % banks
+    bank_at[taken[whole].astype(np.int64) - first] = taken_banks[whole]
+    own = np.arange(line, line + len(times)) % banks
+    result = times.copy()
+    late, number = 0, int(np.searchsorted(times, first - 1, side="right"))
+    while number < len(times) and times[number] + late <= last:
+        here = slice(number, number + SEARCHED)
+        cycles = np.ceil(times[here] + late).astype(np.int64) - first
+        met = bank_at[np.clip(cycles, -1, last - first + 1)] == own[here]
+        clear = int(met.argmax()) if met.any() else len(met)
+        result[number : number + clear] += late
+        number += clear
+        late += clear < len(met)
+    result[number:] += late
     return result

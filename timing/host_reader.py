@@ -103,13 +103,12 @@ class HostReader:
         """
         if not self._recent or self._recent[-1].times[-1] < writes[0]:
             return None
-        taken = dict(zip(writes.tolist(), range(line, line + len(writes)), strict=True))
         late = before = 0.0
         for fetched in self._recent:
             times = fetched.times + max(0.0, before + fetched.distance - fetched.times[0])
             if fetched.space is self._regions.buffer:
                 banks = self._config.buffer_banks
-                times = yielding_writes(times, fetched.place.start, taken, banks)
+                times = yielding_writes(times, fetched.place.start, writes, line, banks)
             late = float(times[-1] - fetched.times[-1])
             before = float(times[-1])
             if late:

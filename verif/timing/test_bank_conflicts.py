@@ -2,6 +2,7 @@
 """Streams that meet in the banks of the unified buffer."""
 
 import numpy as np
+import pytest
 
 from systola.timing.bank_conflicts import (
     ComingReads,
@@ -10,6 +11,7 @@ from systola.timing.bank_conflicts import (
     yielding_times,
     yielding_writes,
 )
+from systola.verif.kit.seeds import random_seed
 
 BANKS = 4
 
@@ -102,7 +104,22 @@ def test_writes_give_way():
     """A stream of one line in two cycles, once met, is met by each of its lines: the one that
     yields takes two cycles a line, too."""
     times = 10.0 + np.arange(8)
-    taken = {10.0 + 2 * n: n for n in range(100)}
-    assert yielding_writes(times, 0, taken, BANKS).tolist() == [11 + 2 * n for n in range(8)]
-    assert yielding_writes(times, 1, taken, BANKS).tolist() != times.tolist()
-    assert yielding_writes(times, 0, {}, BANKS).tolist() == times.tolist()
+    taken = 10.0 + 2 * np.arange(100)
+    assert yielding_writes(times, 0, taken, 0, BANKS).tolist() == [11 + 2 * n for n in range(8)]
+    assert yielding_writes(times, 1, taken, 0, BANKS).tolist() != times.tolist()
+    assert yielding_writes(times, 0, taken + 500, 0, BANKS).tolist() == times.tolist()
+    assert yielding_writes(times + 500, 0, taken, 0, BANKS).tolist() == (times + 500).tolist()
+
+
+@pytest.mark.parametrize("gap", [1, 2, 3])
+def test_writes_that_give_way_are_those_found_one_by_one(gap: int) -> None:
+    random = np.random.default_rng(random_seed())
+    times = np.cumsum(random.integers(1, 1 + gap, 700)).astype(np.float64)
+    taken = 150.0 + np.cumsum(random.integers(1, 3, 300))
+    at = {time: number for number, time in enumerate(taken.tolist(), 5)}
+    late, expected = 0.0, list[float]()
+    for number, time in enumerate(times.tolist()):
+        while (other := at.get(time + late)) is not None and (other - 3 - number) % BANKS == 0:
+            late += 1
+        expected.append(time + late)
+    assert yielding_writes(times, 3, taken, 5, BANKS).tolist() == expected
