@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from systola.arch.config import Config
 from systola.compiler.chain import Chain, as_chain
 from systola.compiler.errors import CompileError
+from systola.compiler.few_channels import fill_lines
 from systola.compiler.fuse import fuse_tables
 from systola.compiler.host_stage import HostStage
 from systola.compiler.interpreted import InterpretedStage
@@ -103,7 +104,7 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
         if isinstance(stage, HostStage):
             stages.append(stage)
             continue
-        operations = fuse_tables(config, stage)
+        operations = fill_lines(config, fuse_tables(config, stage))
         if chain := as_chain(operations):
             stages += _compile_chain(config, operations, chain, count)
         else:

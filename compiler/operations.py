@@ -147,6 +147,8 @@ class Convolution(Node):
     """Parts that the channels of source and result are cut into; weights between others are 0."""
     counts: bool = True
     """False where it only moves or adds, which are no multiply-accumulates of the network."""
+    zeros: int = 0
+    """Zeros among the weights that only fill lines, and are none of the network's."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -354,7 +356,7 @@ def node_macs(node: Node) -> int:
     """Multiply-accumulates of one operation."""
     match node:
         case Convolution():
-            macs = node.weights.size // node.groups * node.result.pixels
+            macs = (node.weights.size - node.zeros) // node.groups * node.result.pixels
             return macs if node.counts else 0
         case DepthwiseConvolution():
             return node.weights.size * node.result.pixels

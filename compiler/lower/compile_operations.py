@@ -29,6 +29,11 @@ from systola.compiler.operations import Operations, Value, node_macs
 from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 
+EARLY = 2
+"""Steps that have their parameters and constants before the first input comes."""
+EARLY_ENTRIES = 4
+"""Most parameter entries of such a step: more of them would hold up the input."""
+
 
 def compile_operations(config: Config, operations: Operations, samples: int) -> Program:
     """Compiles `operations` for a number of samples of the network.
@@ -55,10 +60,6 @@ def _compile(
     entries = {each for step in lowering.steps for each in step.entries}
     tables = {each for step in lowering.steps for each in step.tables}
     emitter = Emitter(config, places, lowering.host_end, entries, tables)
-    if not spill.constants:
-        for lines in places:
-            if lines.content is not None:
-                emitter.constants(lines, once=True)
     _emit_loops(emitter, lowering.parts, samples, spill)
     inputs: dict[Value, HostMap] = {}
     outputs: dict[Value, HostMap] = {}
@@ -137,13 +138,22 @@ def _emit_part(
 ) -> None:
     """One execution; its layers are tagged from `tag` on, and `registers` step by their sizes."""
 
+    def load_constants(step: Step) -> None:
+        for lines in step.reads:
+            if lines.content is not None:
+                emitter.constants(lines, once=not spill.constants)
+
     def emit(step: Step) -> None:
-        if spill.constants:
-            for lines in step.reads:
-                if lines.content is not None:
-                    emitter.constants(lines, once=False)
+        load_constants(step)
         step.emit(emitter)
 
+    # A large input would hold up what is needed as soon as its first lines are there.
+    for step in (step for _, steps in part.layers[:1] for step in steps[:EARLY]):
+        for each in step.entries:
+            if each.count <= EARLY_ENTRIES:
+                emitter.parameters(each)
+        if not spill.constants:
+            load_constants(step)
     for step in part.before:
         emit(step)
     for number, (node, steps) in enumerate(part.layers, tag):

@@ -16,11 +16,12 @@ from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.arrival import arrival
+from systola.compiler.lower.bands import Band, window_of
 from systola.compiler.lower.channels import Channels
 from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import Entries, channel_entries, window_tiles
-from systola.compiler.lower.feature_map import FeatureMap
-from systola.compiler.lower.step import MapStep
+from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
@@ -93,23 +94,56 @@ class ConvolutionStep(MapStep):
             output_entries=Entries(content, 1),
         )
 
+    def band(self, band: Band) -> ConvolutionStep:
+        """Return the step for some rows of the result."""
+        return replace(
+            self,
+            target=self.target.band(band.first, band.count),
+            passes=tuple(
+                replace(one, window=window_of(one.window, band, 0)) for one in self.passes
+            ),
+        )
+
     def emit(self, emitter: Emitter) -> None:
         height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
         rows, columns, group = self._sizes(emitter.config)
         groups = [range(n, min(n + group, blocks)) for n in range(0, blocks, group)]
-        # Tiles are made here and not with the step: most steps are attempts that do not fit.
-        channels = self.target.channels
-        tiles = [window_tiles(emitter.config, p.kernel, p.source, channels) for p in self.passes]
-        places = [[emitter.store_weights(each[n.start : n.stop]) for each in tiles] for n in groups]
+        places = self._store_weights(emitter, groups)
         for row in range(0, height, rows):
             for column in range(0, width, columns):
                 area = Area(row, min(rows, height - row), column, min(columns, width - column))
                 for n, firsts in zip(groups, places, strict=True):
-                    accumulator = emitter.accumulators(area.pixels * len(n))
-                    for number, (one, first) in enumerate(zip(self.passes, firsts, strict=True)):
-                        self._convolve(emitter, one, first, n, area, accumulator, number > 0)
-                    self._activate(emitter, n, area, accumulator)
+                    accumulator = self._sum(emitter, firsts, n, area)
+                    self.emit_results(emitter, n, area, accumulator)
+
+    def _store_weights(self, emitter: Emitter, groups: list[range]) -> list[list[int]]:
+        """Store the tiles; return for each group of blocks the first tile of each pass."""
+        # Tiles are made here and not with the step: most steps are attempts that do not fit.
+        channels = self.target.channels
+        tiles = [window_tiles(emitter.config, p.kernel, p.source, channels) for p in self.passes]
+        return [[emitter.store_weights(each[n.start : n.stop]) for each in tiles] for n in groups]
+
+    def _sum(self, emitter: Emitter, firsts: list[int], blocks: range, area: Area) -> int:
+        """Emit the passes for some blocks; return the first row of accumulators with their sums."""
+        accumulator = emitter.accumulators(area.pixels * len(blocks))
+        for number, (one, first) in enumerate(zip(self.passes, firsts, strict=True)):
+            self._convolve(emitter, one, first, blocks, area, accumulator, number > 0)
+        return accumulator
+
+    def in_two(self, config: Config, held: int) -> tuple[Step, ...]:
+        """Return a step for the sums and one for the results, or one if the sums are too many.
+
+        The accumulators must have room for `held` times the sums.
+        """
+        height, width = self.target.height, self.target.width // self._lines
+        blocks = self.target.channels.blocks
+        fits = held * self.target.pixels <= config.accumulator_rows
+        if self._sizes(config) != (height, width, blocks) or not fits:
+            return (self,)
+        whole = Area(0, height, 0, width)
+        sums = SumsStep(operator=self.operator, convolution=self, blocks=range(blocks), area=whole)
+        return sums, ResultsStep(operator=self.operator, sums=sums)
 
     def _sizes(self, config: Config) -> tuple[int, int, int]:
         """Rows and columns of an area, blocks of a group: the largest that fit, in equal parts."""
@@ -130,6 +164,11 @@ class ConvolutionStep(MapStep):
         group = min(limit // (height * width), config.parameter_entries, blocks)
         groups = -(-blocks // group)
         return height, width, -(-blocks // groups)
+
+    def emit_sums(self, emitter: Emitter, blocks: range, area: Area) -> int:
+        """Emit the passes of `blocks`; return the first row of accumulators with their sums."""
+        (firsts,) = self._store_weights(emitter, [blocks])
+        return self._sum(emitter, firsts, blocks, area)
 
     def _convolve(
         self,
@@ -171,7 +210,8 @@ class ConvolutionStep(MapStep):
             fill=self.fill,
         )
 
-    def _activate(self, emitter: Emitter, blocks: range, area: Area, accumulator: int) -> None:
+    def emit_results(self, emitter: Emitter, blocks: range, area: Area, accumulator: int) -> None:
+        """Emit the Activate for the sums of `blocks` from row `accumulator` on."""
         target, output, lines = self.target, self.output, self._lines
         assert area.pixels * lines == target.plane or len(blocks) == 1
         assert area.columns * lines == target.width or area.rows == 1
@@ -193,6 +233,57 @@ class ConvolutionStep(MapStep):
         )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SumsStep(Step):
+    """The passes of a convolution, whose results follow later."""
+
+    convolution: ConvolutionStep
+    blocks: range
+    area: Area
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return self.convolution.reads
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return ()
+
+    def emit(self, emitter: Emitter) -> None:
+        accumulator = self.convolution.emit_sums(emitter, self.blocks, self.area)
+        emitter.hold_sums(
+            self, range(accumulator, accumulator + len(self.blocks) * self.area.pixels)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ResultsStep(Step):
+    """The results of a convolution whose sums are there."""
+
+    sums: SumsStep
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return ()
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return self.sums.convolution.writes
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return self.sums.convolution.entries
+
+    @property
+    def tables(self) -> tuple[bytes, ...]:
+        return self.sums.convolution.tables
+
+    def emit(self, emitter: Emitter) -> None:
+        sums = self.sums
+        accumulator = emitter.held_sums(sums)
+        sums.convolution.emit_results(emitter, sums.blocks, sums.area, accumulator)
+
+
 def convolution_step(
     config: Config,
     operator: str,
@@ -209,7 +300,7 @@ def convolution_step(
     else:
         passes = tuple(
             Pass(weights[rows, columns], source.channels, part)
-            for rows, columns, part in _parts(window)
+            for rows, columns, part in _parts(window, weights)
         )
     return ConvolutionStep(
         operator=operator,
@@ -355,14 +446,22 @@ def may_pack(config: Config, channels: int, window: Window) -> bool:
     )
 
 
-def _parts(window: Window) -> list[tuple[slice, slice, Window]]:
-    """The kernel in parts of as many rows and columns as Set_Config_Window takes."""
-    (height, width), apart = window.kernel, window.dilation
+def _parts(window: Window, weights: NDArray[np.int8]) -> list[tuple[slice, slice, Window]]:
+    """Return the kernel in parts of as many rows and columns as Set_Config_Window takes.
+
+    Rows with no weight but 0 are left out.
+    """
+    (_, width), apart = window.kernel, window.dilation
     size = MAX_KERNEL if apart[0] <= MAX_DILATION else 1
+    used = np.flatnonzero(weights.any(axis=(1, 2, 3))).tolist() or [0]
+    begins = [row for row in used if row - 1 not in used]
+    ends = [row + 1 for row in used if row + 1 not in used]
+    runs = zip(begins, ends, strict=True)
+    tops = [(top, end) for begin, end in runs for top in range(begin, end, size)]
     parts: list[tuple[slice, slice, Window]] = []
-    for top in range(0, height, size):
+    for top, end in tops:
         for left in range(0, width, MAX_KERNEL):
-            rows = slice(top, min(top + size, height))
+            rows = slice(top, min(top + size, end))
             columns = slice(left, min(left + MAX_KERNEL, width))
             part = replace(
                 window,
@@ -382,8 +481,9 @@ def _packed_passes(config: Config, weights: NDArray[np.int8], window: Window) ->
         count = min(taps, width - start)
         inputs = Channels((count * channels,), config.rows)
         here = replace(window, kernel=(window.kernel[0], count))
-        for rows, _, part in _parts(here):
-            columns = weights[rows, start : start + count]
+        taken = weights[:, start : start + count]
+        for rows, _, part in _parts(here, taken):
+            columns = taken[rows]
             packed = columns.reshape(len(columns), 1, count * channels, results)
             wide = replace(part, first=(part.first[0], part.first[1] + start))
             passes.append(Pass(packed, inputs, wide))

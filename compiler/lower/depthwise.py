@@ -7,6 +7,7 @@ array works, which is what the lanes do in the same time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -17,9 +18,10 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import DEPTHWISE_TAPS, Opcode
 from systola.compiler.errors import CompileError
+from systola.compiler.lower.arrival import arrival
 from systola.compiler.lower.bands import Band, window_of
 from systola.compiler.lower.channels import Channels
-from systola.compiler.lower.convolution import convolution_step
+from systola.compiler.lower.convolution import ConvolutionStep, convolution_step
 from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import channel_entries
 from systola.compiler.lower.feature_map import FeatureMap, Lines
@@ -70,10 +72,10 @@ class DepthwiseStep(MapStep):
 class BlockSteps:
     """What makes a block of channels of the result."""
 
-    lanes: tuple[Step, ...]
-    """Its upper rows."""
-    array: tuple[Step, ...]
-    """Its lower rows."""
+    lanes: tuple[Step, ...] = ()
+    """What the lanes do of it."""
+    array: ConvolutionStep | None = None
+    """What the array does of it: other rows."""
 
 
 def depthwise_steps(
@@ -82,13 +84,43 @@ def depthwise_steps(
     source: FeatureMap,
     target: FeatureMap,
     taps: dict[bytes, Lines],
+    hidden: int,
 ) -> list[Step]:
-    """The steps for `node`, see depthwise_blocks."""
-    rows = _rows_in_lanes(config, node, target, 0)
-    if rows == target.height:
+    """Return the steps for `node`, see depthwise_blocks."""
+    blocks = depthwise_blocks(config, node, source, target, taps, hidden, array_first=True)
+    if all(block.array is None for block in blocks):
         return [_lanes_step(config, node, node.window, source, target, taps)]
-    blocks = depthwise_blocks(config, node, source, target, taps, 0)
-    return [step for block in blocks for step in (*block.lanes, *block.array)]
+    return block_by_block(config, blocks)
+
+
+def block_by_block(
+    config: Config, blocks: Sequence[BlockSteps], before: Sequence[Step] = ()
+) -> list[Step]:
+    """Return the steps of all blocks in an order in which no unit waits for another for long.
+
+    `before`: a step in front of each block, which makes its source. The array then is a block
+    behind the lanes, and its results come after the next work of the lanes. Else they come after
+    the work of the lanes on the same block, or on the next one.
+    """
+    steps: list[Step] = []
+    waiting: Sequence[Step] = ()
+    made = 0
+    for number, block in enumerate(blocks):
+        array = block.array.in_two(config, 1 if before else HELD) if block.array else ()
+        if not before:
+            steps += (*array[:-1], *block.lanes, *waiting)
+            waiting = array[-1:]
+            if block.lanes:
+                steps += waiting
+                waiting = ()
+            continue
+        # The source of a block without lanes does not wait for those of the block before it.
+        alone = number + 1 < len(blocks) and not blocks[number + 1].lanes
+        steps += before[made : number + 1 + alone]
+        made = number + 1 + alone
+        steps += (*waiting[:1], *block.lanes, *waiting[1:])
+        waiting = array
+    return [*steps, *waiting]
 
 
 def depthwise_blocks(
@@ -98,66 +130,136 @@ def depthwise_blocks(
     target: FeatureMap,
     taps: dict[bytes, Lines],
     hidden: int,
+    *,
+    array_first: bool = False,
 ) -> list[BlockSteps]:
-    """The steps for each block of `node`: upper rows in the lanes, lower ones on the array.
+    """Return the steps for each block of `node`: some rows in the lanes, the others on the array.
 
+    With `array_first` the upper ones are those on the array, which has them before the lanes are
+    through with the source, if it is no longer busy with that.
     `taps` keeps the weights that were given lines already, by their content. `hidden`:
     cycles that the array is busy with something else meanwhile.
     """
-    rows = _rows_in_lanes(config, node, target, hidden)
-    upper, lower = Band(0, rows), Band(rows, target.height - rows)
+    blocks = _blocks(source.channels)
+    shares = _rows_in_lanes(config, node, target, len(blocks), hidden)
     steps: list[BlockSteps] = []
-    for channels in _blocks(source.channels):
-        start, count = channels.start, len(channels)
+    for channels, rows in zip(blocks, shares, strict=True):
+        start, size = channels.start, len(channels)
         part = _part(node, channels)
-        from_map, to_map = source.cut(start, count), target.cut(start, count)
-        lanes: list[Step] = []
-        array: list[Step] = []
-        if upper.count:
-            lanes.append(
-                _lanes_step(
-                    config,
-                    part,
-                    window_of(node.window, upper, 0),
-                    from_map,
-                    to_map.band(upper.first, upper.count),
-                    taps,
-                )
-            )
-        if lower.count:
-            array.append(
-                convolution_step(
-                    config,
-                    node.operator,
-                    from_map,
-                    to_map.band(lower.first, lower.count),
-                    _diagonal(part),
-                    window_of(node.window, lower, 0),
-                    node.fill,
-                    part.output,
-                )
-            )
-        steps.append(BlockSteps(tuple(lanes), tuple(array)))
+        here = source.cut(start, size), target.cut(start, size)
+        rest = target.height - rows
+        in_lanes, on_array = Band(rest * array_first, rows), Band(rows * (not array_first), rest)
+        lanes = (lanes_band(config, part, *here, taps, in_lanes),) if rows else ()
+        array = array_band(config, part, *here, on_array) if rest else None
+        steps.append(BlockSteps(lanes, array))
     return steps
 
 
-def _rows_in_lanes(
-    config: Config, node: DepthwiseConvolution, target: FeatureMap, hidden: int
-) -> int:
-    """Rows of the result that the lanes calculate, so that both units need the same time.
+def lanes_band(
+    config: Config,
+    node: DepthwiseConvolution,
+    source: FeatureMap,
+    target: FeatureMap,
+    taps: dict[bytes, Lines],
+    band: Band,
+) -> DepthwiseStep:
+    """Return the step for rows of the result by the lanes; `taps` as depthwise_blocks has it."""
+    here = target.band(band.first, band.count)
+    return _lanes_step(config, node, window_of(node.window, band, 0), source, here, taps)
 
-    Both need a cycle for each tap of a vector, and the activation unit another one for each vector
-    from the array, which is busy `hidden` cycles with something else. The array gains only where
-    its passes hide the loading of its weights.
-    """
-    taps = node.weights.shape[0] * node.weights.shape[1]
-    if not config.depthwise or taps > DEPTHWISE_TAPS:
-        return 0
-    vectors = max(taps * target.pixels - hidden, 0) // (2 * taps - 1)
-    rows = target.height - vectors // target.width
-    if (target.height - rows) * target.width < config.rows:
-        return target.height
+
+def array_band(
+    config: Config, node: DepthwiseConvolution, source: FeatureMap, target: FeatureMap, band: Band
+) -> ConvolutionStep:
+    """Return the step for some rows of the result, of one block, by the array."""
+    return convolution_step(
+        config,
+        node.operator,
+        source,
+        target.band(band.first, band.count),
+        _diagonal(node),
+        window_of(node.window, band, 0),
+        node.fill,
+        node.output,
+    )
+
+
+def rows_of_one(config: Config, node: DepthwiseConvolution, target: FeatureMap, hidden: int) -> int:
+    """Return the rows in the lanes for a `target` of one block, see depthwise_blocks."""
+    (rows,) = _rows_in_lanes(config, node, target, 1, hidden)
     return rows
+
+
+def _rows_in_lanes(
+    config: Config, node: DepthwiseConvolution, target: FeatureMap, blocks: int, hidden: int
+) -> list[int]:
+    count = node.weights.shape[0] * node.weights.shape[1]
+    if not config.depthwise or count > DEPTHWISE_TAPS:
+        return [0] * blocks
+    met = target.width > 1 and node.window.stride[1] % 2 == 0
+    size = target.height, target.width
+    return rows_in_lanes(arrival(config), count, size, blocks, hidden, met)
+
+
+FEW = 4
+"""Blocks from which on some are wholly on the array."""
+HELD = 3
+"""Room for sums beside which others are held: some rows at the end may be too few for any."""
+STARTED, READ_OUT = 15, 13
+"""Cycles of an instruction in the lanes, and of one that reads sums, beside its vectors."""
+
+
+@lru_cache(maxsize=4096)
+def rows_in_lanes(
+    tile: int, taps: int, size: tuple[int, int], blocks: int, hidden: int, met: bool
+) -> list[int]:
+    """Return for each block the rows of its result that the lanes calculate.
+
+    Both units should need the same time for all blocks. Both need a cycle for each tap of a vector,
+    the array at least `tile` cycles for each tap, and the activation unit another one for each
+    vector from the array, which is busy `hidden` cycles with something else meanwhile. `met`:
+    the array reads from half of the banks, and the lanes wait for it in a quarter of the cycles.
+    Either each block has nearly as many rows in the lanes, or some blocks have none there.
+    """
+    height, width = size
+
+    def cycles(rows: Sequence[int]) -> int:
+        """Return those of the busier unit."""
+        array, lanes = hidden, 0
+        for upper in rows:
+            lower = (height - upper) * width
+            if lower:
+                array += taps * max(lower, tile)
+                lanes += lower + READ_OUT
+            if upper:
+                lanes += taps * (upper * width + 1) * (5 if met and lower else 4) // 4 + STARTED
+        return max(array, lanes)
+
+    vectors = max(taps * height * width - hidden // blocks, 0) // (2 * taps - 1)
+    lower = min(vectors // width, height)
+    choices = [[height] * blocks]
+    for rows in range(height - lower - 1 - (lower // 4 if met else 0), height - lower + 1):
+        if (height - rows) * width >= tile and rows >= 0:
+            choices += [
+                [rows] * count + [rows + 1] * (blocks - count)
+                for count in range(0, blocks, -(-blocks // 8))
+            ]
+    whole = vectors * blocks // (height * width)
+    for count in (whole, whole + 1):
+        # Of few blocks the last one on the array would have no other beside it.
+        if 0 < count <= blocks - 2 and blocks >= FEW:
+            choices.append(_spread(blocks, count, 0, height))
+    return min(choices, key=cycles)
+
+
+def _spread(blocks: int, count: int, few: int, many: int) -> list[int]:
+    """Return `few` for `count` of the blocks, which are none of the last two, and else `many`.
+
+    What the array does of a block it does beside the work of the lanes on the next one, and its
+    results come after that.
+    """
+    chosen = {(number + 1) * (blocks - 2) // count - 1 for number in range(count)}
+    return [few if number in chosen else many for number in range(blocks)]
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,7 +98,13 @@ class Emitter:
         self._entry_ring = Ring(0, config.parameter_entries)
         self._table_ring = Ring(0, config.tables)
         self._entry_places: dict[bytes, int] = {}
+        self._recent_entries: dict[tuple[int, int], int] = {}
+        """Where those are that do not stay and are still there, by their source and number."""
         self._table_places: dict[bytes, int] = {}
+        self._sums: dict[Hashable, range] = {}
+        """For steps whose results follow later, the accumulator rows of their sums."""
+        self._constants: set[Lines] = set()
+        """Those that are loaded once."""
         self._window: dict[str, int] | None = None
         self._scale: dict[str, int] | None = None
         self._registers = list(range(REGISTERS - 1, 0, -1))
@@ -177,6 +183,7 @@ class Emitter:
     def _forget(self) -> None:
         """What comes now may follow other instructions than those just emitted."""
         self._window = self._scale = None
+        self._recent_entries = {}
 
     def window(
         self,
@@ -237,7 +244,17 @@ class Emitter:
 
     def accumulators(self, rows: int) -> int:
         """First of that many accumulator rows; the last ones given stay as long as possible."""
-        return self._accumulators.take(rows)
+        first = self._accumulators.take(rows)
+        assert all(held.stop <= first or first + rows <= held.start for held in self._sums.values())
+        return first
+
+    def hold_sums(self, step: Hashable, rows: range) -> None:
+        """Note that the sums of `step` are in these rows of the accumulators."""
+        self._sums[step] = rows
+
+    def held_sums(self, step: Hashable) -> int:
+        """Return the first row of the sums of `step`, which need it no more."""
+        return self._sums.pop(step).start
 
     def parameters(self, entries: Entries, first: int = 0, count: int | None = None) -> int:
         """Where entries `first` to `first` + `count` - 1 are, as operand `parameter`."""
@@ -249,9 +266,18 @@ class Emitter:
                     f"{count} parameter entries are needed at one time, the machine has "
                     f"{self.config.parameter_entries}"
                 )
-            place = self._entry_ring.take(count)
-            self.emit(Opcode.LOAD_PARAMETERS, host=source, parameter=place, count=count)
-            return place
+            key = source, count
+            if key not in self._recent_entries:
+                place = self._entry_ring.take(count)
+                taken = range(place, place + count)
+                self._recent_entries = {
+                    other: at
+                    for other, at in self._recent_entries.items()
+                    if at >= taken.stop or at + other[1] <= taken.start
+                }
+                self._recent_entries[key] = place
+                self.emit(Opcode.LOAD_PARAMETERS, host=source, parameter=place, count=count)
+            return self._recent_entries[key]
         if entries.content not in self._entry_places:
             place = self._entry_ring.take(entries.count)
             self._entry_places[entries.content] = place
@@ -275,12 +301,19 @@ class Emitter:
         return self._table_places[content]
 
     def constants(self, lines: Lines, *, once: bool) -> None:
-        """Loads the content of constant lines, once or each time that the program comes here."""
+        """Loads the content of constant lines, once or each time that the program comes here.
+
+        Once means where they are first used, but in front of the body if that is in a loop.
+        """
         assert lines.content is not None
+        if once and lines in self._constants:
+            return
+        self._constants.add(lines)
         pitch = self.config.input_pitch
         padded = np.zeros((lines.count, pitch), np.int8)
         padded[:, : lines.content.shape[1]] = lines.content
-        read = self._encoded(
+        load = self._load if once else self.emit
+        load(
             Opcode.READ_HOST_MEMORY,
             host=self._store(padded.tobytes()),
             buffer=self.line(lines),
@@ -289,7 +322,6 @@ class Emitter:
             blocks=1,
             tail=self.config.rows,
         )
-        (self._front if once else self._body).append(read)
 
     def _load(self, opcode: Opcode, **operands: int) -> None:
         if self._open_loops:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.compiler.errors import CompileError, located
 from systola.compiler.layout import tiles
+from systola.compiler.lower.arrival import arrival
 from systola.compiler.lower.attempts import Attempts, Home
 from systola.compiler.lower.bands import (
     Band,
@@ -23,8 +24,7 @@ from systola.compiler.lower.bands import (
 from systola.compiler.lower.batch_rows import BatchRows
 from systola.compiler.lower.batching import Batch
 from systola.compiler.lower.channels import Channels, channel_layouts
-from systola.compiler.lower.convolution import ConvolutionStep, may_pack, pixels_beside
-from systola.compiler.lower.depthwise import depthwise_blocks
+from systola.compiler.lower.convolution import may_pack, pixels_beside
 from systola.compiler.lower.feature_map import FeatureMap, Lines, new_map
 from systola.compiler.lower.gather import gather_step
 from systola.compiler.lower.host_view import (
@@ -38,7 +38,7 @@ from systola.compiler.lower.host_view import (
 from systola.compiler.lower.joined import joining, places
 from systola.compiler.lower.lstm import hidden_map
 from systola.compiler.lower.node_steps import node_steps
-from systola.compiler.lower.overlap import hidden_cycles, interleaved
+from systola.compiler.lower.overlap import Made, in_pieces
 from systola.compiler.lower.parts import Part, Spill
 from systola.compiler.lower.pooling import PoolingStep
 from systola.compiler.lower.step import Step
@@ -95,6 +95,10 @@ class Lowering:
         self._spill = spill
         self._outputs = operations.outputs
         self._used = Counter(source for node in operations.nodes for source in node.sources)
+        self._users: dict[Value, list[Node]] = {}
+        for node in operations.nodes:
+            for source in node.sources:
+                self._users.setdefault(source, []).append(node)
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._joined: dict[Value, Concatenation] = {}
@@ -112,6 +116,8 @@ class Lowering:
         self.spilled: dict[Value, int] = {}
         """Values in host memory, and the bytes that they take."""
         self._gathered: dict[Value, FeatureMap] = {}
+        self._rows_of: dict[Value, tuple[Value, ...]] = {}
+        """For values that were made in their places, the values that are their rows."""
         self.parts: list[Part] = []
         """One for each sample, one for each batch of samples, or both."""
         if alone := [node for node in operations.nodes if node not in batch.nodes]:
@@ -294,7 +300,10 @@ class Lowering:
             case Concatenation():
                 target = self._wholes.get(node.result) or self._target(node, homes)
                 self._homes[node.result] = target
+                first = len(self.steps)
                 self._concatenation(node, homes, target)
+                if len(self.steps) == first and node.axis == len(node.result.shape) - 3:
+                    self._rows_of[node.result] = node.parts
             case _:
                 target = self._homes[node.result] = self._target(node, homes)
                 self._calculate(node, homes, target)
@@ -349,13 +358,17 @@ class Lowering:
         self._rows.check_node(node, homes)
         maps = [home for home in homes if isinstance(home, FeatureMap)]
         if (
-            isinstance(node, DepthwiseConvolution)
+            isinstance(node, DepthwiseConvolution | Pooling)
             and isinstance(target, FeatureMap)
             and maps
-            and (before := self._maker(node.source))
+            and self._at_once == 1
+            and self._spill.overlap
         ):
-            self._follow(before, node, maps[0], target)
-            return
+            parts = self._rows_of.get(node.source, (node.source,))
+            made = Made(self._config, parts, self._layers, self.steps)
+            taps, ahead = self._attempts.taps, self._ahead(node)
+            if in_pieces(made, node, maps[0], target, taps, ahead):
+                return
         key = node, tuple(homes), target, self._spill.bands.get(node.result, 1)
         if key not in self._attempts.steps:
             first = len(self.steps)
@@ -382,40 +395,28 @@ class Lowering:
 
     def _steps(self, node: Node, sources: list[FeatureMap], target: FeatureMap) -> list[Step]:
         """The steps for `node` on maps in the buffer."""
-        taps = self._attempts.taps
-        return node_steps(self._config, node, sources, target, self._at_once, taps)
+        taps, hidden = self._attempts.taps, self._ahead(node)
+        return node_steps(self._config, node, sources, target, self._at_once, taps, hidden)
 
-    def _maker(self, value: Value) -> ConvolutionStep | None:
-        """What made `value` just now, if it can do so block by block."""
-        if not self._spill.overlap or not self._layers:
-            return None
-        node, steps = self._layers[-1]
-        if node.result is not value or len(steps) != 1:
-            return None
-        (step,) = steps
-        if step is not self.steps[-1]:
-            return None
-        if not isinstance(step, ConvolutionStep) or step.target.channels.blocks == 1:
-            return None
-        fits = step.target.pixels <= self._config.accumulator_rows
-        return step if fits and hidden_cycles(step) else None
+    def _ahead(self, node: Node) -> int:
+        """Return the cycles of the array during `node` with a convolution that takes its result.
 
-    def _follow(
-        self,
-        before: ConvolutionStep,
-        node: DepthwiseConvolution,
-        source: FeatureMap,
-        target: FeatureMap,
-    ) -> None:
-        """`node` behind the convolution before it, block by block."""
-        convolution, _ = self._layers.pop()
-        self.steps.pop()
-        blocks = depthwise_blocks(
-            self._config, node, source, target, self._attempts.taps, hidden_cycles(before)
-        )
-        first, rest = interleaved(before, blocks)
-        self._layers.append((convolution, first))
-        self.steps += (*first, *rest)
+        That begins with blocks of channels that are there. One whose own results are taken block
+        by block is counted there.
+        """
+        if not isinstance(node, DepthwiseConvolution):
+            return 0
+        users = self._users.get(node.result, [])
+        if len(users) != 1 or not isinstance(users[0], Convolution):
+            return 0
+        takers = self._users.get(users[0].result, [])
+        if any(isinstance(taker, DepthwiseConvolution | Pooling) for taker in takers):
+            return 0
+        blocks, tile = self._layouts[node.result].blocks, arrival(self._config)
+        if node.result.pixels < tile:
+            # All tiles of both are waited for.
+            return blocks * self._layouts[users[0].result].blocks * tile
+        return (blocks - 1) * node.result.pixels
 
     def _concatenation(self, node: Concatenation, homes: list[Home], target: Home) -> None:
         self._rows.check_axis(node.result, node.axis)

@@ -33,10 +33,12 @@ def node_steps(
     target: FeatureMap,
     samples: int,
     taps: dict[bytes, Lines],
+    hidden: int,
 ) -> list[Step]:
     """The steps for `node` on `samples` samples, as batch_rows has them.
 
     `taps` remembers the constants of depthwise convolutions, of which equal ones are there once.
+    `hidden`: cycles that the array is busy with something else during a depthwise convolution.
     Raises CompileError for what the machine cannot do.
     """
     match node:
@@ -59,7 +61,7 @@ def node_steps(
         case Product():
             return [product_step(config, node, sources[0], target, samples)]
         case DepthwiseConvolution():
-            return depthwise_steps(config, node, sources[0], target, taps)
+            return depthwise_steps(config, node, sources[0], target, taps, hidden)
         case Pooling():
             return [*pooling_steps(config, node, sources[0], target, samples)]
         case Unary():

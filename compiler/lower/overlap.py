@@ -1,35 +1,189 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A convolution and the depthwise one behind it, block of channels by block.
+"""A convolution and the depthwise one or the pooling after it, in pieces.
 
 A block of the second needs one block of the first only. So the lanes work on a block while the
 array makes the next one: the rows in the lanes of a block are emitted before the next block of the
-convolution, its rows on the array behind that.
+convolution, its rows on the array after that.
+
+Where the first has a single block, the lanes work on rows while the array makes the next ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from systola.arch.config import Config
+from systola.compiler.lower.arrival import arrival
+from systola.compiler.lower.bands import Band, cut
 from systola.compiler.lower.convolution import ConvolutionStep
-from systola.compiler.lower.depthwise import BlockSteps
+from systola.compiler.lower.depthwise import (
+    STARTED,
+    BlockSteps,
+    array_band,
+    block_by_block,
+    depthwise_blocks,
+    lanes_band,
+    rows_of_one,
+)
+from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.lower.pooling import pooling_steps
 from systola.compiler.lower.step import Step
+from systola.compiler.operations import DepthwiseConvolution, Node, Pooling, Value
 
 
-def hidden_cycles(convolution: ConvolutionStep) -> int:
-    """Cycles by which the array is busier than the activation unit with a block of the result."""
+@dataclass(frozen=True)
+class Made:
+    """The operations that have been made just before another one, and their steps."""
+
+    config: Config
+    parts: tuple[Value, ...]
+    """The source of the operation, or the values that are its rows, in their places."""
+    layers: list[tuple[Node, list[Step]]]
+    """The operations so far, and their steps."""
+    steps: list[Step]
+    """All steps so far."""
+
+    def convolutions(self) -> list[ConvolutionStep]:
+        """Return the convolutions that made the parts, if these are the last steps; else none."""
+        count = len(self.parts)
+        found: list[ConvolutionStep] = []
+        for part, (node, steps) in zip(self.parts, self.layers[-count:], strict=False):
+            step = steps[0]
+            if node.result is part and len(steps) == 1 and isinstance(step, ConvolutionStep):
+                found.append(step)
+        return found if len(found) == count and found == self.steps[-count:] else []
+
+    def replace(self, pieces: Sequence[list[Step]], rest: Sequence[Step]) -> None:
+        """Put other steps for the last operations, and then the `rest`."""
+        count = len(pieces)
+        del self.steps[-count:]
+        nodes = [node for node, _ in self.layers[-count:]]
+        self.layers[-count:] = zip(nodes, pieces, strict=True)
+        self.steps.extend((*(step for piece in pieces for step in piece), *rest))
+
+
+def in_pieces(
+    made: Made,
+    node: DepthwiseConvolution | Pooling,
+    source: FeatureMap,
+    target: FeatureMap,
+    taps: dict[bytes, Lines],
+    ahead: int,
+) -> bool:
+    """Make `node` in pieces, between pieces of the convolutions before; return whether that pays.
+
+    `taps` as depthwise_blocks has it, `ahead`: cycles that the array is busy with something else
+    after them.
+    """
+    config, makers = made.config, made.convolutions()
+    if isinstance(node, DepthwiseConvolution) and makers and is_worth_rows(makers, node):
+        made.replace(*row_by_row(config, makers, node, source, target, taps, ahead))
+        return True
+    if len(makers) != 1 or makers[0].target.channels.blocks == 1:
+        return False
+    (before,) = makers
+    if before.target.pixels > config.accumulator_rows or not hidden_cycles(before):
+        return False
+    if isinstance(node, Pooling):
+        blocks = pooling_blocks(config, node, source, target)
+    else:
+        each = hidden_cycles(before, arrival(config))
+        hidden = before.target.channels.blocks * each + ahead
+        blocks = depthwise_blocks(config, node, source, target, taps, hidden)
+    first, rest = interleaved(config, before, blocks)
+    made.replace([first], rest)
+    return True
+
+
+def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
+    """Return the cycles by which the array is busier than the activation unit with a block.
+
+    A tile takes at least `tile` cycles.
+    """
     tiles = sum(one.tiles for one in convolution.passes)
-    return (tiles - 1) * convolution.target.pixels
+    pixels = convolution.target.pixels
+    return tiles * max(pixels, tile) - pixels
+
+
+def pooling_blocks(
+    config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
+) -> list[BlockSteps]:
+    """Return the steps for each block of a pooling of one sample.
+
+    Raises CompileError as pooling_steps does.
+    """
+    blocks = range(source.channels.blocks)
+    pairs = [(source.one_block(number), target.one_block(number)) for number in blocks]
+    return [BlockSteps((*pooling_steps(config, node, *pair, samples=1),)) for pair in pairs]
 
 
 def interleaved(
-    convolution: ConvolutionStep, blocks: Sequence[BlockSteps]
+    config: Config, convolution: ConvolutionStep, blocks: Sequence[BlockSteps]
 ) -> tuple[list[Step], list[Step]]:
-    """The steps up to the end of the convolution, and those behind it."""
-    first: list[Step] = []
-    waiting: tuple[Step, ...] = ()
-    for number, block in enumerate(blocks[:-1]):
-        first += [convolution.block(number), *waiting, *block.lanes]
-        waiting = block.array
-    last = blocks[-1]
-    first.append(convolution.block(len(blocks) - 1))
-    return first, [*waiting, *last.lanes, *last.array]
+    """Return the steps up to the end of the convolution, and those after it."""
+    made = [convolution.block(number) for number in range(len(blocks))]
+    steps = block_by_block(config, blocks, made)
+    end = steps.index(made[-1]) + 1
+    return steps[:end], steps[end:]
+
+
+def row_by_row(
+    config: Config,
+    convolutions: Sequence[ConvolutionStep],
+    node: DepthwiseConvolution,
+    source: FeatureMap,
+    target: FeatureMap,
+    taps: dict[bytes, Lines],
+    ahead: int,
+) -> tuple[list[list[Step]], list[Step]]:
+    """Return the steps up to the end of each of the convolutions, and those after them.
+
+    These make all rows of `source`, one after the other. `taps` as depthwise_blocks has it,
+    `ahead`: cycles that the array is busy with something else after them.
+    """
+    window, height = node.window, target.height
+    row = window.kernel[0] * window.kernel[1] * target.width + STARTED
+    bands = [_bands(convolution, row) for convolution in convolutions]
+    behind = [*[hidden_cycles(band) for each in bands for band in each][1:], 0]
+    rows = rows_of_one(config, node, target, sum(behind) + ahead)
+    steps: list[list[Step]] = []
+    made = done = left = 0
+    for each in bands:
+        here: list[Step] = []
+        for band in each:
+            here.append(band)
+            made += band.target.height
+            left += behind.pop(0)
+            reached = made - window.first[0] - (window.kernel[0] - 1) * window.dilation[0] - 1
+            there = height if made == source.height else reached // window.stride[0] + 1
+            count = min(left // row, there - done, rows - done)
+            if count > 0:
+                here.append(lanes_band(config, node, source, target, taps, Band(done, count)))
+                done += count
+                left -= count * row
+        steps.append(here)
+    rest: list[Step] = []
+    if done < rows:
+        rest.append(lanes_band(config, node, source, target, taps, Band(done, rows - done)))
+    if rows < height:
+        band = Band(rows, height - rows)
+        *sums, results = array_band(config, node, source, target, band).in_two(config, 1)
+        rest = [*sums, *rest, results]
+    return steps, rest
+
+
+def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
+    """Return the convolution in bands, of which each hides `row` cycles of the lanes."""
+    height = convolution.target.height
+    each = max(hidden_cycles(convolution) // height, 1)
+    bands = cut(height, max(1, height // -(-row // each)))
+    return [convolution.band(band) for band in bands]
+
+
+def is_worth_rows(convolutions: Sequence[ConvolutionStep], node: DepthwiseConvolution) -> bool:
+    """Return whether rows of `node` are hidden, and the convolutions have one block each."""
+    taps = node.window.kernel[0] * node.window.kernel[1]
+    hidden = sum(hidden_cycles(each) for each in convolutions)
+    one = all(each.target.channels.blocks == 1 for each in convolutions)
+    return one and hidden >= 2 * taps * node.window.out[1]

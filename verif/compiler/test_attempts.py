@@ -53,9 +53,9 @@ def test_attempts(calls: Counter[str]) -> None:
     network = stored_model("mobilenet_v1_025_96")
     first = compile_network(SMALL, network, 16)
     attempts = calls["node_steps"]
-    assert calls == {"Lowering": 10, "window_tiles": 196, "node_steps": attempts}
+    assert calls == {"Lowering": 9, "window_tiles": 166, "node_steps": attempts}
     compile_network(SMALL, network, 1)
-    assert calls["Lowering"] == 11
+    assert calls["Lowering"] == 10
     assert attempts < 3 * (calls["node_steps"] - attempts)
     (stage,) = (stage for stage in first.stages if isinstance(stage, DeviceStage))
     for _ in range(2):

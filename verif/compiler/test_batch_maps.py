@@ -221,12 +221,12 @@ def test_parts_are_made_in_their_place(samples: int) -> None:
 
 
 def test_parameters_come_when_they_are_needed() -> None:
-    """Those of the first layer behind its input, not in front of it."""
+    """Those of the first layer come before its input, for all of which they would wait."""
     content = Maps(np.random.default_rng(1), 3, 5).convolution(3, 9).convolution(3, 9).content()
     order = opcodes(compile_operations(preset("base"), operations_of(content), 2).image.program)
     loads = [at for at, opcode in enumerate(order) if opcode == Opcode.LOAD_PARAMETERS]
     reads = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
-    assert min(at for at, opcode in enumerate(order) if opcode in reads) < loads[0]
+    assert loads[0] < min(at for at, opcode in enumerate(order) if opcode in reads) < loads[1]
     assert order.index(Opcode.ACTIVATE) < loads[1]
 
 
