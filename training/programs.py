@@ -80,13 +80,13 @@ class StepProgram:
         store(host, layout.selection, layout, self.selection)
         counter = step * COUNTER_STEP % 2**32
         front, rest = self.code[:INSTRUCTION_BYTES], self.code[2 * INSTRUCTION_BYTES :]
-        code = front + _set_counter(counter) + rest
+        code = bytearray(front + _set_counter(counter) + rest)
         for at, tensor, operands in self.later_shifts:
             value = held(operands["value"] + numbers[tensor].right)
             word = encode(Opcode.MEASURE, **{**operands, "value": value})
-            code = code[:at] + word + code[at + INSTRUCTION_BYTES :]
+            code[at : at + INSTRUCTION_BYTES] = word
         host[layout.program : layout.program + len(code)] = np.frombuffer(code, np.uint8)
-        return code
+        return bytes(code)
 
 
 def train_program(

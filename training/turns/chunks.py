@@ -17,8 +17,8 @@ def part_blocks(writer: Writer, task: Task) -> int:
     """Return the blocks of inputs, and of units, of a part of an update.
 
     A part has as many blocks of both, so that the array multiplies the most for each line that
-    comes from host memory. Two parts are under way in the accumulators, and their masters and
-    what is beside them take at most half of the buffer.
+    comes from host memory. Two parts are under way in the accumulators, and all
+    tensors of their weights take at most half of the buffer.
     """
     config = writer.config
     rows = min(config.accumulator_rows // 2, config.buffer_lines // (8 * (1 + task.beside)))
