@@ -72,7 +72,7 @@ class LstmBack:
         self._narrow = writer.allocate(most * steps * samples)
         self._turned = [writer.allocate(most * steps * samples) for _ in range(2)]
         self._ones = writer.allocate(steps * samples)
-        turned_ones(writer, self._ones, Exponent(0, 0))
+        turned_ones(writer, self._ones, Exponent(0, 0), zero=not task.stages[0].use_bias)
         slopes = [writer.allocate(2 * units * steps * samples) for _ in range(2)]
         places = [rooms(writer, most * size, task) for _ in range(units)]
         half, turn, number = writer.config.accumulator_rows // 2, 0, 0

@@ -54,7 +54,9 @@ CASES = {
     "words": Case(
         [*(Input((5,)), Embedding(40, 6), LSTM(7), Dropout(0.2)), Dense(1, "sigmoid")], BINARY, 16
     ),
-    "sequences": Case([Input((4, 5)), LSTM(6), Dense(5, "relu"), Dense(3)], CLASSES, 12, 0.0),
+    "sequences": Case(
+        [Input((4, 5)), LSTM(6, use_bias=False), Dense(5, "relu"), Dense(3)], CLASSES, 12, 0.0
+    ),
     "adam": Case(
         [Input((9,)), Dense(20, "tanh"), Dropout(0.3), Dense(6, "sigmoid"), Dense(4)],
         CLASSES,
