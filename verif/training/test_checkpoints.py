@@ -112,7 +112,7 @@ def wrong_values(where: tuple[Any, ...], value: Any) -> list[Any]:
         case str():
             return [*none, True, 1, [value], {}, "nonsense", value + "\x1b[31m\n"]
         case list():
-            return [None, 0, "a", {}, [[]], [None]]
+            return [*none, 0, "a", {}, [[]], [None]]
         case dict():
             return [None, 1, "a", [], {}]
     raise AssertionError(value)

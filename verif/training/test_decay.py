@@ -37,7 +37,9 @@ def learnt(model: Sequential, x: Any, steps: int) -> Any:
     for _ in range(steps):
         model.train_on_batch(x, Y)
     state = model.state()
-    return [each.tobytes() for each in (*state.masters, *state.velocities)], state.bits
+    moments = (*state.moments.first, *state.moments.roots) if state.moments else ()
+    kept = (*state.masters, *state.velocities, *moments)
+    return [each.tobytes() for each in kept], state.bits
 
 
 @pytest.mark.parametrize(
@@ -45,10 +47,11 @@ def learnt(model: Sequential, x: Any, steps: int) -> Any:
     [
         (False, SGD(0.1, weight_decay=0.1), 1),
         thorough(True, SGD(0.5, 0.9, weight_decay=0.01), 2),
+        thorough(False, AdamW(0.01, weight_decay=0.1), 2),
         thorough(False, SGD(2.0**-10, weight_decay=1e-4), 3),
     ],
 )
-def test_bytes_of_the_golden_model(words: bool, optimizer: SGD, cores: int) -> None:
+def test_bytes_of_the_golden_model(words: bool, optimizer: SGD | AdamW, cores: int) -> None:
     layers = [Input((6,)), Dense(5, "tanh"), Dense(3)]
     if words:
         layers = [Input((3,)), Embedding(9, 4), LSTM(5), Dense(3)]
