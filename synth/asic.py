@@ -100,7 +100,7 @@ def script(top: str) -> str:
     lines = (
         "read_verilog design.v",
         "blackbox =sram_1r1w",
-        f"synth -top {top}",
+        f"synth -noabc -top {top}",
         "dfflibmap -liberty library.lib",
         "abc -fast -liberty library.lib",
         "opt_clean",
