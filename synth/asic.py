@@ -104,7 +104,6 @@ def script(top: str) -> str:
         "dfflibmap -liberty library.lib",
         "abc -fast -liberty library.lib",
         "opt_clean",
-        "autoname",
         "write_json netlist.json",
         # OpenSTA's reader of Verilog knows neither parameters nor parts of words on the left.
         f"setparam {unset} t:sram_1r1w",
