@@ -69,6 +69,7 @@ READS = {
 NO_FILES = {
     ("run", "key"): "names of arrays",
     ("run", "scheduler"): "an address",
+    ("run", "labels"): "the name of an array",
     ("quantize", "key"): "names of arrays",
     ("quantize", "labels"): "the name of an array",
     ("synth", "unit"): "a name",

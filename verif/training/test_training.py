@@ -318,7 +318,7 @@ NETWORK = [Dense(3)]
             "probabilities",
         ),
         (lambda: compiled(NETWORK, loss="binary_crossentropy").fit(X, Y), "1 numbers a sample"),
-        (lambda: compiled([Dense(3, "sigmoid"), Dense(3)]).fit(X, Y), "belong to the last layer"),
+        (lambda: compiled([Dense(3, "softmax"), Dense(3)]).fit(X, Y), "belongs to the last layer"),
         (lambda: compiled(NETWORK).fit(X, Y, validation_split=1.5), "validation_split"),
         (lambda: compiled(NETWORK).fit(X, Y, validation_data=(X[:, :3], Y)), "validation x has 3"),
         (
