@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, InitVar, dataclass
 from math import prod
 from typing import Any
@@ -156,15 +157,7 @@ class Conv2D(Computing):
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
-        _keep_size(self, "filters")
-        _need(
-            is_name(self.padding, ("valid", "same")),
-            f"padding must be valid or same, not {shown(self.padding)}",
-        )
-        object.__setattr__(self, "kernel_size", pair("kernel_size", self.kernel_size, 15))
-        object.__setattr__(self, "strides", pair("strides", self.strides, 2))
-        check_activation(self.activation)
-        _keep_weights(self)
+        _keep_kernel(self, pair)
 
 
 @constructor(
@@ -190,15 +183,7 @@ class Conv1D(Computing):
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
-        _keep_size(self, "filters")
-        _need(
-            is_name(self.padding, ("valid", "same")),
-            f"padding must be valid or same, not {shown(self.padding)}",
-        )
-        object.__setattr__(self, "kernel_size", _single("kernel_size", self.kernel_size, 15))
-        object.__setattr__(self, "strides", _single("strides", self.strides, 2))
-        check_activation(self.activation)
-        _keep_weights(self)
+        _keep_kernel(self, _single)
 
 
 @dataclass(frozen=True)
@@ -473,6 +458,19 @@ def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
     """Make a field of a layer an int. Raises TrainingError where it is not 1 to `most`."""
     where = f"{name} of {type(layer).__name__}"
     object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
+
+
+def _keep_kernel(layer: Conv2D | Conv1D, size: Callable[[str, object, int], int | Pair]) -> None:
+    """Check and keep the settings of a convolution; `size` checks and returns sizes of a window."""
+    _keep_size(layer, "filters")
+    _need(
+        is_name(layer.padding, ("valid", "same")),
+        f"padding must be valid or same, not {shown(layer.padding)}",
+    )
+    object.__setattr__(layer, "kernel_size", size("kernel_size", layer.kernel_size, 15))
+    object.__setattr__(layer, "strides", size("strides", layer.strides, 2))
+    check_activation(layer.activation)
+    _keep_weights(layer)
 
 
 def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
