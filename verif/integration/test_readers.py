@@ -111,7 +111,7 @@ class TestReaders:
         )
         assert done.returncode == 0, done.stderr[:2000]
 
-    @pytest.mark.skipif(not shutil.which("iverilog"), reason="needs Icarus Verilog")
+    @pytest.mark.icarus
     @pytest.mark.parametrize("standard", STANDARDS)
     def test_icarus(self, written: Path, standard: str) -> None:
         # Icarus makes its output executable, and so root would change /dev/null itself.
@@ -155,7 +155,7 @@ def _is_payload(port: str) -> bool:
     return not port.endswith(("valid", "ready", "irq"))
 
 
-@pytest.mark.skipif(not shutil.which("iverilog"), reason="needs Icarus Verilog")
+@pytest.mark.icarus
 @pytest.mark.parametrize("written", ["tiny"], indirect=True)
 @pytest.mark.parametrize("standard", ["2005", "2012"])
 def test_runs(written: Path, standard: str) -> None:

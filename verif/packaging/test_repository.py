@@ -173,6 +173,31 @@ def test_actions_by_commit() -> None:
             assert re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), line
 
 
+def runs_icarus(test: ast.FunctionDef) -> bool:
+    """Whether a test calls a function with the name of Icarus Verilog, or of its command."""
+    calls = (node for each in test.body for node in ast.walk(each) if isinstance(node, ast.Call))
+    arguments = (
+        argument
+        for call in calls
+        if isinstance(call.func, ast.Name)
+        for argument in (*call.args, *(each.value for each in call.keywords))
+    )
+    return any(
+        isinstance(argument, ast.Constant) and argument.value in ("icarus", "iverilog")
+        for argument in arguments
+    )
+
+
+def test_needs_of_tests() -> None:
+    """A test that runs Icarus Verilog is marked so, and is skipped on a computer without it."""
+    for path in sorted((ROOT / "verif").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and runs_icarus(node):
+                marks = {ast.unparse(mark) for mark in node.decorator_list}
+                helper = not node.name.startswith("test_")
+                assert helper or "pytest.mark.icarus" in marks, f"{path.name}: {node.name}"
+
+
 def imported_modules(path: Path) -> set[str]:
     """First parts of the names of all modules that a file imports, at any depth."""
     names: set[str] = set()

@@ -151,6 +151,7 @@ async def the_machine_goes_on(dut):
 
 @pytest.mark.skipif(chosen_netlist() is not None, reason="in a netlist the memory has other names")
 @pytest.mark.skipif("icarus" not in simulators(), reason="needs Icarus Verilog")
+@pytest.mark.icarus
 @pytest.mark.thorough
 @pytest.mark.parametrize("trial", range(TRIALS))
 def test_memory_errors(trial):

@@ -72,6 +72,7 @@ async def flips(dut):
 
 @pytest.mark.skipif(chosen_netlist() is not None, reason="in a netlist the memory has other names")
 @pytest.mark.skipif("icarus" not in simulators(), reason="needs Icarus Verilog")
+@pytest.mark.icarus
 @pytest.mark.parametrize("variant", WIDTHS)
 def test_parity_sram(variant):
     run_unit("test_parity_sram", "icarus", unit(variant), variant=variant)
