@@ -23,6 +23,7 @@ def test_an_offset_that_comes_too_early():
     assert " instead of " in text
 
 
+@pytest.mark.thorough
 def test_command(capsys):
     assert main(["--cases", "1000", "--seed", "3"]) == 0
     assert capsys.readouterr().out.count("1000 cases are equal") == len(WIDTHS)

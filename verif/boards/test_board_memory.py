@@ -191,6 +191,7 @@ async def a_beat_a_cycle(dut):
     assert (get_sim_time("ns") - before) / 10 < beats + 25
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("simulator", "variant"), variants("4", "16"))
 def test_board_memory(simulator, variant):
     run_module(

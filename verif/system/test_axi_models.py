@@ -101,6 +101,7 @@ async def random_programs(dut, probability):
     assert bench.host.read(HOST_BASE - 256, 256) == bytes(256), "memory below the window changed"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("simulator", quick_simulators())
 def test_axi_models(simulator):
     run_machine("system.test_axi_models", simulator)

@@ -64,7 +64,7 @@ def test_predictions_are_those_of_the_model(
 
 def test_on_the_rtl_and_from_a_program(trained: tuple[Path, NDArray[Any]], tmp_path: Path) -> None:
     path, expected = trained
-    compile(path.read_bytes(), preset="8x8-training", batch=20).save(tmp_path / "program")
+    compile(path.read_bytes(), preset="small", batch=20).save(tmp_path / "program")
     model = load(tmp_path / "program")
     assert model.semantics.value == "training"
     assert np.array_equal(model.run(X_TEST[:50], backend="rtl", latency=9).y, expected[:50])
