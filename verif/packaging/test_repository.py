@@ -52,7 +52,8 @@ MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 def repository_files() -> Iterator[Path]:
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in NOT_SOURCE | {"systola.egg-info"}]
-        yield from (Path(folder, name) for name in names)
+        # In a work tree of git, .git is a file.
+        yield from (Path(folder, name) for name in names if name not in NOT_SOURCE)
 
 
 def test_licence_line() -> None:
