@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu bitstream: the machine on an FPGA board."""
+"""The command tpu bitstream: it makes the machine for an FPGA board."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELP = "make the bitstream of a board: the machine, a memory and a serial bridge
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument(
         "--board",
         type=one_of("board", BOARDS),
@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
-    # Amaranth takes a while to load; other commands go without.
+    """Run the command."""
+    # Imported here: Amaranth loads slowly, and other commands do not need it.
     from systola.boards.bitstream import build
 
     chosen: Board = arguments.board

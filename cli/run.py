@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu run: a network on one's own data."""
+"""The command tpu run: it runs a network on one's own data."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ HELP = "run a quantised network, or what 'tpu compile' has made of one, on sampl
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument(
         "model",
         type=InputName,
@@ -112,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     check_cores(arguments)
     if arguments.cores:
         return run_on_pod(arguments)
@@ -136,7 +136,7 @@ def execute(arguments: argparse.Namespace) -> int:
             model = found.compile(min(arguments.batch or even_batch(count), count))
     labels = load_labels(arguments, model.outputs, count)
     if arguments.roofline or arguments.report:
-        new_figure(1, 1)  # what draws it is there, before the work begins
+        new_figure(1, 1)  # a missing library is reported before the work begins
     with ExitStack() as stack:
         memory = memory_of(arguments)
         backend = recording_backend(arguments, model.config, stack, **memory)
@@ -181,7 +181,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def describe(model: CompiledModel, run: RunResult, report: Report) -> dict[str, object]:
-    """Figures of a run, for JSON."""
+    """Return the figures of a run, for JSON."""
     return {
         "preset": model.config.name,
         "semantics": model.semantics.value,
@@ -205,7 +205,7 @@ def describe(model: CompiledModel, run: RunResult, report: Report) -> dict[str, 
 
 
 def summary(model: CompiledModel, run: RunResult, report: Report) -> str:
-    """Figures of a run as text."""
+    """Write the figures of a run as text."""
     plural = "" if run.samples == 1 else "s"
     lines = [
         f"{run.samples} sample{plural} of {model.macs:,} MACs on '{model.config.name}', "
