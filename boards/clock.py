@@ -16,7 +16,7 @@ from systola.arch.config import ConfigError
 
 @dataclass(frozen=True)
 class PllSettings:
-    """Settings of a PLL: output = input * feedback / reference.
+    """A setting of a PLL: output = input * feedback / reference.
 
     The oscillator runs `divider` times as fast as the output.
     """

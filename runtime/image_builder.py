@@ -49,7 +49,7 @@ class WeightTiles:
 
 @dataclass(frozen=True)
 class Entries:
-    """Parameter entries in host memory."""
+    """A run of parameter entries in host memory."""
 
     offset: int
     """Byte offset in the host window."""

@@ -17,7 +17,7 @@ from systola.runtime.samples import as_samples
 
 
 class Outputs(Protocol):
-    """The result of a run, which has outputs."""
+    """A result of a run, which has outputs."""
 
     @property
     def outputs(self) -> tuple[NDArray[Any], ...]:

@@ -34,7 +34,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The bounds of a machine, and the dots of its layers."""
+    """A roofline: the bounds of a machine, and the dots of its layers."""
 
     peak: int
     """Multiply-accumulates that the array can do in a cycle."""

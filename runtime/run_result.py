@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Totals:
-    """Sums over the runs of one of a model's programs."""
+    """A record of sums over the runs of one of a model's programs."""
 
     compiled: CompiledNetwork
     samples: int = 0
@@ -65,7 +65,7 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
-    """Outputs of a model, with the cycles and measurements of its run."""
+    """A result of a model: its outputs, with the cycles and measurements of its run."""
 
     outputs: tuple[NDArray[Any], ...]
     """Outputs of the model, with an axis for samples if the inputs had one."""

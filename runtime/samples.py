@@ -16,7 +16,7 @@ from systola.compiler.operations import Value
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs of a model, sample by sample, and arrays for its outputs."""
+    """A model's inputs, sample by sample, and arrays for its outputs."""
 
     count: int
     arrays: tuple[NDArray[Any], ...]

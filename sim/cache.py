@@ -14,7 +14,7 @@ from systola.sim.build import KEY, SEAL, WORK, build_root, in_build_folder, in_u
 
 @dataclass(frozen=True)
 class Kind:
-    """Results of one kind in the build folder."""
+    """A kind of results in the build folder, with their number and size."""
 
     name: str
     entries: int

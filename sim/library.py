@@ -77,7 +77,7 @@ _ONGOING, _WAITING = 0, 2
 
 
 class Program(Protocol):
-    """The part of a systola.runtime.backend.Image that `Simulator.run` needs."""
+    """A program for `Simulator.run`: the part of a systola.runtime.backend.Image that it needs."""
 
     @property
     def host(self) -> NDArray[np.uint8]:

@@ -129,7 +129,7 @@ class WriteAnswer:
 
 @dataclass
 class Outputs:
-    """Signals of the memory in one cycle."""
+    """A record of the memory's signals in one cycle."""
 
     ar_ready: bool = False
     aw_ready: bool = False
@@ -140,7 +140,10 @@ class Outputs:
 
 @dataclass
 class Inputs:
-    """Signals of the machine in one cycle; None if VALID is low or its channel is not ready."""
+    """A record of the machine's signals in one cycle.
+
+    A signal is None if VALID is low or its channel is not ready.
+    """
 
     ar: Burst | None = None
     aw: Burst | None = None

@@ -81,7 +81,7 @@ class PodResult:
 
 @dataclass(frozen=True)
 class _Window:
-    """Bus addresses of a core's memories; `host` is the array that the core changes."""
+    """A record of a core's memories: bus addresses, and `host`, the array that the core changes."""
 
     host: NDArray[np.uint8]
     host_base: int

@@ -23,7 +23,7 @@ an enumeration."""
 
 @dataclass(frozen=True)
 class Names:
-    """Names of values, for example of an enumeration."""
+    """A kind of values with their names, for example an enumeration."""
 
     name: str
     width: int

@@ -18,7 +18,7 @@ _PIECES = re.compile(r"\$(?=[A-Za-z]).*")
 
 @dataclass(frozen=True)
 class Step:
-    """Part of a path: the signal or block that it goes through, and nanoseconds in it."""
+    """A part of a path: the signal or block that it goes through, and nanoseconds in it."""
 
     name: str
     logic: float

@@ -23,7 +23,7 @@ BLOCK = 4
 
 @dataclass(frozen=True, kw_only=True)
 class DspBlocks:
-    """The DSP blocks of a device of the ECP5 family, in nextpnr's coordinates.
+    """A description of a device's DSP blocks, for the ECP5 family, in nextpnr's coordinates.
 
     There is a block of four multipliers at each of `columns` of each of `rows`.
     """

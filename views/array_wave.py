@@ -29,7 +29,7 @@ _SUM = "tile.partial_{}_{}"
 
 @dataclass(frozen=True)
 class ArrayState:
-    """The content of the array's registers in one cycle; lists have indices [row][column]."""
+    """A state of the array's registers in one cycle; lists have indices [row][column]."""
 
     weights: list[list[int]]
     """Active weights."""

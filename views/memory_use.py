@@ -20,7 +20,7 @@ REST = "after the last layer"
 
 @dataclass
 class Stay:
-    """Lines of the unified buffer that hold data, from their first write to their last read."""
+    """A range of lines in the unified buffer that hold data, from first write to last read."""
 
     layer: str
     """Layer that the data were written for."""
@@ -43,7 +43,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class WeightTiles:
-    """Weight tiles that a layer consumes."""
+    """A range of weight tiles that a layer consumes."""
 
     layer: str
     tile: int

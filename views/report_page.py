@@ -91,7 +91,7 @@ class _Chart:
 
 @dataclass
 class _Page:
-    """The parts of the page beside the table."""
+    """A page without its table: charts and figures."""
 
     charts: list[_Chart] = field(default_factory=list[_Chart])
     figures: dict[str, object] = field(default_factory=dict[str, object])

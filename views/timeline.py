@@ -87,7 +87,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The course of a program as it ran."""
+    """A course of a program as it ran."""
 
     work: tuple[Work, ...]
     """Instructions in the order of their issue."""

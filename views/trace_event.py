@@ -164,7 +164,7 @@ def _thread(track: Track, lane: int = 0) -> int:
 
 
 class _Trace:
-    """Slices and flows of one program, which begins at `start`."""
+    """A trace of one program, with slices and flows; it begins at `start`."""
 
     def __init__(self, timeline: Timeline, run: RecordedRun, start: int) -> None:
         self._work, self._run, self._start = timeline.work, run, start

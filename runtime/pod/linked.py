@@ -35,7 +35,10 @@ class LinkedResult:
 
 
 class Linked(Protocol):
-    """One or more cores that run programs together. On-chip memories persist between runs."""
+    """A set of one or more cores that run programs together.
+
+    On-chip memories persist between runs.
+    """
 
     @property
     def config(self) -> Config:

@@ -40,7 +40,7 @@ def core_runs(results: Sequence[Result], cores: int) -> tuple[CoreRun, ...]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PodResult:
-    """Outputs of a model on a pod, and the cycles and seconds that they took.
+    """A result of a model on a pod: its outputs, and the cycles and seconds that they took.
 
     All cores start in cycle 0. A core of a pipeline begins a batch when the piece before has ended
     it. Work of the host takes no cycles.

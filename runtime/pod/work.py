@@ -70,7 +70,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Work:
-    """Samples that go through all pieces of a model; a Work can be sent to another computer."""
+    """A set of samples that go through all pieces of a model; another computer may run it."""
 
     cores: Cores
     first: int
@@ -83,7 +83,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Done:
-    """Outputs of one Work, with its core and its first sample."""
+    """A result of one Work: outputs, with its core and its first sample."""
 
     first: int
     start: int

@@ -12,7 +12,7 @@ from systola.synth.refine.placement import Group
 
 
 class Blocks:
-    """The block memories of a placement that is being refined."""
+    """A mover of the block memories of a placement."""
 
     def __init__(self, refinement: Refinement):
         self._refinement = refinement

@@ -25,7 +25,7 @@ def wire_delay(x: int, y: int, to_x: int, to_y: int) -> float:
 
 
 class Delays:
-    """The delays of paths, in nanoseconds, with cells at `xs`, `ys`.
+    """A record of the delays of paths, in nanoseconds, with cells at `xs`, `ys`.
 
     `arrivals`: arrival of the last signal at each output. `rests`: rest of the longest path after
     the wire of each pin.

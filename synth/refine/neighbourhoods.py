@@ -26,7 +26,7 @@ JITTER = 2
 
 
 class Neighbourhoods:
-    """The neighbourhoods of a placement that is being refined."""
+    """A mover of the neighbourhoods of a placement."""
 
     def __init__(self, refinement: Refinement, *, seed: int):
         self._refinement = refinement

@@ -49,7 +49,7 @@ class Group:
 
 
 class Placement:
-    """The sites of all cells in a design that nextpnr has placed, and the groups that can move.
+    """A placement by nextpnr: the sites of all cells in a design, and the groups that can move.
 
     Block memories are groups of one cell, which change places only with one another.
     """

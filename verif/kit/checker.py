@@ -68,7 +68,7 @@ def _overlap(one: Address, other: Address) -> bool:
 
 
 class AxiRules:
-    """The rules of an AXI master of INCR bursts at full width: the machine's ports.
+    """A checker of an AXI master of INCR bursts at full width: the machine's ports.
 
     There are further rules beside AXI's own. No burst leaves `window` (bus addresses [low, high)).
     No data is read before a write to it has been answered, or written while it is being read.

@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """The parts of each memory that a program uses."""
+    """A description of the parts of each memory that a program uses."""
 
     lines: Span
     accumulators: Span
@@ -68,7 +68,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Outside:
-    """The state outside a loop, which the loop must leave unchanged or may return to."""
+    """A state outside a loop, which the loop must leave unchanged or may return to."""
 
     queued: tuple[int, ...]
     window: Window | None

@@ -22,7 +22,7 @@ ANY_END = frozenset(Fault)
 
 @dataclass(frozen=True)
 class Matrix:
-    """The place of a matrix of bytes in memory, to name its elements."""
+    """A place of a matrix of bytes in memory, to name its elements."""
 
     name: str
     offset: int

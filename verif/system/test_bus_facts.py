@@ -42,7 +42,7 @@ class Shuffled(MemoryModel):
 
 
 class Facts(AxiRules):
-    """The rules of a master, and the further facts of the page."""
+    """A checker of a master's rules, and the further facts of the page."""
 
     def __init__(self, name, bus_bytes, model):
         super().__init__(name, bus_bytes, (0, 0))

@@ -42,7 +42,7 @@ between them is short: its command must first make room."""
 
 
 class Unit(wiring.Component):
-    """The unit, with the end of its own instructions wired as in the core."""
+    """A unit, with the end of its own instructions wired as in the core."""
 
     def __init__(self, *, config: Config):
         self._unit = ActivationUnit(config=config)
@@ -61,8 +61,10 @@ class Unit(wiring.Component):
 
 @dataclass
 class Run:
-    """The course of a job: cycles of each vector's steps, its first line among the lines written,
-    and whether it waits for older instructions.
+    """A course of a job.
+
+    It has the cycles of each vector's steps, the job's first line among the lines written, and
+    whether it waits for older instructions.
     """
 
     job: Job
@@ -84,7 +86,7 @@ class Run:
 
 
 class _Before(NamedTuple):
-    """The lists in an earlier cycle, with the row and the line that were read then."""
+    """A state of the lists in an earlier cycle, with the row and the line read then."""
 
     lists: dict[str, list[Entry]]
     row: int | None

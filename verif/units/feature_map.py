@@ -20,7 +20,7 @@ LINE_SPACE = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The fields of Set_Config_Window."""
+    """A window with the fields of Set_Config_Window."""
 
     height: int
     width: int

@@ -43,7 +43,7 @@ def _port(unit: LinkUnit) -> Any:
 
 @dataclass(frozen=True)
 class Pace:
-    """Chances that a neighbour is ready or goes on in a cycle; and cycles that a link takes."""
+    """A pace: chances that a neighbour is ready or goes on in a cycle, and cycles of a link."""
 
     memories: float = 1.0
     interlocks: float = 1.0

@@ -74,7 +74,7 @@ class Instruction:
 
 
 class Machine(Bench):
-    """The unit between a buffer, a weight FIFO and accumulators."""
+    """A bench of the unit between a buffer, a weight FIFO and accumulators."""
 
     def __init__(self, dut: Any, name: str):
         super().__init__(dut, unit())

@@ -148,7 +148,7 @@ def described(instruction: Instruction) -> str:
 
 
 class Model(Bench):
-    """The scoreboard, with the expected content of lists and queues."""
+    """A bench of the scoreboard, with the expected content of lists and queues."""
 
     def __init__(self, dut: Any):
         super().__init__(dut, unit())

@@ -34,7 +34,7 @@ def packed(values):
 
 
 class Model(Bench):
-    """The unit, with its expected content."""
+    """A bench of the unit, with its expected content."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())

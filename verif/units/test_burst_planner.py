@@ -55,7 +55,7 @@ def random_transfers(name):
 
 
 class Planner(Bench):
-    """The unit with a queue of transfers; it collects the bursts taken, with their cycles."""
+    """A bench of the unit with a queue of transfers; it collects bursts with their cycles."""
 
     def __init__(self, dut, transfers):
         super().__init__(dut, unit())

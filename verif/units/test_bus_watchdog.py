@@ -19,7 +19,7 @@ def unit():
 
 
 class Watched(Bench):
-    """The unit, with the expected values of its outputs."""
+    """A bench of the unit, with the expected values of its outputs."""
 
     def __init__(self, dut, limit):
         super().__init__(dut, unit())

@@ -38,7 +38,7 @@ def unit(variant=None):
 
 
 class Registers(Bench):
-    """The unit and a slow host."""
+    """A bench of the unit and a slow host."""
 
     def __init__(self, dut, patience=0.0):
         super().__init__(dut, unit())

@@ -32,7 +32,10 @@ def unit(variant=None):
 
 
 class Memory(FetchBench):
-    """The unit alone; `target` returns for an instruction number the goal of a jump, or None."""
+    """A bench of the unit alone; `target` returns the goal of a jump, or None.
+
+    Its argument is the number of the instruction.
+    """
 
     def __init__(self, dut, name, *, start=0, **settings):
         chance = rng("fetch", name, chosen_variant())

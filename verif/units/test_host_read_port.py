@@ -26,7 +26,7 @@ def unit():
 
 
 class Port(Bench):
-    """The unit between two requesters and a memory."""
+    """A bench of the unit between two requesters and a memory."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, probability=0.0, name=""):
         super().__init__(dut, unit())

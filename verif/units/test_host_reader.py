@@ -28,7 +28,7 @@ def up(value, multiple):
 
 
 class Reader(Bench):
-    """The unit with a memory that answers its requests in order, and a record of its writes."""
+    """A bench of the unit with a memory that answers in order, and a record of its writes."""
 
     def __init__(self, dut, name, *, ask=1.0, answer=1.0, write=1.0):
         super().__init__(dut, unit())

@@ -44,7 +44,7 @@ class WriteOnly:
 
 
 class Writer(Bench):
-    """The unit with a buffer of random lines before it and a memory after it."""
+    """A bench of the unit with a buffer of random lines before it and a memory after it."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, refuse=0.0, name=""):
         super().__init__(dut, unit())

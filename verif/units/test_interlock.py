@@ -37,8 +37,9 @@ def unit():
 
 
 class Model(Bench):
-    """The unit and the lists that it watches; its items have the numbers of the entries that they
-    wait for.
+    """A bench of the unit and the lists that it watches.
+
+    Its items have the numbers of the entries that they wait for.
     """
 
     def __init__(self, dut, name):

@@ -27,7 +27,10 @@ SPACE = 12
 
 
 class Rig(wiring.Component):
-    """Three lists, the interlock of the first one, and the gate; `first` is a sender's list."""
+    """A rig of three lists, the interlock of the first one, and the gate.
+
+    `first` is a sender's list.
+    """
 
     def __init__(self, *, depth: int):
         self._config = config = small_config(queue_depth=depth, links=True)
@@ -103,7 +106,7 @@ class Entry:
 
 
 class Model:
-    """The lists as they are, and the functions that drive them."""
+    """A model of the lists, with the functions that drive them."""
 
     def __init__(self, bench: Bench, random, depth: int):
         self.bench, self.random, self.depth = bench, random, depth

@@ -30,7 +30,7 @@ def unit():
 
 
 class Control(Bench):
-    """The unit; every cycle is checked as a whole."""
+    """A bench of the unit, in which every cycle is checked as a whole."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())

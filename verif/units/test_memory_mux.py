@@ -155,7 +155,7 @@ class Reader:
 
 
 class Writer:
-    """The write port of a core: AW and W at any pace, either of them first."""
+    """A write port of a core: AW and W at any pace, either of them first."""
 
     def __init__(self, bench, name, bus, bursts, random, pace):
         self._bench, self._name, self._random, self._pace = bench, name, random, pace
@@ -202,7 +202,7 @@ class Writer:
 
 
 class Cores(Bench):
-    """The unit between cores and a memory."""
+    """A bench of the unit between cores and a memory."""
 
     def __init__(self, dut, name, pace=1.0):
         super().__init__(dut, unit())

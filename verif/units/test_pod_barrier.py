@@ -18,7 +18,10 @@ SIZES = ("3", "1", "2", "4", "5", "8")
 
 
 class Ring(wiring.Component):
-    """Barriers of `cores` cores; each port has a bit for each core, and nothing is between them."""
+    """A ring of barriers for `cores` cores.
+
+    Each port has a bit for each core, and nothing is between the cores.
+    """
 
     def __init__(self, *, cores: int):
         self._cores = cores

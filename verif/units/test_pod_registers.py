@@ -35,7 +35,7 @@ PULSES = ("clear_links", "core_start", "finished", "faulted", "stop", "in_vain",
 
 
 class Rig(wiring.Component):
-    """The pages of a pod and of one core, with the signals to and from the cores."""
+    """A rig of the pages of a pod and of one core, with the signals to and from the cores."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -73,7 +73,7 @@ class Rig(wiring.Component):
 
 
 class Pod(Bench):
-    """The rig, its host, and the pulses that were seen."""
+    """A bench of the rig and its host, which records the pulses."""
 
     def __init__(self, dut):
         super().__init__(dut, Rig())

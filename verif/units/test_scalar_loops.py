@@ -51,7 +51,10 @@ PLAIN = [op for op in OPCODES if op not in (Opcode.LOOP, Opcode.END_LOOP, Opcode
 
 
 class FetchedScalar(wiring.Component):
-    """The scalar unit after the fetch: the ports of Fetch, the instructions of ScalarUnit."""
+    """A unit with the scalar unit after the fetch.
+
+    It has the ports of Fetch and the instructions of ScalarUnit.
+    """
 
     def __init__(self, *, config):
         self._fetch = Fetch(config=config)
@@ -86,7 +89,7 @@ def unit(variant=None):
 
 
 class Program(Bench):
-    """Fetch and scalar unit with a program, NOPs after it, a memory and a taker of instructions.
+    """A bench of fetch and scalar unit with a program, NOPs after it, a memory and a taker.
 
     The memory answers in order, at the earliest `latency` cycles after the request. `ask`, `answer`
     and `take` are the probabilities that request, beat and instruction move in a cycle.

@@ -35,7 +35,7 @@ def fetched(word, *, number, error=0):
 
 
 class Scalar(Bench):
-    """The unit between a source and a sink of instructions, in step with the interpreter."""
+    """A bench of the unit between a source and a sink, in step with the interpreter."""
 
     def __init__(self, dut, chance, rate=1.0):
         super().__init__(dut, unit())

@@ -23,7 +23,7 @@ def unit():
 
 
 class Program(Bench):
-    """The unit, with the state that the instruction set requires."""
+    """A bench of the unit, with the state that the instruction set requires."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())

@@ -19,7 +19,7 @@ def unit():
 
 
 class Model(Bench):
-    """The queue, the instructions under way in each unit, and the tags that wait."""
+    """A bench of the queue, with the instructions under way in each unit and the waiting tags."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())

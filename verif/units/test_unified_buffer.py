@@ -24,7 +24,7 @@ def unit(variant=None):
 
 
 class Model(Bench):
-    """The unit and the lines that it should hold."""
+    """A bench of the unit and the lines that it should hold."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())

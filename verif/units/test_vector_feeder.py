@@ -29,7 +29,10 @@ COMMANDS = 60
 
 
 class Feed(wiring.Component):
-    """Planner and feeder, with plans issued a cycle after `go`; `issued` and `reads` report."""
+    """A unit of planner and feeder, with plans issued a cycle after `go`.
+
+    `issued` and `reads` report its work.
+    """
 
     def __init__(self, config):
         self._config = config
@@ -84,8 +87,9 @@ def unit(variant=None):
 
 
 class Feeder(Bench):
-    """The units with buffer lines that are valid for one cycle, BUFFER_LATENCY cycles after they
-    were requested.
+    """A bench of the units with buffer lines.
+
+    Lines are valid for one cycle, BUFFER_LATENCY cycles after they were requested.
     """
 
     def __init__(self, dut, name):

@@ -57,7 +57,7 @@ def power_below(divisor):
 
 
 class Numbers:
-    """Random instructions as elements, each with the sum (or None) and the addend after it."""
+    """A source of random instructions as elements, each with its sum (or None) and addend."""
 
     def __init__(self, name):
         self.random = rng("vector_lane", name, chosen_variant())

@@ -26,7 +26,7 @@ def unit(variant=None):
 
 
 class Weights(Bench):
-    """The unit between a memory and an array that takes rows."""
+    """A bench of the unit between a memory and an array that takes rows."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, name=""):
         super().__init__(dut, unit())

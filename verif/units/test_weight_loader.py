@@ -22,7 +22,7 @@ def unit(variant=None):
 
 
 class Model(Bench):
-    """The loader with a FIFO of `level` rows, and the rules of the array's shadow weights.
+    """A bench of the loader with a FIFO of `level` rows, and the array's shadow weights' rules.
 
     `time` counts the cycles of the array: those without `hold`.
     """
