@@ -33,8 +33,8 @@ class _ProductWriter(LimitWriter):
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
         """Return factors of at most `bits` bits, and a start.
 
-        The product times `unit` exceeds `limit` by a power of two, if there is such. The rest of
-        the product ends inside the limit from the start on.
+        The product times `unit` is a power of two beyond `limit` plus a rest, if there are such
+        factors. The rest alone, from the start on, ends inside the limit.
         """
         rng = self._rng
         most = unit * math.prod((1 << width) - 1 for width in bits)

@@ -74,7 +74,8 @@ class Run:
     awaits: set[int]
     """Numbers of the entries that its masks name."""
     writers: list[set[int]]
-    """Entries of the unit itself that write the job's lines, and those that write its operands."""
+    """Entries of the unit itself that write lines that the job reads, and those that write its
+    operands."""
     steps: list[list[int]] = field(default_factory=lambda: [[]])
     entries: list[int] = field(default_factory=list[int])
     counts: list[int] = field(default_factory=list[int])

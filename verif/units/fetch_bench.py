@@ -81,8 +81,8 @@ class FetchBench(Bench):
         """Offset of the request that is offered, or will be after the unit is enabled."""
         self._dropped = False  # a jump has dropped all, and the next request is not known yet
         self._pause = 0  # cycles without a decision because of a jump
-        self._empty = True  # state in the cycle before, as for the next flag
-        self._still = False  # no request was offered, and the next one is known
+        self._empty = True  # nothing is left or requested, as of the cycle before
+        self._still = False  # no request is offered, and the next is known, as of the cycle before
         self._over = False
         self.set(program=start, limit=len(memory))
 

@@ -59,7 +59,7 @@ async def programs(dut):
         expected = dict.fromkeys(CycleClass, 0)
         await bench.cycle(start=1, busy=0)
         expected[CycleClass.FETCH] = 1
-        # Counting begins three cycles after `start`; the value of `word` comes a cycle later.
+        # A count is visible three cycles after its cycle, and the value for `word` a cycle later.
         shown = [None, None, None, dict(expected)]
         which = CycleClass.FETCH
         for number, values in enumerate(combinations):
