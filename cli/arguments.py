@@ -136,8 +136,8 @@ def add_fabric(parser: argparse.ArgumentParser) -> None:
         "--fabric",
         choices=[fabric.value for fabric in Fabric],
         default=Fabric.GENERIC.value,
-        help="the FPGA family whose multipliers and memories it places, or chip: every memory is "
-        "an instance of sram_1r1w (default: generic, none)",
+        help="FPGA family of the multipliers and memories in the Verilog, or chip: every memory is "
+        "an instance of sram_1r1w (default: generic, plain Verilog)",
     )
 
 
@@ -148,7 +148,7 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         type=whole_number(0, MAX_LATENCY),
         default=0,
         metavar="CYCLES",
-        help="of both memories (default: 0)",
+        help="latency of both memories (default: 0)",
     )
     parser.add_argument(
         "--stall",
@@ -162,7 +162,7 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         type=whole_number(0, (1 << 59) - 1),
         default=0,
         metavar="S",
-        help="of everything random (default: 0)",
+        help="seed of all random numbers (default: 0)",
     )
 
 

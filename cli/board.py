@@ -32,7 +32,7 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
         "--baud",
         type=whole_number(1),
         metavar="B",
-        help=f"baud rate that its bitstream was made for (default: {DEFAULT_BAUD})",
+        help=f"baud rate of the board's bitstream (default: {DEFAULT_BAUD})",
     )
     parser.add_argument(
         "--program-seconds",

@@ -8,7 +8,7 @@ import argparse
 from systola.sim.build import build_root
 from systola.sim.cache import clear_cache, list_cache
 
-HELP = "list or clear what has been built and is kept for the next time"
+HELP = "list or clear the built simulators and Verilog that are kept for the next time"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

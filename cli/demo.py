@@ -25,7 +25,7 @@ from systola.views.plots import new_figure
 from systola.views.report_page import report_page
 from systola.views.web_demo import HOST, PIXELS, make_classifier, make_server
 
-HELP = "classify handwritten digits and show whether, how fast and why"
+HELP = "classify handwritten digits, check the results, and show speed and limits"
 MODEL = "mlp_tutorial_pc_softmax.tflite"
 IMAGES = "digits_test.npz"
 WEB_PORT = 8470

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_backend(parser)
     add_memory(parser)
     add_timeline(parser)
-    add_cores(parser, "share the rows of A, or columns of the result, between so many cores")
+    add_cores(parser, "divide the rows of A, or the columns of the result, between N cores")
     add_json(parser)
 
 

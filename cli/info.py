@@ -32,7 +32,7 @@ HELP = "show sizes, memory map, peak speed and memory budget of a machine"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_preset(parser)
-    add_cores(parser, "of a pod of so many cores")
+    add_cores(parser, "show the figures of a pod of N cores, too")
     parser.add_argument(
         "--json",
         type=output_name,

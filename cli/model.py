@@ -48,7 +48,7 @@ def add_compilation(
     parser.add_argument(
         "--semantics",
         choices=tuple(each.value for each in Semantics),
-        help="interpreter whose results to equal (default: that of the model's format)",
+        help="interpreter that the results equal (default: the one of the model's format)",
     )
 
 

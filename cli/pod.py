@@ -47,7 +47,7 @@ def add_shared_memory(parser: argparse.ArgumentParser) -> None:
         "--shared-memory",
         type=whole_number(1),
         metavar="BYTES",
-        help="with --cores: one AXI4 port so wide for the memories of all cores",
+        help="with --cores: one AXI4 port of this width for the memories of all cores",
     )
 
 

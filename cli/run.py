@@ -60,7 +60,7 @@ from systola.sim.waves import how_to_look
 from systola.views.plots import new_figure, roofline_figure, to_svg
 from systola.views.report_page import report_page
 
-HELP = "run a quantised network, or what 'tpu compile' has made of one, on samples of a .npz file"
+HELP = "run a quantised or compiled network on samples of a .npz file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_timeline(parser)
     add_report(parser)
     add_waves(parser)
-    add_cores(parser, "run on a pod of so many cores, each with a share of the samples")
+    add_cores(parser, "run on a pod of N cores, each with a share of the samples")
     add_split(parser)
     add_json(parser)
 

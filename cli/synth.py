@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--frequency",
         type=whole_number(1, 1000),
         metavar="MHZ",
-        help="what place and route is asked to reach: routing takes long where much is slower",
+        help="goal of place and route: routing takes long if much is slower",
     )
     add_cores(parser, "a pod of N cores in a ring, instead of the machine")
     add_json(parser)

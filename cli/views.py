@@ -24,7 +24,7 @@ def add_timeline(parser: argparse.ArgumentParser) -> None:
         "--timeline",
         type=output_name,
         metavar="FILE.json",
-        help="write what each unit did in which cycle to this file, for ui.perfetto.dev or "
+        help="write the work of each unit, cycle by cycle, to this file, for ui.perfetto.dev or "
         "chrome://tracing (simulated RTL only)",
     )
 
@@ -35,15 +35,15 @@ def add_report(parser: argparse.ArgumentParser) -> None:
         "--report",
         type=html_file,
         metavar="FILE.html",
-        help="write a page to this file: layers, roofline, cycles, and on the simulated RTL what "
-        "lay in the memories and a piece of the timeline",
+        help="write a page to this file: layers, roofline, cycles, and on the simulated RTL the "
+        "content of the memories and a piece of the timeline",
     )
     parser.add_argument(
         "--report-window",
         type=_report_window,
         metavar="FROM:TO",
-        help="the cycles of the timeline in that page, since the START of its program "
-        f"(default: 0:{TIMELINE_CYCLES}, and no more than these; simulated RTL only)",
+        help="cycles of the timeline in the page, from the START of its program; at most "
+        f"{TIMELINE_CYCLES} (default: 0:{TIMELINE_CYCLES}; simulated RTL only)",
     )
 
 
