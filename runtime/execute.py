@@ -83,7 +83,7 @@ def _run_host_stage(
 def open_sessions(compiled: CompiledNetwork) -> Generator[dict[bytes, Session]]:
     """Yield an interpreter for each model in the stages; its variables have their first values.
 
-    Raises ModelError if an interpreter is not installed.
+    Raises ModelError where one is not installed.
     """
     with ExitStack() as stack:
         yield {
