@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README.md and docs/results.md claim, measured: cycles, and the simulator of v1."""
+"""The measurements of the figures in README.md and docs/results.md: cycles, and v1's simulator."""

@@ -27,7 +27,7 @@ LONGEST = PRODUCTS[-1]
 
 
 def main() -> int:
-    """Measures everything; 1 when a result is wrong or below its bar."""
+    """Measure everything; return 1 if a result is wrong or below its bar."""
     memories = (IDEAL, LOADED)
     runs = [(work, memory) for work in (*PRODUCTS, *CONVOLUTIONS) for memory in memories]
     results: Results = {"products": [], "convolutions": []}

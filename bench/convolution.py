@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions alone: a program of a few instructions for each, and what it must compute."""
+"""Convolutions alone: a program of a few instructions for each, and its expected result."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from systola.runtime.rtl import RtlBackend
 
 @dataclass(frozen=True)
 class Case:
-    """A convolution of random numbers: the program, where its result goes, what it must be."""
+    """A convolution of random numbers: the program, the place of its result, and the expected
+    result.
+    """
 
     image: Image
     output: int
     """Byte offset of the result: blocks of C channels, each out_size**2 lines of P_out bytes."""
     expected: NDArray[np.int8]
-    """The result, out_size**2 x outputs."""
+    """Expected result, int8 [out_size**2, outputs]."""
 
     def is_right(self, host: NDArray[np.uint8], config: Config) -> bool:
-        """Whether the host window after a run holds the expected bytes."""
+        """Return whether the host window after a run holds the expected bytes."""
         pixels, outputs = self.expected.shape
         blocks = tiles(outputs, config.cols)
         size = blocks * pixels * config.output_pitch
@@ -41,7 +43,7 @@ class Case:
 
 
 def measure(shape: Convolution, memory: Memory) -> dict[str, Any]:
-    """Runs one convolution on the RTL; the result as a JSON object."""
+    """Run one convolution on the RTL, and return the result as a JSON object."""
     config = preset(PRESET)
     case = make_case(config, shape, seed=0)
     result = RtlBackend(config, latency=memory.latency, stall=memory.stall).run(case.image)
@@ -59,7 +61,7 @@ def measure(shape: Convolution, memory: Memory) -> dict[str, Any]:
 
 
 def make_case(config: Config, shape: Convolution, seed: int) -> Case:
-    """The program for `shape`, with random numbers from `seed`."""
+    """Make the program for `shape`, with random numbers from `seed`."""
     data = np.random.default_rng(seed)
     kernel, pixels = shape.kernel, shape.out_size**2
     feature_map = data.integers(-128, 128, (shape.size, shape.size, shape.channels), np.int8)
@@ -178,7 +180,7 @@ def make_case(config: Config, shape: Convolution, seed: int) -> Case:
 
 
 def _columns(feature_map: NDArray[np.int8], shape: Convolution, fill: int) -> NDArray[np.int8]:
-    """The windows as rows of a matrix: out_size**2 x (taps * channels)."""
+    """Return the windows as rows of a matrix, int8 [out_size**2, taps * channels]."""
     reach = (shape.out_size - 1) * shape.stride + (shape.kernel - 1) * shape.dilation + 1
     padded = np.full((reach, reach, shape.channels), fill, np.int8)
     inside = min(shape.size, reach - shape.padding)

@@ -29,7 +29,7 @@ RESULTS = Path(__file__).with_name("energy.json")
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts of an inference of a network, on average, of a step, or of an application's batch."""
+    """A count of an average inference, of a training step, or of an application's batch."""
 
     name: str
     batch: int

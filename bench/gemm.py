@@ -13,7 +13,7 @@ from systola.bench.workloads import PRESET, Memory, Product
 
 
 def measure(product: Product, memory: Memory) -> dict[str, Any]:
-    """The JSON object that `tpu gemm` prints for one product."""
+    """Return the JSON object that `tpu gemm` prints for one product."""
     command = [
         str(Path(sys.executable).with_name("tpu")),
         "gemm",

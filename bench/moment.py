@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When something was measured, and on what; `make bench` leaves its own moment in moment.json."""
+"""The date, commit and computer of a measurement; `make bench` leaves its own in moment.json."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ STORED = Path(__file__).with_name("moment.json")
 
 
 def today() -> str:
-    """The date, YYYY-MM-DD, in UTC."""
+    """Return the date, YYYY-MM-DD, in UTC."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def commit() -> str:
-    """The commit that is checked out; "unknown" outside a repository."""
+    """Return the commit that is checked out; "unknown" outside a repository."""
     command = ["git", "rev-parse", "--short=7", "HEAD"]
     here = Path(__file__).parent
     run = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
@@ -27,7 +27,7 @@ def commit() -> str:
 
 
 def commit_and_changes() -> str:
-    """Return the commit, with " with changes" where sources differ from it or git fails."""
+    """Return the commit; " with changes" is added if sources differ from it or git fails."""
     command = ["git", "status", "--porcelain", "--", ":/*.py", ":/*.cpp"]
     here = Path(__file__).parent
     run = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
@@ -35,18 +35,18 @@ def commit_and_changes() -> str:
 
 
 def store() -> None:
-    """Leaves the moment of a measurement of all workloads."""
+    """Store date and commit of a measurement of all workloads."""
     STORED.write_text(json.dumps({"date": today(), "commit": commit()}, indent=1) + "\n")
 
 
 def stored_line() -> str:
-    """What is said of it under the tables."""
+    """Return the line with date and commit under the tables."""
     moment = json.loads(STORED.read_text())
     return f"Measured on {moment['date']}, commit {moment['commit']}."
 
 
 def computer() -> str:
-    """Processor and number of cores."""
+    """Return the processor and the number of cores."""
     processor = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -27,7 +27,7 @@ BATCHES = (1, 16)
 class StoredNetwork:
     """A network in models/, and the utilisation (0 to 1) that it must reach.
 
-    `bar` holds for `batch` inferences at a time; None: only reported.
+    `bar` holds for `batch` inferences at a time; with None, the figure is only reported.
     """
 
     title: str
@@ -50,7 +50,7 @@ NETWORKS = (
 
 
 def measure(network: StoredNetwork, batch: int) -> dict[str, Any]:
-    """One program of `batch` inferences: cycles, utilisation, and whether every byte is right."""
+    """Run one program of `batch` inferences: cycles, utilisation, and whether bytes are right."""
     folder = files("systola.models")
     config = preset(PRESET)
     model = compile((folder / network.file).read_bytes(), preset=config, batch=batch)
@@ -70,17 +70,17 @@ def measure(network: StoredNetwork, batch: int) -> dict[str, Any]:
 
 
 def stored_networks() -> list[dict[str, Any]]:
-    """What `make bench` measured last."""
+    """Return the results of the last `make bench`."""
     return json.loads(RESULTS.read_text())
 
 
 def find(results: list[dict[str, Any]], network: StoredNetwork, batch: int) -> dict[str, Any]:
-    """The result of one network with one batch."""
+    """Return the result of one network with one batch."""
     return next(r for r in results if (r["network"], r["batch"]) == (network.title, batch))
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """The results as the Markdown table of the README."""
+    """Write the results as the Markdown table of the README."""
     heads = [f"{batch} at a time" for batch in BATCHES]
     lines = [
         f"| Network | MACs | {' | '.join(heads)} |",

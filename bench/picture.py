@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the cycles of the benchmarks go, as a picture.
+"""The picture of the causes of cycles in the benchmarks.
 
-`python -m systola.bench.picture --write docs` draws docs/cycles.svg from what `make bench` measured
-last, `--check docs` exits with status 1 where it is missing or out of date.
+`python -m systola.bench.picture --write docs` draws docs/cycles.svg from the results of the last
+`make bench`. `--check docs` exits with status 1 if the picture is missing or out of date.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from systola.views.plots import cycles_figure, to_svg
 
 
 def picture(results: Results) -> bytes:
-    """An SVG with a bar for each workload and memory."""
+    """Return an SVG with a bar for each workload and memory."""
     labelled = [
         (
             (work.name if isinstance(work, Convolution) else f"{work.m} {work.k} {work.n}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a timeline costs: time of the simulation that records, and the size of its file.
+"""The cost of a timeline: time of the simulation that records, and the size of its file.
 
 Two machines run the same programs in turns, one of which records. Processor time is compared, so
-that other work on the computer counts as little as may be. The exit status is 1 where the ratio or
+that other work on the computer has little effect. The exit status is 1 if the ratio or the size of
 the file is over the bar.
 """
 
@@ -23,17 +23,17 @@ from systola.runtime.rtl import RtlBackend
 from systola.runtime.run_result import RunResult
 
 MODEL = "cnn_residual_dw_pool.tflite"
-"""Many short instructions of every unit: one in 90 cycles on the smallest array."""
+"""A network with many short instructions of every unit: one in 90 cycles on the smallest array."""
 BATCH = 64
 CYCLES = 10_000_000
 SLOWER = 1.3
-"""Times as long, at most."""
+"""Largest ratio of the times with and without recording."""
 LARGEST = 50_000_000
-"""Bytes of the file, for CYCLES."""
+"""Largest size of the file, in bytes, for CYCLES."""
 
 
 def main() -> int:
-    """Measures, and prints what it found."""
+    """Measure, print the results, and return the exit status."""
     parser = argparse.ArgumentParser(prog="make bench-timeline", description=__doc__)
     parser.add_argument("--preset", default="tiny")
     parser.add_argument("--cycles", type=int, default=CYCLES)
@@ -56,7 +56,9 @@ def main() -> int:
 
 
 def _measure(model: CompiledModel, cycles: int) -> tuple[RunResult, float, float]:
-    """A recorded run of so many cycles at least, and the seconds without and with recording."""
+    """Return a recorded run of at least `cycles` cycles, and the seconds without and with
+    recording.
+    """
     rng = np.random.default_rng(0)
     (value,) = model.inputs
     seconds = {False: 0.0, True: 0.0}

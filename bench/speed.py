@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the machine is simulated: the only figures that depend on who measures them."""
+"""The speed of the simulation: only these figures depend on the computer that measures them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Speed:
 
 
 def stored() -> dict[str, Speed]:
-    """By preset; those that were never measured are missing."""
+    """Return the speeds by preset; presets that were never measured are missing."""
     if not SPEEDS.exists():
         return {}
     content = json.loads(SPEEDS.read_text(encoding="utf-8"))
@@ -36,7 +36,7 @@ def stored() -> dict[str, Speed]:
 
 
 def store(preset: str, product: str, cycles: int, rate: float, command: str) -> None:
-    """Puts a measurement of now in the place of the one before, on the page, too."""
+    """Store a measurement of now in place of the last, and write it to the page."""
     now = Speed(product, cycles, round(rate), computer(), today(), commit(), command)
     speeds = stored() | {preset: now}
     content = {name: asdict(speed) for name, speed in sorted(speeds.items())}
@@ -45,7 +45,7 @@ def store(preset: str, product: str, cycles: int, rate: float, command: str) -> 
 
 
 def table(speeds: dict[str, Speed]) -> str:
-    """The speeds as a Markdown table."""
+    """Write the speeds as a Markdown table."""
     lines = [
         "| preset | product | cycles | simulated cycles a second | on | when | command |",
         "|---|---|---|---|---|---|---|",

@@ -20,22 +20,22 @@ from systola.bench.workloads import (
 
 RESULTS = Path(__file__).with_name("results.json")
 README = Path(__file__).parents[1] / "README.md"
-"""Quotes the networks."""
+"""Page that quotes the networks."""
 RESULTS_PAGE = Path(__file__).parents[1] / "docs" / "results.md"
-"""Quotes products and convolutions."""
+"""Page that quotes products and convolutions."""
 PICTURE = Path(__file__).parents[1] / "docs" / "cycles.svg"
 
 Results = dict[str, list[dict[str, Any]]]
-"""`products`: the JSON objects of `tpu gemm`; `convolutions`: those of bench/convolution.py."""
+"""`products`: JSON objects of `tpu gemm`; `convolutions`: JSON objects of bench/convolution.py."""
 
 
 def stored_results() -> Results:
-    """What `make bench` measured last."""
+    """Return the results of the last `make bench`."""
     return json.loads(RESULTS.read_text())
 
 
 def tables(results: Results) -> str:
-    """The results as Markdown tables."""
+    """Write the results as Markdown tables."""
     lines = [
         "| GEMM (M K N) | ideal memory | bar | latency 30, stall 0.1 | bar | measured elsewhere |",
         "|---|---|---|---|---|---|",
@@ -65,7 +65,7 @@ def _bar(bar: float | None) -> str:
 
 
 def find(results: Results, work: Product | Convolution, memory: Memory) -> dict[str, Any]:
-    """The result of one product or convolution with one kind of memory."""
+    """Return the result of one product or convolution with one kind of memory."""
     here = [
         r
         for r in (*results["products"], *results["convolutions"])

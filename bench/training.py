@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures steps of training on the RTL, against the golden model, and writes docs/training.md."""
+"""The measurement of training steps on the RTL against the golden model, for docs/training.md."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ OPTIMIZERS: dict[str, Optimizer] = {"SGD": SGD(0.1), "momentum": SGD(0.1, 0.9), 
 
 @dataclass(frozen=True)
 class Step:
-    """A step with `batch` samples on the machine called `name`."""
+    """A training step with `batch` samples on the machine called `name`."""
 
     name: str
     batch: int
     optimizer: str = "SGD"
-    """One of OPTIMIZERS."""
+    """Name of the optimiser: a key of OPTIMIZERS."""
     bar: int | None = None
-    """Most cycles that it may take."""
+    """Largest number of cycles that the step may take."""
 
 
 STEPS = (
@@ -59,15 +59,17 @@ def trained(step: Step, backend: str) -> tuple[Sequential, History]:
 
 
 def measure(step: Step) -> dict[str, Any]:
-    """Return the cycles of the step, the utilisation of the array, and whether the golden model
-    agrees: weights, velocities or moments, and loss."""
+    """Return the cycles of the step, the use of the array, and whether all bytes are right.
+
+    Weights, velocities or moments, and loss must equal the golden model's.
+    """
     (expected, one), (found, other) = trained(step, "iss"), trained(step, "rtl")
     loss, found_loss = (each.history["loss"][0] for each in (one, other))
     states = expected.state(), found.state()
     tensors = [[each for kind in (s.masters, *s.beside) for each in kind] for s in states]
     same = all(np.array_equal(one, other) for one, other in zip(*tensors, strict=True))
     config = preset(step.name)
-    # Forward, gradient of the units, gradient of the weights; none of the samples.
+    # Forward, gradient of the units, gradient of the weights; samples have no gradient.
     macs = step.batch * (2 * INPUTS * UNITS + 3 * UNITS * CLASSES)
     cycles = found.cycles()
     assert cycles
@@ -84,12 +86,12 @@ def measure(step: Step) -> dict[str, Any]:
 
 
 def stored() -> list[dict[str, Any]]:
-    """What `make bench-train` has measured last."""
+    """Return the results of the last `make bench-train`."""
     return json.loads(RESULTS.read_text(encoding="utf-8"))
 
 
 def steps_table(results: list[dict[str, Any]]) -> str:
-    """The results as Markdown."""
+    """Write the results as Markdown."""
     rows = [
         (
             f"`{each['name']}`",
@@ -105,7 +107,7 @@ def steps_table(results: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Measures all steps; 1 where a byte is wrong or a step takes longer than its bar."""
+    """Measure all steps; return 1 if a byte is wrong or a step takes longer than its bar."""
     results = [measure(step) for step in tqdm(STEPS, desc="measuring", unit="step")]
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(filled(PAGE, steps=steps_table(results)), encoding="utf-8")

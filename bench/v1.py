@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the machine at the original's size: Verilog, simulator, and a 256x256x256 product.
 
-Verilog and simulator are those of the build folder, and stay there for all other runs; `--fresh`
-makes them anew, in a folder of their own.
+Verilog and simulator come from the build folder, and stay there for all other runs. `--fresh` makes
+them anew, in a folder of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GEMM = ("gemm", "256", "256", "256", "--preset", "v1", "--json", "-")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints times and memory of each step; 1 where a result is wrong or the simulation slow."""
+    """Print time and memory of each step; return 1 if a result is wrong or the simulation slow."""
     parser = argparse.ArgumentParser(prog="make bench-v1", description=__doc__)
     parser.add_argument("--fresh", action="store_true", help="make everything anew")
     fresh = parser.parse_args(arguments).fresh
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _step(name: str, bar: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Runs the command, and prints its time by the clock and of all processors together."""
+    """Run the command, and print its time by the clock and of all processors together."""
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([TPU, *arguments], env=environment, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

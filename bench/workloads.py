@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured, and what it must reach."""
+"""The workloads that are measured, and the figures that they must reach."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PRESET = "base"
 class Product:
     """An M x K x N product, and the utilisation (0 to 1) that it must reach on PRESET.
 
-    `ideal` holds for memories that answer at once, `loaded` for LOADED; None: only reported.
-    `elsewhere` is the best figure measured on another open machine.
+    `ideal` holds for memories that answer at once, `loaded` for LOADED. With None, the figure is
+    only reported. `elsewhere` is the best figure measured on another open machine.
     """
 
     m: int
@@ -28,7 +28,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Memory:
-    """How host and weight memory behave."""
+    """A behaviour of host and weight memory: latency in cycles, and share of stalled cycles."""
 
     name: str
     latency: int
@@ -50,7 +50,7 @@ PRODUCTS = (
 class Convolution:
     """A convolution with SAME padding, and the utilisation (0 to 1) that it must reach.
 
-    `ideal` holds for memories that answer at once; None: only reported.
+    `ideal` holds for memories that answer at once; with None, the figure is only reported.
     """
 
     size: int
@@ -64,7 +64,7 @@ class Convolution:
 
     @property
     def name(self) -> str:
-        """Such as `32x32x16 -> 16, 3x3`."""
+        """Name such as `32x32x16 -> 16, 3x3`."""
         parts = [
             f"{self.size}x{self.size}x{self.channels} -> {self.outputs}",
             f"{self.kernel}x{self.kernel}",
@@ -82,7 +82,7 @@ class Convolution:
 
     @property
     def padding(self) -> int:
-        """Rows above and columns to the left of the map, as LiteRT counts SAME."""
+        """Rows of padding above and columns to the left of the map, as LiteRT counts SAME."""
         reach = (self.out_size - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
         return max(reach - self.size, 0) // 2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a board and a configuration to a bitstream, through amaranth-boards and open tools."""
+"""The way from a board and a configuration to a bitstream: amaranth-boards and open tools."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from systola.synth.tools import find_tool
 
 @dataclass(frozen=True)
 class Bitstream:
-    """What came out."""
+    """A bitstream, with its clock and its use of the FPGA."""
 
     path: Path
     clock_hz: int
     fmax_mhz: float
-    """Of the machine's clock, as routed."""
+    """Highest clock of the machine after routing, in MHz."""
     used: dict[str, tuple[int, int]]
-    """Cells of each kind, and how many there are."""
+    """For each kind of cell, the number used and the number in the FPGA."""
 
 
 def build(
     board: Board, config: Config, *, mhz: float, baud: int, memory_bytes: int, seed: int
 ) -> Bitstream:
-    """Synthesises, places, routes and packs; minutes for a machine of any size.
+    """Synthesise, place, route and pack a bitstream; this takes minutes for a machine of any size.
 
-    Everything is in `boards/NAME` of the build folder. Raises SynthesisUsageError where a tool is
-    missing, ConfigError for what the board cannot be, and SynthesisError when the machine does not
-    fit the FPGA or misses the clock.
+    All files are in `boards/NAME` of the build folder. Raises SynthesisUsageError if a tool is
+    missing, and ConfigError for a machine that cannot be on the board. Raises SynthesisError if the
+    machine does not fit the FPGA or misses the clock.
     """
     check_board(config, memory_bytes)
     platform = _platform(board)
@@ -80,7 +80,9 @@ def build(
 
 
 def _reason(log: str, used: dict[str, tuple[int, int]]) -> str:
-    """Why there is no bitstream: what there is too much of, or else the tool's own words."""
+    """Return the reason for the failure: the cells that exceed the FPGA, or else the tool's own
+    words.
+    """
     excess = [f"{have:,} {kind} of {room:,}" for kind, (have, room) in used.items() if have > room]
     if excess:
         return f"the machine does not fit: it needs {', '.join(excess)}"
@@ -99,7 +101,7 @@ def _platform(board: Board) -> Any:
 
 
 def _tool(name: str) -> str:
-    """Path of a tool; those that pack bits come with the nextpnr of their family."""
+    """Return the path of a tool; tools that pack bits come with the nextpnr of their family."""
     if name.startswith(("yosys", "nextpnr")):
         return find_tool(name).path
     packaged = f"yowasp-{name}"
@@ -111,13 +113,15 @@ def _tool(name: str) -> str:
 
 
 def _used(log: str) -> dict[str, tuple[int, int]]:
-    """The device utilisation in the log of nextpnr, kinds of which there are any."""
+    """Read the device utilisation in the log of nextpnr; kinds of cells that are not used are left
+    out.
+    """
     lines = re.findall(r"^Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%", log, re.MULTILINE)
     return {kind: (int(have), int(room)) for kind, have, room in lines if int(have)}
 
 
 def _fmax(log: str) -> float:
-    """The slowest clock after routing, in MHz."""
+    """Return the slowest clock after routing, in MHz."""
     found = re.findall(r"Max frequency for clock\s+'[^']+': ([\d.]+) MHz", log)
     clocks = len(set(re.findall(r"Max frequency for clock\s+'([^']+)'", log)))
     return min(map(float, found[-clocks:]))

@@ -13,10 +13,10 @@ SPRAM_WORDS = 1 << 14
 
 
 class BlockMemory(wiring.Component):
-    """`depth` words of `data_bytes`, read or written, with an enable for each byte.
+    """A memory of `depth` words of `data_bytes`, with an enable for each byte.
 
     Latency: `read_data` holds the word of `address` two cycles after `enable` without `write`.
-    Throughput: one access a cycle. Contents are undefined until written.
+    Throughput: one access a cycle, read or write. Contents are undefined until written.
 
     On iCE40 UltraPlus it is made of the single-ported blocks of 32 KiB, elsewhere of block RAM.
     """
@@ -58,7 +58,7 @@ class BlockMemory(wiring.Component):
         return m
 
     def _add_spram(self, m: Module, read_data: Signal) -> None:
-        """Rows of blocks, as many as `depth` needs, side by side for the width."""
+        """Add rows of blocks, as many as `depth` needs, side by side for the width."""
         rows = -(-self._depth // SPRAM_WORDS)
         row_bits = ceil_log2(rows)
         row = Signal(row_bits)

@@ -14,11 +14,12 @@ from systola.boards.clock import PllSettings, add_clock
 from systola.boards.uart_receiver import MIN_DIVISOR
 
 _MAX_BAUD_ERROR = 0.015
-"""Of the few per cent that a line may be off, the other end needs some, too."""
+"""Largest error of the baud rate, as a fraction. A line bears a few per cent, of which the other
+end needs some, too."""
 
 
 def uart_divisor(clock: PllSettings, baud: int) -> int:
-    """Cycles of a bit; ConfigError for a baud rate that the clock cannot make."""
+    """Return the cycles of a bit. Raises ConfigError for a baud rate that the clock cannot make."""
     hz = round(clock.hz)
     divisor = round(hz / baud)
     if divisor < MIN_DIVISOR or abs(hz / divisor / baud - 1) > _MAX_BAUD_ERROR:
@@ -30,7 +31,7 @@ def uart_divisor(clock: PllSettings, baud: int) -> int:
 
 
 class BoardDesign(Elaboratable):
-    """To be built for an Amaranth platform that has a `uart`; a bit takes `divisor` cycles."""
+    """A design for an Amaranth platform that has a `uart`; a bit takes `divisor` cycles."""
 
     def __init__(self, *, config: Config, memory_bytes: int, divisor: int, clock: PllSettings):
         self._clock = clock

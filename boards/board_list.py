@@ -9,21 +9,22 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """One board. `preset` and `mhz` are what it gets where the user does not say."""
+    """A board. `preset` and `mhz` are the defaults of `tpu bitstream` for it."""
 
     name: str
     text: str
     module: str
-    """Of amaranth_boards, in which class `platform` describes the board."""
+    """Name of the module of amaranth_boards with class `platform`, which describes the board."""
     platform: str
     tools: Mapping[str, str]
-    """The programs that the build script of Amaranth runs, by the variables that name them."""
+    """Programs that the build script of Amaranth runs, by the environment variables that name them.
+    """
     product: str
-    """How the name of the bitstream ends."""
+    """End of the name of the bitstream's file."""
     preset: str
     mhz: float
     memory_bytes: int
-    """What is left beside the machine."""
+    """Bytes of memory that fit into the FPGA beside the machine."""
 
 
 _TRELLIS = {"YOSYS": "yosys", "NEXTPNR_ECP5": "nextpnr-ecp5", "ECPPACK": "ecppack"}

@@ -11,10 +11,10 @@ from systola.boards.memory_access import MemoryAccessSignature
 
 
 class BoardMemory(wiring.Component):
-    """`size` bytes from address 0, a multiple of `data_bytes`, behind `ports` ports.
+    """A memory of `size` bytes from address 0, a multiple of `data_bytes`, with `ports` ports.
 
-    One access a cycle, taken from the ports in turn. An access beyond the memory has no effect but
-    its answer.
+    It performs one access a cycle, from the ports in turn. An access outside the memory is
+    answered, but has no other effect.
     """
 
     def __init__(self, *, size: int, ports: int, address_bits: int, data_bytes: int):
@@ -38,7 +38,7 @@ class BoardMemory(wiring.Component):
         with m.Switch(previous):
             for before in range(self._ports):
                 with m.Case(before):
-                    # The first in turn that asks: later assignments win.
+                    # The next port in turn with a request is chosen: later assignments win.
                     for step in reversed(range(1, self._ports + 1)):
                         number = (before + step) % self._ports
                         with m.If(ports[number].valid):
@@ -65,7 +65,7 @@ class BoardMemory(wiring.Component):
                     ]
         m.d.comb += memory.enable.eq(enable & ~outside)
 
-        # The answer is due when the data are.
+        # The answer is due together with the data.
         answer = Cat(taken, outside)
         for _ in range(2):
             delayed = Signal(self._ports + 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes on a board: the machine, a memory, and a serial bridge to both."""
+"""The design on a board: the machine, a memory, and a serial bridge to both."""
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -16,7 +16,7 @@ from systola.hdl.tpu import TPU
 
 
 def check_board(config: Config, memory_bytes: int) -> None:
-    """Raises ConfigError for what cannot be on a board."""
+    """Raise ConfigError for a configuration or memory size that cannot be on a board."""
     if config.host_bus_bytes != config.weight_bus_bytes:
         raise ConfigError(
             f"configuration '{config.name}': on a board the host and the weight bus share a "
@@ -30,14 +30,15 @@ def check_board(config: Config, memory_bytes: int) -> None:
 
 
 class BoardTop(wiring.Component):
-    """One machine, with `memory_bytes` for its host and weight windows, behind a serial line.
+    """A machine, with `memory_bytes` for its host and weight windows, and a serial line to the
+    host.
 
-    The memory begins at bus address 0; both windows lie in it, wherever the host puts them. The
-    interrupt of the machine is not connected: the host asks.
+    The memory begins at bus address 0; both windows lie in it, at places that the host chooses. The
+    interrupt of the machine is not connected: the host reads STATUS instead.
 
     Members
     -------
-    rx, tx : the line, a bit of which lasts `divisor` cycles of the clock of `clock_hz`
+    rx, tx : the serial line, a bit of which lasts `divisor` cycles of a clock of `clock_hz`
     """
 
     def __init__(self, *, config: Config, memory_bytes: int, divisor: int, clock_hz: int):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The read channels of an AXI4 slave, over the on-board memory."""
+"""The read channels of an AXI4 slave, for the on-board memory."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -10,15 +10,15 @@ from systola.boards.memory_access import ACCESS_LATENCY, MemoryAccessSignature
 from systola.hdl.transfers.axi import ReadSignature, Response
 
 BEATS_AHEAD = 8
-"""Beats that are read before the master takes them; more than the latency, for a beat a cycle."""
+"""Beats that are read before the master takes them: more than the latency, for a beat a cycle."""
 
 
 class BurstReadPort(wiring.Component):
-    """Turns the bursts of `bus` into accesses, and their answers into beats, in order.
+    """A unit that turns the bursts of `bus` into accesses, and their answers into beats, in order.
 
-    INCR bursts of full width only, as hdl/transfers/axi.py has them. Throughput: a beat a cycle
-    within a burst, where the memory and the master keep up; one cycle is lost between bursts. Beats
-    beyond the memory answer DECERR.
+    It accepts INCR bursts of full width only, see hdl/transfers/axi.py. Throughput: a beat a cycle
+    within a burst, if the memory and the master keep up; one cycle is lost between bursts. Beats
+    outside the memory answer DECERR.
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int):
@@ -64,7 +64,7 @@ class BurstReadPort(wiring.Component):
                 id_.eq(bus.arid),
             ]
 
-        # What belongs to a beat goes along beside the memory.
+        # Identifier and last flag of a beat are delayed by the latency of the memory.
         beside = Cat(id_, left == 0)
         for _ in range(ACCESS_LATENCY):
             delayed = Signal(2, reset_less=True)

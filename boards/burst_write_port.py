@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The write channels of an AXI4 slave, over the on-board memory."""
+"""The write channels of an AXI4 slave, for the on-board memory."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -10,11 +10,11 @@ from systola.hdl.transfers.axi import Response, WriteSignature
 
 
 class BurstWritePort(wiring.Component):
-    """Turns the bursts of `bus` into accesses, one burst after the other.
+    """A unit that turns the bursts of `bus` into accesses, one burst after the other.
 
-    INCR bursts of full width only, as hdl/transfers/axi.py has them. Throughput: a beat a cycle
-    within a burst; between bursts the answer of the last beat is awaited. A burst that leaves the
-    memory answers DECERR, and writes what lies within.
+    It accepts INCR bursts of full width only, see hdl/transfers/axi.py. Throughput: a beat a cycle
+    within a burst; between bursts the unit waits for the answer to the last beat. A burst that
+    leaves the memory answers DECERR, and writes the beats that lie inside.
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock of the machine, made from that of the board by the PLL of its FPGA."""
+"""The clock of the machine, which the PLL of the FPGA makes from the board's clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from systola.arch.config import ConfigError
 
 @dataclass(frozen=True)
 class PllSettings:
-    """output = input * feedback / reference; the oscillator runs `divider` times as fast."""
+    """A setting of a PLL: output = input * feedback / reference.
+
+    The oscillator runs `divider` times as fast as the output.
+    """
 
     hz: float
     reference: int
@@ -25,7 +28,10 @@ class PllSettings:
 
 
 def ecp5_pll(input_hz: float, wanted_hz: float) -> PllSettings:
-    """The nearest that the EHXPLLL can do. Lattice FPGA-DS-02012, "sysCLOCK PLL Timing"."""
+    """Return the settings of the EHXPLLL that come nearest to a frequency, in hertz.
+
+    Source: Lattice FPGA-DS-02012, "sysCLOCK PLL Timing".
+    """
     found = [
         PllSettings(hz, reference, feedback, divider)
         for reference in range(1, 129)
@@ -39,9 +45,10 @@ def ecp5_pll(input_hz: float, wanted_hz: float) -> PllSettings:
 
 
 def ice40_pll(input_hz: float, wanted_hz: float) -> PllSettings:
-    """The nearest that the SB_PLL40_PAD can do; dividers are powers of two.
+    """Return the settings of the SB_PLL40_PAD that come nearest to a frequency, in hertz.
 
-    Lattice FPGA-TN-02052, "iCE40 sysCLOCK PLL Design and User Guide".
+    Dividers are powers of two. Source: Lattice FPGA-TN-02052, "iCE40 sysCLOCK PLL Design and User
+    Guide".
     """
     found = [
         PllSettings(input_hz * feedback / reference / divider, reference, feedback, divider)
@@ -65,13 +72,13 @@ def _nearest(found: list[PllSettings], wanted_hz: float) -> PllSettings:
 
 
 def pll_settings(platform: Any, wanted_hz: float) -> PllSettings:
-    """The settings for the FPGA of an Amaranth platform."""
+    """Return the settings for the FPGA of an Amaranth platform."""
     make = ecp5_pll if isinstance(platform, LatticeECP5Platform) else ice40_pll
     return make(platform.default_clk_frequency, wanted_hz)
 
 
 def add_clock(m: Module, platform: Any, settings: PllSettings) -> None:
-    """Adds the domain `sync` with the clock of the PLL, in reset until that is stable."""
+    """Add the domain `sync` with the clock of the PLL, in reset until the clock is stable."""
     m.domains.sync = domain = ClockDomain()
     platform.add_clock_constraint(domain.clk, settings.hz)
     locked = Signal()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From bytes on the line to checked frames, see arch/serial_protocol.py."""
+"""The receiver of checked frames from bytes on the line, see arch/serial_protocol.py."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -10,12 +10,18 @@ from systola.arch.serial_protocol import END, ESCAPE, ESCAPED_END, ESCAPED_ESCAP
 
 
 class FrameReceiver(wiring.Component):
-    """Takes off ENDs and escapes, and checks the CRC.
+    """A unit that removes ENDs and escapes from a stream of bytes, and checks the CRC.
 
-    Bytes come at least two cycles apart: `valid` with `data`; or `error` for a byte that was
-    broken on its way. One cycle later: `content_valid` with each byte `content` of a frame, its
-    CRC included; `end` with an END, and then `good` when what came since the last END has a right
-    CRC. Nothing can hold it up.
+    Bytes come at least two cycles apart. Outputs follow one cycle after their byte. Nothing can
+    stall the unit.
+
+    | port | meaning |
+    | --- | --- |
+    | `valid`, `data` | a byte from the line |
+    | `error` | a byte that was damaged on the line, instead of `valid` |
+    | `content_valid`, `content` | a byte of a frame; the bytes of its CRC are included |
+    | `end` | an END |
+    | `good` | with `end`: the bytes since the END before have a right CRC |
     """
 
     def __init__(self) -> None:
@@ -45,7 +51,7 @@ class FrameReceiver(wiring.Component):
         with m.If(self.valid):
             m.d.sync += escaped.eq(0)
             with m.If(self.data == END):
-                # An escape that the END cuts off is part of no frame.
+                # An escape that an END cuts off is an error: the frame is not good.
                 m.d.sync += [is_end.eq(1), broken.eq(broken | escaped)]
             with m.Elif(escaped):
                 m.d.sync += [

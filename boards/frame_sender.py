@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the content of a frame to bytes on the line, see arch/serial_protocol.py."""
+"""The sender of frames as bytes on the line, see arch/serial_protocol.py."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -12,10 +12,11 @@ CONTENT = data.StructLayout({"data": 8, "last": 1})
 
 
 class FrameSender(wiring.Component):
-    """Puts ENDs around the bytes of stream `content` up to `last`, with their CRC behind them.
+    """A unit that puts ENDs around the bytes of stream `content` up to `last`, with their CRC after
+    them.
 
-    `content` is taken at the pace of `byte`, the stream to the line: a byte of it is one or two on
-    the line.
+    It takes `content` at the pace of `byte`, the stream to the line. A byte of `content` is one or
+    two bytes on the line.
     """
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ from systola.hdl.transfers.axi import LiteSignature, Response
 
 
 class LiteMemoryPort(wiring.Component):
-    """Reads and writes 32 bits in a memory with beats of `data_bytes`, one at a time.
+    """A port that reads and writes 32 bits in a memory with beats of `data_bytes`, one at a time.
 
-    Latency: some six cycles. Addresses beyond the memory answer DECERR.
+    Latency: some six cycles. Addresses outside the memory answer DECERR.
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int):

@@ -5,15 +5,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 ACCESS_LATENCY = 3
-"""Cycles from the one in which an access is taken to its answer."""
+"""Cycles from the cycle in which an access is accepted to its answer."""
 
 
 class MemoryAccessSignature(wiring.Signature):
-    """Accesses of one beat, seen from who asks.
+    """A signature for accesses of one beat, seen from the port that requests them.
 
-    An access is taken in a cycle with `valid` and `ready`; ACCESS_LATENCY cycles later `answer` is
-    up, for reads with `read_data`, and `outside` tells that the memory ends before `address`. The
-    answer cannot be held up. `address` counts bytes; its bits below a beat do not matter.
+    An access is accepted in a cycle with `valid` and `ready`. ACCESS_LATENCY cycles later `answer`
+    is high, with `read_data` for reads. `outside` is then high if the memory ends before `address`.
+    The answer cannot be stalled. `address` counts bytes; its bits below a beat do not matter.
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out what a host asks for over a serial line; the protocol is arch/serial_protocol.py."""
+"""A bridge that carries out a host's requests over a serial line, see arch/serial_protocol.py."""
 
 from collections.abc import Mapping
 
@@ -22,15 +22,15 @@ HEADER_WORDS = REQUEST_HEADER_BYTES // WORD_BYTES
 
 
 class SerialBridge(wiring.Component):
-    """One request at a time, each answered when it is done.
+    """A bridge that carries out one request at a time, and answers each when it is done.
 
-    A request waits in a buffer until its CRC has proved right; only then does anything happen.
-    What comes while a request is being carried out is dropped. `board_words` are the words of the
-    board by their addresses; others read 0. `divisor` is the cycles of a bit.
+    A request waits in a buffer until its CRC has proved right, and only then has an effect. Bytes
+    that come while a request is carried out are dropped. `board_words` are the words of the board
+    by their addresses; other words read 0. `divisor` is the cycles of a bit.
 
     Members
     -------
-    rx, tx : the line
+    rx, tx : the serial line
     control : AXI4-Lite master for the registers of the machine
     memory : AXI4-Lite master for the memory
     """
@@ -63,12 +63,12 @@ class SerialBridge(wiring.Component):
             frame.error.eq(uart_receiver.error),
         ]
 
-        # The word on its way: off the line, to or from the bus, onto the line.
+        # The word under way: from the line, to or from the bus, to the line.
         word = Signal(8 * WORD_BYTES, reset_less=True)
         place = Signal(range(WORD_BYTES))
-        """Byte of the word that is next on the line."""
+        """Number of the byte of the word that is next on the line."""
         words = Signal(range(MAX_WORDS + HEADER_WORDS + 3))
-        """Whole words that came since the last END, the CRC's included."""
+        """Whole words that came since the last END, the CRC included."""
         number = Signal(range(MAX_WORDS + 1))
         """Words of the request that are done."""
 
@@ -95,7 +95,7 @@ class SerialBridge(wiring.Component):
         storing = Signal()
         index = Signal(ceil_log2(MAX_WORDS))
         m.d.comb += [
-            # The CRC of the longest request is one word too many for the buffer.
+            # The longest request fills the buffer: its CRC is not stored.
             buffer.write_enable.eq(
                 storing | (whole & (words >= HEADER_WORDS) & (words < HEADER_WORDS + MAX_WORDS))
             ),
@@ -157,7 +157,7 @@ class SerialBridge(wiring.Component):
                     m.d.sync += asking.eq(0)
 
         left = Signal(range(MAX_WORDS + 1))
-        """Words of the reply behind the one that is being sent."""
+        """Words of the reply that follow the present one."""
         with m.FSM():
             with m.State("SKIP"):
                 m.d.sync += [place.eq(0), words.eq(0)]

@@ -7,17 +7,17 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
 MIN_DIVISOR = 8
-"""Cycles of a bit below which three samples of it, and the edge, lie too close to each other."""
+"""Least cycles of a bit: with fewer, its edge and its three samples lie too close to each other."""
 
 
 class UartReceiver(wiring.Component):
-    """Bytes from the line `rx`, a bit of which lasts `divisor` cycles.
+    """A receiver of bytes from the line `rx`, a bit of which lasts `divisor` cycles.
 
-    A bit is what two of three samples up to its middle say: no later, so that the next start bit of
-    a line that is too fast is not missed. A start bit that is gone by then was a glitch, and is
-    forgotten. `valid` is up for one cycle with each byte in `data`, in
-    the middle of its stop bit; `error` instead, when there is no stop bit. Nothing can hold it
-    up. The line may be a few per cent faster or slower.
+    The value of a bit is the majority of three samples up to its middle. Later samples could miss
+    the next start bit of a line that is too fast. A start bit that has ended by its middle was a
+    glitch, and is ignored. `valid` is high for one cycle with each byte in `data`, in the middle of
+    its stop bit. `error` is high instead if there is no stop bit. Nothing can stall the receiver.
+    The line may be a few per cent faster or slower.
     """
 
     def __init__(self, *, divisor: int):
@@ -55,12 +55,12 @@ class UartReceiver(wiring.Component):
         with m.Else():
             m.d.sync += count.eq(count + 1)
 
-        # A one moves down through the register; in its place come the start bit and the data.
+        # A one moves down through the register; the start bit and the data follow it.
         bits = Signal(9)
         m.d.comb += self.data.eq(bits[1:])
         with m.FSM():
             with m.State("IDLE"):
-                # The edge was seen one cycle ago when the start bit begins to count.
+                # The edge was seen one cycle before the start bit begins to count.
                 m.d.sync += [count.eq(1), bits.eq(1 << 8)]
                 with m.If(~line):
                     m.next = "START"

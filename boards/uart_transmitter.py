@@ -9,10 +9,10 @@ FRAME_BITS = 10
 
 
 class UartTransmitter(wiring.Component):
-    """Sends the bytes of stream `byte` on the line `tx`, each bit for `divisor` cycles.
+    """A unit that sends the bytes of stream `byte` on the line `tx`, each bit for `divisor` cycles.
 
-    Throughput: a byte in 10 * `divisor` cycles; the start bit begins in the cycle after that which
-    takes the byte.
+    Throughput: a byte in 10 * `divisor` cycles; the start bit begins in the cycle after the byte is
+    accepted.
     """
 
     def __init__(self, *, divisor: int):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands share, and what may be given for them."""
+"""The options that several commands share, and the converters for their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Reports a mistake in one line, without the usage."""
+    """A parser that reports a mistake in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         line = printable(" ".join(message.split()))
@@ -32,7 +32,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:
-    """A converter for argparse: an integer from `low` to `high`."""
+    """Make a converter for argparse: an integer from `low` to `high`."""
 
     def convert(text: str) -> int:
         try:
@@ -49,7 +49,7 @@ def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:
 
 
 def probability(text: str) -> float:
-    """A converter for argparse: a number in [0, 1)."""
+    """Convert, for argparse, a number in [0, 1)."""
     try:
         value = float(text)
     except ValueError:
@@ -60,7 +60,7 @@ def probability(text: str) -> float:
 
 
 def positive(text: str) -> float:
-    """A converter for argparse: a finite number above 0."""
+    """Convert, for argparse, a finite number above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -71,7 +71,10 @@ def positive(text: str) -> float:
 
 
 def one_of(kind: str, known: Mapping[str, T]) -> Callable[[str], T]:
-    """A converter for argparse: the one of `known`, which are of that kind, by its name."""
+    """Make a converter for argparse: from a name to the object in `known`.
+
+    `kind` is the noun for such an object in the message about an unknown name.
+    """
 
     def convert(text: str) -> T:
         if text not in known:
@@ -83,21 +86,21 @@ def one_of(kind: str, known: Mapping[str, T]) -> Callable[[str], T]:
 
 
 def svg_file(text: str) -> OutputName:
-    """Convert, for argparse, the name of an output that is a picture, in SVG."""
+    """Convert, for argparse, the name of an output that is a picture in SVG."""
     if PurePath(text).suffix.lower() not in ("", ".svg"):
         raise argparse.ArgumentTypeError(f"the picture is SVG: call it .svg, not {text}")
     return output_name(text)
 
 
 def html_file(text: str) -> OutputName:
-    """Convert, for argparse, the name of an output that is a page, in HTML."""
+    """Convert, for argparse, the name of an output that is a page in HTML."""
     if PurePath(text).suffix.lower() not in ("", ".html", ".htm"):
         raise argparse.ArgumentTypeError(f"the page is HTML: call it .html, not {text}")
     return output_name(text)
 
 
 def cycle_window(text: str) -> tuple[int, int]:
-    """A converter for argparse: FROM:TO, two cycles."""
+    """Convert, for argparse, FROM:TO, two cycles."""
     first, found, last = text.partition(":")
     if not (found and first.isdecimal() and last.isdecimal() and int(first) < int(last)):
         raise argparse.ArgumentTypeError(
@@ -109,7 +112,7 @@ def cycle_window(text: str) -> tuple[int, int]:
 
 
 def configuration(text: str) -> Config:
-    """A converter for argparse: the configuration of a preset."""
+    """Convert, for argparse, the name of a preset to its configuration."""
     try:
         return preset(text)
     except ConfigError as error:
@@ -117,7 +120,7 @@ def configuration(text: str) -> Config:
 
 
 def add_preset(parser: argparse.ArgumentParser) -> None:
-    """Adds --preset; the value is a Config."""
+    """Add --preset; the value is a Config."""
     parser.add_argument(
         "--preset",
         type=configuration,
@@ -128,24 +131,24 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
 
 
 def add_fabric(parser: argparse.ArgumentParser) -> None:
-    """Adds --fabric; the value is the name of a Fabric."""
+    """Add --fabric; the value is the name of a Fabric."""
     parser.add_argument(
         "--fabric",
         choices=[fabric.value for fabric in Fabric],
         default=Fabric.GENERIC.value,
-        help="the FPGA family whose multipliers and memories it places, or chip: every memory is "
-        "an instance of sram_1r1w (default: generic, none)",
+        help="FPGA family of the multipliers and memories in the Verilog, or chip: every memory is "
+        "an instance of sram_1r1w (default: generic, plain Verilog)",
     )
 
 
 def add_memory(parser: argparse.ArgumentParser) -> None:
-    """Adds --latency, --stall and --seed, of the memories of the simulated RTL."""
+    """Add --latency, --stall and --seed for the memories of the simulated RTL."""
     parser.add_argument(
         "--latency",
         type=whole_number(0, MAX_LATENCY),
         default=0,
         metavar="CYCLES",
-        help="of both memories (default: 0)",
+        help="latency of both memories (default: 0)",
     )
     parser.add_argument(
         "--stall",
@@ -159,17 +162,17 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
         type=whole_number(0, (1 << 59) - 1),
         default=0,
         metavar="S",
-        help="of everything random (default: 0)",
+        help="seed of all random numbers (default: 0)",
     )
 
 
 def memory_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What was said with these options, by the names that machines and figures have for it."""
+    """Return the values of add_memory's options, by the names of parameters and figures."""
     return {name: getattr(arguments, name) for name in ("latency", "stall", "seed")}
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Adds --json FILE."""
+    """Add --json FILE."""
     parser.add_argument(
         "--json",
         type=output_name,
@@ -182,10 +185,10 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def progress_bar(
     total: int | None, unit: str, *, stays: bool = False
 ) -> Generator[Callable[[int], None]]:
-    """A progress bar on stderr, or a count where no total is known.
+    """Show a progress bar on stderr, or a count if no total is known.
 
-    It shows on a terminal only, and goes away at the end, unless it `stays`. Yields a function
-    that takes how much is done by now.
+    The bar shows on a terminal only, and disappears at the end, unless it `stays`. Yields a
+    function that takes the amount of work done so far.
     """
     with tqdm(
         total=total,

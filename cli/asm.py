@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu asm: assembly text to a program."""
+"""The command tpu asm: it turns assembly text into a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HELP = "assemble a program"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument("file", type=InputName, metavar="FILE", help="assembly text")
     parser.add_argument(
         "-o",
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     try:
         program = assemble_program(read_file(arguments.file).decode(), arguments.preset)
     except UnicodeDecodeError:

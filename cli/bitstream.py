@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu bitstream: the machine on an FPGA board."""
+"""The command tpu bitstream: it makes the machine for an FPGA board."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HELP = "make the bitstream of a board: the machine, a memory and a serial bridge
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument(
         "--board",
         type=one_of("board", BOARDS),
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preset",
         type=configuration,
         metavar="P",
-        help="tiny, small, or ROWSxCOLS (default: what the board has room for)",
+        help="tiny, small, or ROWSxCOLS (default: the largest that fits the board)",
     )
     parser.add_argument(
         "--mhz", type=positive, metavar="F", help="clock of the machine (default: the board's)"
@@ -38,22 +38,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1),
         default=DEFAULT_BAUD,
         metavar="B",
-        help=f"of the serial line (default: {DEFAULT_BAUD})",
+        help=f"baud rate of the serial line (default: {DEFAULT_BAUD})",
     )
     parser.add_argument(
         "--memory",
         type=whole_number(2 * HOST_PAGE_BYTES),
         metavar="BYTES",
-        help="on the board, in multiples of 4096 (default: what the board has room for)",
+        help="memory on the board, in multiples of 4096 (default: all that fits)",
     )
     parser.add_argument(
-        "--seed", type=whole_number(0, 1 << 31), default=1, metavar="S", help="of the placement"
+        "--seed",
+        type=whole_number(0, 1 << 31),
+        default=1,
+        metavar="S",
+        help="seed of the placement (default: 1)",
     )
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
-    # Amaranth takes a while to load; other commands go without.
+    """Run the command."""
+    # Imported here: Amaranth loads slowly, and other commands do not need it.
     from systola.boards.bitstream import build
 
     chosen: Board = arguments.board

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options for running on a board."""
+"""The options for running on a board."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from systola.runtime.serial_backend import PROGRAM_SECONDS, SerialBackend
 from systola.runtime.serial_port import DEFAULT_BAUD, SerialPort
 
 BOARD_OPTIONS = ("port", "baud", "program_seconds")
-"""Options that go with --backend serial alone, by their names in the parsed command line."""
+"""Options for --backend serial alone, by their names in the parsed command line."""
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:
-    """Adds --backend, and --port, --baud and --program-seconds of a board."""
+    """Add --backend, and --port, --baud and --program-seconds of a board."""
     parser.add_argument(
         "--backend",
         choices=(*BACKENDS, "serial"),
@@ -32,7 +32,7 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
         "--baud",
         type=whole_number(1),
         metavar="B",
-        help=f"baud rate that its bitstream was made for (default: {DEFAULT_BAUD})",
+        help=f"baud rate of the board's bitstream (default: {DEFAULT_BAUD})",
     )
     parser.add_argument(
         "--program-seconds",
@@ -45,10 +45,10 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
 def chosen_backend(
     arguments: argparse.Namespace, config: Config, stack: ExitStack
 ) -> Backend | str:
-    """The board that the command line names, or else the name of the back end.
+    """Return the board that the command line names, or else the name of the back end.
 
-    What is transferred to and from a board is shown until `stack` ends. Raises UserError where the
-    options do not fit each other, BackendError where the board does not answer or is another.
+    Transfers to and from a board are shown until `stack` ends. Raises UserError if the options do
+    not fit each other. Raises BackendError if the board does not answer, or is another board.
     """
     if arguments.backend == "serial":
         if not arguments.port:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu cache: simulators and Verilog that are kept for the next time."""
+"""The command tpu cache: it lists or removes simulators and Verilog in the build folder."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import argparse
 from systola.sim.build import build_root
 from systola.sim.cache import clear_cache, list_cache
 
-HELP = "list or clear what has been built and is kept for the next time"
+HELP = "list or clear the built simulators and Verilog that are kept for the next time"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument("action", nargs="?", choices=("list", "clear"), default="list")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     if arguments.action == "clear":
         freed, busy = clear_cache()
         print(f"{_mebibytes(freed)} freed in {build_root()}")

@@ -21,7 +21,7 @@ from systola.compiler.read_model import read_source
 from systola.runtime.compile_content import compile_content
 from systola.runtime.report_table import NOTHING, compact, percent, shape_text
 
-HELP = "show where each operator of a network runs, and the reason where it is not the machine"
+HELP = "show where each operator of a network runs, and why it runs on the host"
 _HEADINGS = ("number", "operator", "result", "MACs", "place", "reason")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu compile: a network to a file that 'tpu run' takes."""
+"""The command tpu compile: it turns a network into a file for 'tpu run'."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HELP = "compile a quantised network (.tflite, .onnx, or trained here) for a mach
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument(
         "model",
         type=InputName,
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     path: str = arguments.model
     content = read_file(path)
     if is_program(content):
@@ -60,7 +60,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def overview(model: CompiledModel, file_size: int) -> str:
-    """What has been made of a model, as text."""
+    """Describe a compiled model as text."""
     config = model.config
     lines = [
         f"{model.macs:,} MACs a sample, for '{config.name}', results as of "

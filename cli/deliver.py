@@ -29,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"clock of the timing constraints (default: {DEFAULT_MHZ:g})",
     )
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FOLDER", help="new, or of an earlier delivery"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="folder to write: new, or of an earlier delivery",
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu demo: test images through a real network on the simulated machine."""
+"""The command tpu demo: it runs test images through a real network on the simulated machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from systola.views.plots import new_figure
 from systola.views.report_page import report_page
 from systola.views.web_demo import HOST, PIXELS, make_classifier, make_server
 
-HELP = "classify handwritten digits and show whether, how fast and why"
+HELP = "classify handwritten digits, check the results, and show speed and limits"
 MODEL = "mlp_tutorial_pc_softmax.tflite"
 IMAGES = "digits_test.npz"
 WEB_PORT = 8470
@@ -33,7 +33,7 @@ MACHINES = {"rtl": "the simulated RTL", "iss": "the golden model", "serial": "th
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     add_preset(parser)
     add_backend(parser)
     parser.add_argument(
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command; status 1 when a byte differs from one of the references."""
+    """Run the command; return status 1 if a byte differs from one of the references."""
     if arguments.web is not None:
         return _serve(arguments)
     config: Config = arguments.preset
@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> int:
     compiled = compile_content(config, model, None, arguments.batch or even_batch(len(x)))
 
     if arguments.report:
-        new_figure(1, 1)  # what draws it is there, before the work begins
+        new_figure(1, 1)  # a missing library is reported before the work begins
     with ExitStack() as stack:
         backend = recording_backend(arguments, config, stack)
         with progress_bar(len(x), "image", stays=True) as advance:
@@ -114,7 +114,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    """Serves the page until somebody presses Control-C."""
+    """Serve the page until the user presses Control-C."""
     for option in ("batch", "json", "timeline", "report", "report_window", *BOARD_OPTIONS):
         if getattr(arguments, option) is not None:
             raise UserError(f"--{option.replace('_', '-')} does not go with --web")
@@ -127,7 +127,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         reason = (error.strerror or str(error)).lower()
         raise UserError(f"port {arguments.web}: {reason} (--web 0 takes a free one)") from None
     with server:
-        classify([0] * PIXELS)  # whoever opens the page need not wait for the simulator
+        classify([0] * PIXELS)  # builds the simulator before the page is opened
         print(f"http://{HOST}:{server.server_port}/ - Control-C ends it", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu disasm: a program to assembly text."""
+"""The command tpu disasm: it turns a program into assembly text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HELP = "show a program as assembly text"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument("file", type=InputName, metavar="FILE", help="the program")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     program = read_file(arguments.file)
     try:
         text = disassemble(program)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user did wrong."""
+"""The error for a mistake by the user."""
 
 
 class UserError(Exception):
-    """A mistake by the user, in one line: printed as it stands, exit status 2."""
+    """A mistake by the user, in one line: it is printed unchanged, with exit status 2."""

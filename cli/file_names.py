@@ -17,13 +17,13 @@ from systola.training.errors import TrainingError
 
 
 class InputName(str):
-    """The name of a file that a command reads; a converter for argparse."""
+    """A name of a file that a command reads; the class converts for argparse."""
 
     __slots__ = ()
 
 
 class OutputName(str):
-    """The name of a file that a command writes, '-' being standard output."""
+    """A name of a file that a command writes; '-' is standard output."""
 
     __slots__ = ()
 

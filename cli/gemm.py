@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu gemm: a random matrix product, checked and measured."""
+"""The command tpu gemm: it runs a random matrix product, checks it and counts cycles."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ HELP = "multiply random matrices, check every byte, count cycles"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     for name, text in (("m", "rows of A"), ("k", "columns of A"), ("n", "columns of the result")):
         parser.add_argument(name, metavar=name.upper(), type=whole_number(1), help=text)
     add_preset(parser)
     add_backend(parser)
     add_memory(parser)
     add_timeline(parser)
-    add_cores(parser, "share the rows of A, or columns of the result, between so many cores")
+    add_cores(parser, "divide the rows of A, or the columns of the result, between N cores")
     add_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command; status 1 when a byte of the result is wrong."""
+    """Run the command; return status 1 if a byte of the result is wrong."""
     config: Config = arguments.preset
     m, k, n = arguments.m, arguments.k, arguments.n
     check_gemm(config, m, k, n)
@@ -144,17 +144,20 @@ def _size(part: slice) -> int:
 
 
 def _is_golden(config: Config, image: Image, run: Result) -> bool:
-    """Whether the golden model leaves the same host memory and fault."""
+    """Return whether the golden model leaves the same host memory and fault."""
     golden = GoldenBackend(config).run(image)
     return bool(np.array_equal(golden.host, run.host)) and golden.fault == run.fault
 
 
 def random_gemm(m: int, k: int, n: int, seed: int) -> tuple[NDArray[np.int8], Layer]:
-    """Random operands whose results spread over all of int8: A, M x K, and the rest."""
+    """Return random operands, with results that spread over all of int8.
+
+    The first is A, int8 [M, K]; the layer has the weights, K x N, and the parameters.
+    """
     rng = np.random.default_rng(seed)
     a = rng.integers(-128, 128, (m, k), dtype=np.int8)
     weights = rng.integers(-128, 128, (k, n), dtype=np.int8)
-    # An element is uniform with variance (256^2 - 1) / 12, a sum of K products is near normal.
+    # An element is uniform with variance (256^2 - 1) / 12; a sum of K products is nearly normal.
     spread = float(np.sqrt(k)) * 65535 / 12
     bias = rng.normal(0, spread / 2, n).astype(np.int32)
     scale = 50 / spread * rng.uniform(0.5, 1.5, n)

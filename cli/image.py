@@ -32,14 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=".tflite or .onnx model, one that was trained here, or compiled program",
     )
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FOLDER", help="new, or of an earlier image"
+        "-o",
+        "--output",
+        required=True,
+        metavar="FOLDER",
+        help="folder to write: new, or of an earlier image",
     )
     add_compilation(parser, f"{_BATCH}")
     parser.add_argument(
         "--word",
         type=whole_number(1, 1024),
         metavar="BYTES",
-        help="of a word of the .hex files (default: as wide as the port of each memory)",
+        help="width of a word in the .hex files (default: the width of each memory's port)",
     )
 
 

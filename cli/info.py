@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu info: what a configuration is built like."""
+"""The command tpu info: it shows the sizes and addresses of a configuration."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ HELP = "show sizes, memory map, peak speed and memory budget of a machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     add_preset(parser)
-    add_cores(parser, "of a pod of so many cores")
+    add_cores(parser, "show the figures of a pod of N cores, too")
     parser.add_argument(
         "--json",
         type=output_name,
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     config: Config = arguments.preset
     pod = describe_pod(config, arguments.cores) if arguments.cores else {}
     if arguments.json:
@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def describe_pod(config: Config, cores: int) -> dict[str, Any]:
-    """What a pod of so many cores has together, each with ports and memories of its own."""
+    """Describe a pod of `cores` cores, each with ports and memories of its own, for JSON."""
     numerator, denominator = config.weight_throttle
     return {
         "pod": {
@@ -84,7 +84,10 @@ def _pod_text(described: dict[str, Any]) -> str:
 
 
 def memory_bytes(config: Config) -> dict[str, int]:
-    """Bytes of every memory on the chip, by unit; each column has its own copy of the tables."""
+    """Return the bytes of every memory on the chip, by unit.
+
+    Each column has its own copy of the tables.
+    """
     pe = config.rows * config.cols
     return {
         "unified_buffer": config.buffer_lines * config.line_bytes,
@@ -99,7 +102,7 @@ def memory_bytes(config: Config) -> dict[str, int]:
 
 
 def describe(config: Config) -> dict[str, Any]:
-    """All that the command shows, for JSON."""
+    """Describe a configuration, with all that the command shows, for JSON."""
     memories = memory_bytes(config)
     registers = {register.name.lower(): int(register) for register in Register}
     counters = {which.name.lower(): counter_offset(which) for which in CycleClass}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples from .npz files."""
+"""The samples in .npz files."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ def add_key(parser: argparse.ArgumentParser) -> None:
 def load_samples(
     path: str, keys: str | None, inputs: Sequence[Value], limit: int | None
 ) -> tuple[list[NDArray[Any]], int]:
-    """An array for each of a model's inputs from a .npz file, and the number of samples in them.
+    """Read an array for each of a model's inputs from a .npz file, and the number of samples in
+    them.
 
-    `keys` are the names of the arrays, separated by commas; None for x, or where there are several
-    for x0, x1, ..., or else for the names of the inputs. Not more than `limit` samples are taken.
-    Raises UserError where something does not fit.
+    `keys` are the names of the arrays, separated by commas. None is x for one input. For several
+    inputs None is x0, x1, ..., or else the names of the inputs. At most `limit` samples are read.
+    Raises UserError if an array is missing or does not fit its input.
     """
     archive = open_npz(path)
     names = _names(keys, inputs, archive.names)
@@ -42,7 +43,7 @@ def load_samples(
     for number, (name, value) in enumerate(zip(names, inputs, strict=True)):
         try:
             arrays[number] = as_input(arrays[number], value)
-            # Alone first, so that the message names the array.
+            # Each array is checked alone first, so that the message names it.
             sample_count([value], [arrays[number].shape])
         except ModelError as error:
             raise UserError(f"{path}: array '{name}': {error}") from None
@@ -59,7 +60,10 @@ def load_samples(
 
 
 def _names(keys: str | None, inputs: Sequence[Value], stored: Sequence[str]) -> list[str]:
-    """Return the names of the arrays, in the order of `inputs`; `stored` are all in the file."""
+    """Return the names of the arrays, in the order of `inputs`.
+
+    `stored` are the names of all arrays in the file.
+    """
     if keys is None and len(inputs) == 1:
         return ["x"]
     if keys is None:
@@ -77,7 +81,7 @@ def _names(keys: str | None, inputs: Sequence[Value], stored: Sequence[str]) -> 
 
 
 def open_npz(path: str) -> Npz:
-    """Open a .npz file; raise UserError where it is none."""
+    """Open a .npz file. Raises UserError if it is no such file."""
     content = read_file(path)
     try:
         return Npz(content)
@@ -86,7 +90,7 @@ def open_npz(path: str) -> Npz:
 
 
 def read_array(path: str, archive: Npz, name: str) -> NDArray[Any]:
-    """Read an array of the .npz file at `path`; raise UserError where that cannot be."""
+    """Read an array of the .npz file at `path`. Raises UserError if it cannot be read."""
     if name not in archive.names:
         known = ", ".join(archive.names) or "none"
         raise UserError(f"{path} has no array '{name}' (it has: {known})")

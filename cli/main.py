@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 
 INTERRUPTED = 130
-"""Exit status after Control-C, as shells have it."""
+"""Exit status after Control-C, the same as in shells."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line `arguments` (default: those of the process); its exit status."""
+    """Run the command line `arguments` (default: the process's own), and return its exit status."""
     from systola.cli.streams import drop_output, prepare_streams
 
     prepare_streams()
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read standard output has gone; Python must not complain when it flushes.
+        # The reader of standard output has gone: Python must not complain when it flushes.
         drop_output()
         return 1
     except OSError as error:
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ended(arguments: Sequence[str] | None) -> int:
-    """Run the command line; return the exit status, be it that of argparse."""
+    """Run the command line, and return its exit status or argparse's."""
     try:
         return _run(arguments)
     except SystemExit as end:

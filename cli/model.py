@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and files of the commands that take a model."""
+"""The options and files of the commands that take a model."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from systola.runtime.program_file import ProgramFileError
 from systola.runtime.report_table import percent
 
 _MOST_NAMED = 4
-"""Operators that a line names for one reason; of more, the number is enough."""
+"""Largest number of operators that a line names for one reason; a count follows for the others."""
 
 
 def add_compilation(
     parser: argparse.ArgumentParser, batch: str = f"{DEFAULT_BATCH}, or a few less"
 ) -> None:
-    """Adds the options that say how a model is compiled; each is None where it is not given.
+    """Add the options for compiling a model; each is None if it is not given.
 
-    `batch` says which batch is taken then.
+    `batch` describes the default batch in the help.
     """
     parser.add_argument(
         "--preset",
@@ -48,13 +48,13 @@ def add_compilation(
     parser.add_argument(
         "--semantics",
         choices=tuple(each.value for each in Semantics),
-        help="interpreter whose results to equal (default: that of the model's format)",
+        help="interpreter that the results equal (default: the one of the model's format)",
     )
 
 
 @contextmanager
 def in_file(path: str) -> Generator[None]:
-    """What is wrong with a model or program becomes a UserError that names its file."""
+    """Turn an error in a model or program into a UserError that names its file."""
     try:
         yield
     except (CompileError, ModelError, ProgramFileError) as error:
@@ -62,7 +62,7 @@ def in_file(path: str) -> Generator[None]:
 
 
 def check_options(arguments: argparse.Namespace, model: CompiledModel) -> None:
-    """Raises UserError where an option of add_compilation contradicts a compiled model."""
+    """Raise UserError if an option of add_compilation contradicts a compiled model."""
     for option, asked, found in (
         ("preset", arguments.preset and arguments.preset.name, model.config.name),
         ("batch", arguments.batch, model.batch),
@@ -76,7 +76,7 @@ def check_options(arguments: argparse.Namespace, model: CompiledModel) -> None:
 
 
 def print_notes(model: CompiledModel) -> None:
-    """Says on stderr where results may differ from those of the interpreter."""
+    """Print a note on stderr if results may differ from the interpreter's."""
     if model.inexact_channels:
         print(
             f"tpu: note: {model.inexact_channels} channels have scales that no multiplier of the "
@@ -93,7 +93,10 @@ def print_notes(model: CompiledModel) -> None:
 
 
 def spilled_bytes(model: CompiledModel) -> dict[str, int]:
-    """Bytes of each value that goes to host memory, as the unified buffer has no room for it."""
+    """Return the bytes of each value that is spilled to host memory.
+
+    A value is spilled if the unified buffer has no room for it.
+    """
     return {
         name: size
         for stage in model.compiled.stages
@@ -108,7 +111,7 @@ def is_partial(model: CompiledModel) -> bool:
 
 
 def sides(model: CompiledModel) -> list[str]:
-    """Return a line with the share of the machine and the operators of the interpreter, if any."""
+    """Return a line with the machine's share and the interpreter's operators, if there are any."""
     interpreted = [each for each in model.compiled.stages if isinstance(each, InterpretedStage)]
     if not interpreted:
         return []
@@ -131,7 +134,7 @@ def _named(operators: list[str]) -> str:
 
 
 def spilling(model: CompiledModel) -> list[str]:
-    """A line that says so, where there are such values."""
+    """Return a line that names the spilled values, if there are any."""
     spilled = spilled_bytes(model)
     if not spilled:
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Content of the files that a command reads and writes."""
+"""The content of the files that a command reads and writes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from systola.cli.errors import UserError
 from systola.runtime.write_file import write_file
 
 STANDARD_OUTPUT = "-"
-"""Its name on the command line."""
+"""Name of standard output on the command line."""
 
 
 def write_output(path: str, content: bytes) -> None:
-    """Write the content of an output, see write_file. Raises UserError where that fails.
+    """Write the content of an output, see write_file. Raises UserError if it cannot be written.
 
-    BrokenPipeError passes where standard output has no reader any more.
+    BrokenPipeError is passed on if standard output has no reader any more.
     """
     with writing(path):
         if path == STANDARD_OUTPUT:
@@ -46,7 +46,7 @@ def writing(path: str) -> Generator[None]:
 
 
 def npz(outputs: Sequence[NDArray[Any]]) -> bytes:
-    """Return the content of a .npz file with an array y, or y0, y1, ... where there are several."""
+    """Return the content of a .npz file with an array y, or y0, y1, ... for several outputs."""
     arrays = {f"y{number}" if len(outputs) > 1 else "y": y for number, y in enumerate(outputs)}
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
@@ -54,7 +54,7 @@ def npz(outputs: Sequence[NDArray[Any]]) -> bytes:
 
 
 def read_file(path: str) -> bytes:
-    """Return the content of a file. Raises UserError when it cannot be read."""
+    """Return the content of a file. Raises UserError if it cannot be read."""
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:

@@ -28,7 +28,7 @@ class OutputFolder:
     """
 
     def __init__(self, path: str, command: str) -> None:
-        """`command` is the name of the command, such as "tpu deliver"."""
+        """Check the folder; `command` is the name of the command, such as "tpu deliver"."""
         self._folder = Path(path)
         self._mark = f"# The files of this folder, by '{command}'."
         self._made: list[Path] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of tpu: its commands, by group, and what they have in common."""
+"""The command line of tpu: its commands, by group, and their common options."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "hardware": ("verilog", "deliver", "synth", "bitstream", "info"),
     "this command": ("cache", "completion"),
 }
-"""Each command is a module of this package with HELP, add_arguments() and execute()."""
+"""Names of the commands by group. Each command is a module of this package with HELP,
+add_arguments() and execute()."""
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 
 class _Parser(OneLineParser):
-    """Shows the commands by group, which argparse itself cannot."""
+    """A parser that shows the commands by group, which argparse itself cannot do."""
 
     def format_help(self) -> str:
         width = max(map(len, COMMANDS))
@@ -40,7 +41,7 @@ class _Parser(OneLineParser):
 
 
 def make_parser() -> OneLineParser:
-    """The parser of the whole command line; `execute` of its result runs a command."""
+    """Make the parser of the whole command line; `execute` of its result runs a command."""
     parser = _Parser(prog="tpu")
     parser.add_argument("--version", action="version", version=f"tpu {version('systola')}")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=OneLineParser)
@@ -60,7 +61,7 @@ def _module(command: str) -> ModuleType:
 
 
 def _add_verbosity(parser: argparse.ArgumentParser) -> None:
-    """Adds -v and -q; the value is a Level."""
+    """Add -v and -q; the value is a Level."""
     choice = parser.add_mutually_exclusive_group()
     for option, level, text in (
         ("verbose", Level.VERBOSE, "show the commands of the tools that are run"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--cores and --split, and the report of a pod."""
+"""The options --cores and --split, and the report of a pod."""
 
 from __future__ import annotations
 
@@ -37,23 +37,25 @@ _OF_ONE = ("timeline", "report", "report_window", "waves", "roofline")
 
 
 def add_cores(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds --cores N; None where it is not given."""
+    """Add --cores N; the value is None if it is not given."""
     parser.add_argument("--cores", type=whole_number(1, MAX_CORES), metavar="N", help=what)
 
 
 def add_shared_memory(parser: argparse.ArgumentParser) -> None:
-    """Adds --shared-memory BYTES; None where it is not given."""
+    """Add --shared-memory BYTES; the value is None if it is not given."""
     parser.add_argument(
         "--shared-memory",
         type=whole_number(1),
         metavar="BYTES",
-        help="with --cores: one AXI4 port so wide for the memories of all cores",
+        help="with --cores: one AXI4 port of this width for the memories of all cores",
     )
 
 
 def shared_memory_of(arguments: argparse.Namespace) -> SharedMemory | None:
-    """The memory of a pod. Raises UserError where there is none, ConfigError where it does not fit
-    its cores."""
+    """Return the shared memory of a pod; None if none is asked for.
+
+    Raises UserError without --cores, and ConfigError if the memory does not fit the cores.
+    """
     if arguments.shared_memory is None:
         return None
     if arguments.cores is None:
@@ -64,7 +66,7 @@ def shared_memory_of(arguments: argparse.Namespace) -> SharedMemory | None:
 
 
 def add_split(parser: argparse.ArgumentParser) -> None:
-    """Adds --split and --scheduler, of pods that run networks."""
+    """Add --split and --scheduler, for pods that run networks."""
     parser.add_argument(
         "--split", action="store_true", help="with --cores: a piece of the model on each core"
     )
@@ -74,7 +76,7 @@ def add_split(parser: argparse.ArgumentParser) -> None:
 
 
 def check_cores(arguments: argparse.Namespace) -> None:
-    """Raises UserError where other options do not fit --cores."""
+    """Raise UserError if other options do not fit --cores."""
     if arguments.cores is None:
         for option in ("split", "scheduler"):
             if getattr(arguments, option, None):
@@ -90,7 +92,7 @@ def check_cores(arguments: argparse.Namespace) -> None:
 
 
 def run_on_pod(arguments: argparse.Namespace) -> int:
-    """tpu run --cores."""
+    """Run the command tpu run --cores."""
     path: str = arguments.model
     content = read_network(arguments)
     pod = partial(
@@ -137,8 +139,11 @@ def run_on_pod(arguments: argparse.Namespace) -> int:
 
 
 def core_table(cores: Sequence[CoreRun], title: str, shares: Sequence[str]) -> str:
-    """A line for each core: its share, the first ones having some, its cycles, and of the pod's
-    cycles how many percent have which cause. `title` says what the shares are."""
+    """Write a line for each core: its share, its cycles, and the causes of cycles in per cent.
+
+    The first cores have a share. Per cent are of the pod's cycles. `title` is the heading of the
+    shares.
+    """
     total = max(core.end for core in cores) or 1
     seen = [
         which for which in CycleClass if any(core.counters.get(_key(which), 0) for core in cores)
@@ -163,12 +168,12 @@ def _key(which: CycleClass) -> str:
 
 
 def core_figures(cores: Sequence[CoreRun]) -> list[dict[str, object]]:
-    """The same for JSON."""
+    """Return the figures of the cores for JSON."""
     return [asdict(core) for core in cores]
 
 
 def describe_pod(model: PodModel, run: PodResult, reports: Sequence[Report]) -> dict[str, object]:
-    """Figures of a run on a pod, for JSON."""
+    """Return the figures of a run on a pod, for JSON."""
     mhz = reports[0].mhz if reports else None
     return {
         "preset": run.config.name,
@@ -193,7 +198,7 @@ def describe_pod(model: PodModel, run: PodResult, reports: Sequence[Report]) -> 
 
 
 def pod_summary(model: PodModel, run: PodResult, reports: Sequence[Report]) -> str:
-    """Figures of a run on a pod as text."""
+    """Write the figures of a run on a pod as text."""
     plural = "" if run.samples == 1 else "s"
     cores = "1 core" if len(run.cores) == 1 else f"{len(run.cores)} cores"
     lines = [
@@ -221,7 +226,7 @@ def pod_summary(model: PodModel, run: PodResult, reports: Sequence[Report]) -> s
 
 
 def pipeline_bound(batches: int, pieces: int, cores: int) -> str:
-    """How busy a pipeline of equal pieces can be."""
+    """Write the largest share of time in which a pipeline of equal pieces can be busy."""
     bound = pieces / cores * batches / (batches + pieces - 1)
     text = f"{batches} batches through {pieces} pieces: at most {100 * bound:.2f} % busy"
     return text if pieces == cores else f"{text}, as there are no more pieces for {cores} cores"

@@ -14,12 +14,12 @@ BAR_WIDTH = 30
 
 
 def to_json(figures: Mapping[str, object]) -> bytes:
-    """`figures` as an indented JSON object with a line feed at the end."""
+    """Return `figures` as an indented JSON object with a line feed at the end."""
     return (json.dumps(figures, indent=2) + "\n").encode()
 
 
 def cycle_table(counters: Mapping[str, int]) -> str:
-    """All cycles by cause, one line each with a bar, classes without any left out."""
+    """Write all cycles by cause, one line each with a bar; classes without any are left out."""
     total = sum(counters.values()) or 1
     lines: list[str] = []
     for which in CycleClass:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu run: a network on one's own data."""
+"""The command tpu run: it runs a network on one's own data."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ from systola.sim.waves import how_to_look
 from systola.views.plots import new_figure, roofline_figure, to_svg
 from systola.views.report_page import report_page
 
-HELP = "run a quantised network, or what 'tpu compile' has made of one, on samples of a .npz file"
+HELP = "run a quantised or compiled network on samples of a .npz file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument(
         "model",
         type=InputName,
@@ -106,13 +106,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_timeline(parser)
     add_report(parser)
     add_waves(parser)
-    add_cores(parser, "run on a pod of so many cores, each with a share of the samples")
+    add_cores(parser, "run on a pod of N cores, each with a share of the samples")
     add_split(parser)
     add_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     check_cores(arguments)
     if arguments.cores:
         return run_on_pod(arguments)
@@ -136,7 +136,7 @@ def execute(arguments: argparse.Namespace) -> int:
             model = found.compile(min(arguments.batch or even_batch(count), count))
     labels = load_labels(arguments, model.outputs, count)
     if arguments.roofline or arguments.report:
-        new_figure(1, 1)  # what draws it is there, before the work begins
+        new_figure(1, 1)  # a missing library is reported before the work begins
     with ExitStack() as stack:
         memory = memory_of(arguments)
         backend = recording_backend(arguments, model.config, stack, **memory)
@@ -181,7 +181,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def describe(model: CompiledModel, run: RunResult, report: Report) -> dict[str, object]:
-    """Figures of a run, for JSON."""
+    """Return the figures of a run, for JSON."""
     return {
         "preset": model.config.name,
         "semantics": model.semantics.value,
@@ -205,7 +205,7 @@ def describe(model: CompiledModel, run: RunResult, report: Report) -> dict[str, 
 
 
 def summary(model: CompiledModel, run: RunResult, report: Report) -> str:
-    """Figures of a run as text."""
+    """Write the figures of a run as text."""
     plural = "" if run.samples == 1 else "s"
     lines = [
         f"{run.samples} sample{plural} of {model.macs:,} MACs on '{model.config.name}', "

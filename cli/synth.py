@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu synth: the machine, or a unit of it, on an FPGA: resources and clock."""
+"""The command tpu synth: it reports resources and clock of the machine, or a unit, on an FPGA."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from systola.synth.targets import DEFAULT_TARGET, TARGETS, Target
 HELP = "synthesise the machine or a unit for an FPGA: resources, clock, critical path"
 
 _DEFAULT_PRESET = "small"
-"""The largest of the named presets that the default target has room for."""
+"""The largest named preset that the default target has room for."""
 _DEFAULT_SEEDS = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of this command."""
+    """Add the arguments of this command."""
     parser.add_argument(
         "--target",
         type=one_of("target", TARGETS),
@@ -51,16 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--frequency",
         type=whole_number(1, 1000),
         metavar="MHZ",
-        help="what place and route is asked to reach: routing takes long where much is slower",
+        help="goal of place and route: routing takes long if much is slower",
     )
     add_cores(parser, "a pod of N cores in a ring, instead of the machine")
     add_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+    """Run the command."""
     target: Target = arguments.target
-    # Other commands need nothing of this.
+    # Imported here: other commands do not need it.
     from systola.synth.flow import measure
     from systola.synth.report import text
 

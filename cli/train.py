@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=InputName,
         required=True,
         metavar="FILE.npz",
-        help="arrays x and y, and x_test and y_test to evaluate, where they are there",
+        help="file with arrays x and y, and perhaps x_test and y_test to evaluate",
     )
     parser.add_argument("--epochs", type=whole_number(1), default=1, metavar="E")
     parser.add_argument("--batch-size", type=whole_number(1), default=None, metavar="B")
@@ -63,7 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning-rate", type=positive, default=None, metavar="R")
     parser.add_argument("--momentum", type=float, default=None, metavar="M")
     parser.add_argument(
-        "--rounding", choices=ROUNDINGS, default=None, help=f"of updates, default: {ROUNDINGS[0]}"
+        "--rounding",
+        choices=ROUNDINGS,
+        default=None,
+        help=f"rounding of updates (default: {ROUNDINGS[0]})",
     )
     parser.add_argument("--loss", choices=LOSSES, default=None, help=f"default: {LOSSES[0]}")
     parser.add_argument(
@@ -71,14 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(0, (1 << 31) - 1),
         default=None,
         metavar="S",
-        help="of weights, order and masks (default: 0)",
+        help="seed of weights, order and masks (default: 0)",
     )
     parser.add_argument(
         "--preset",
         type=configuration,
         default=None,
         metavar="P",
-        help=f"any with -training after its name (default: {DEFAULT_PRESET})",
+        help=f"any preset with -training after its name (default: {DEFAULT_PRESET})",
     )
     parser.add_argument(
         "--backend",
@@ -101,13 +104,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1, MAX_CORES),
         default=None,
         metavar="N",
-        help="that share each batch (default: 1)",
+        help="cores that share each batch (default: 1)",
     )
     parser.add_argument(
         "--save",
         type=checkpoint_names,
         metavar="FILE.tpu",
-        help="save the model here after each epoch; {epoch} is its number, {loss} what it measured",
+        help="save the model here after each epoch; {epoch} is its number, {loss} its loss",
     )
     parser.add_argument(
         "--mhz", type=positive, metavar="F", help="clock, for operations in a second"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--timeline, --report and --waves: what the machine did, as a trace, a page and a waveform."""
+"""The options --timeline, --report and --waves: a trace, a page and a waveform of a run."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from systola.views.report_page import TIMELINE_CYCLES
 
 
 def add_timeline(parser: argparse.ArgumentParser) -> None:
-    """Adds --timeline FILE."""
+    """Add --timeline FILE."""
     parser.add_argument(
         "--timeline",
         type=output_name,
         metavar="FILE.json",
-        help="write what each unit did in which cycle to this file, for ui.perfetto.dev or "
+        help="write the work of each unit, cycle by cycle, to this file, for ui.perfetto.dev or "
         "chrome://tracing (simulated RTL only)",
     )
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
-    """Adds --report FILE and --report-window FROM:TO, a pair of cycles."""
+    """Add --report FILE and --report-window FROM:TO, a pair of cycles."""
     parser.add_argument(
         "--report",
         type=html_file,
         metavar="FILE.html",
-        help="write a page to this file: layers, roofline, cycles, and on the simulated RTL what "
-        "lay in the memories and a piece of the timeline",
+        help="write a page to this file: layers, roofline, cycles, and on the simulated RTL the "
+        "content of the memories and a piece of the timeline",
     )
     parser.add_argument(
         "--report-window",
         type=_report_window,
         metavar="FROM:TO",
-        help="the cycles of the timeline in that page, since the START of its program "
-        f"(default: 0:{TIMELINE_CYCLES}, and no more than these; simulated RTL only)",
+        help="cycles of the timeline in the page, from the START of its program; at most "
+        f"{TIMELINE_CYCLES} (default: 0:{TIMELINE_CYCLES}; simulated RTL only)",
     )
 
 
 def _report_window(text: str) -> tuple[int, int]:
-    """A converter for argparse: FROM:TO, as many cycles as a page shows."""
+    """Convert, for argparse, FROM:TO, at most as many cycles as a page shows."""
     begin, end = cycle_window(text)
     if end - begin > TIMELINE_CYCLES:
         raise argparse.ArgumentTypeError(
@@ -59,7 +59,7 @@ def _report_window(text: str) -> tuple[int, int]:
 
 
 def add_waves(parser: argparse.ArgumentParser) -> None:
-    """Adds --waves FROM:TO; the value is a pair of cycles."""
+    """Add --waves FROM:TO; the value is a pair of cycles."""
     parser.add_argument(
         "--waves",
         type=cycle_window,
@@ -70,10 +70,10 @@ def add_waves(parser: argparse.ArgumentParser) -> None:
 
 
 def waves_file(arguments: argparse.Namespace) -> Path | None:
-    """Where --waves leaves the waveform; None where it is not asked for."""
+    """Return the path of the waveform of --waves; None without the option."""
     if not getattr(arguments, "waves", None):
         return None
-    # Whoever asks for no waveform needs none of the tools that this import asks for.
+    # Imported here: a run without a waveform needs none of the tools of this import.
     from systola.sim.build import build_folder
     from systola.sim.verilator import waveform_suffix
 
@@ -90,9 +90,10 @@ def recording_backend(
     stall: float = 0.0,
     seed: int = 0,
 ) -> Backend | str:
-    """As chosen_backend, or a machine that records and writes waves as the command line asks for.
+    """Return a machine that records and writes waves as the command line asks for.
 
-    `latency`, `stall` and `seed` are those of its memories.
+    Without these options, it is the result of chosen_backend. `latency`, `stall` and `seed`
+    describe the memories of the machine.
     """
     backend = chosen_backend(arguments, config, stack)
     for option in ("timeline", "waves", "report_window"):

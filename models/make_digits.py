@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes digits.npz, digits_test.npz and mlp_floatio.npz again.
+"""A script that makes digits.npz, digits_test.npz and mlp_floatio.npz again.
 
-Needs scikit-learn 1.9.1 for the images and ai-edge-litert 2.3.0 for the reference outputs; the
-project itself needs neither. Run it as `python models/make_digits.py`; it writes beside itself.
+It needs scikit-learn 1.9.1 for the images and ai-edge-litert 2.3.0 for the reference outputs; the
+project itself needs neither. Run it as `python models/make_digits.py`. It writes into its own
+folder.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ from sklearn.datasets import load_digits
 
 HERE = Path(__file__).parent
 TRAINING_IMAGES = 1437
-"""The models were trained on that many of the 1797 images, in the order of `all_images`."""
+"""Number of the 1797 images on which the models were trained: the first ones of `all_images`."""
 FLOAT_SAMPLES = 24
-"""Images in mlp_floatio.npz, with as many samples of noise behind them."""
+"""Images in mlp_floatio.npz, which are followed by as many samples of noise."""
 
 
 def all_images() -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """All images, 64 pixels from 0 to 1 each, and the digits; those for training come first."""
+    """Return all images, 64 pixels from 0 to 1 each, and the digits.
+
+    Images are float32 [1797, 64], digits uint8 [1797]. The images for training come first.
+    """
     digits = load_digits()
     order = np.random.RandomState(0).permutation(len(digits.target))
     return (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.uint8)
 
 
 def reference(model: str, x: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Outputs of the interpreter's reference path for samples x, each of the model's shape."""
+    """Return the outputs of the interpreter's reference path for samples x of the model's shape."""
     interpreter = Interpreter(
         str(HERE / model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )
@@ -45,7 +49,7 @@ def reference(model: str, x: NDArray[np.generic]) -> NDArray[np.generic]:
 
 def main() -> None:
     images, labels = all_images()
-    half = images.astype(np.float16)  # which holds sixteenths exactly
+    half = images.astype(np.float16)  # float16 holds sixteenths exactly
     np.savez_compressed(
         HERE / "digits.npz",
         x=half[:TRAINING_IMAGES],

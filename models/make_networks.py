@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the networks of NETWORKS: trains them, converts them, and writes samples and outputs.
+"""A script that makes the networks of NETWORKS: it trains them, converts them, and writes samples.
 
-Needs the extra `models` of pyproject.toml; the project itself needs none of it. Run it as
-`python -m systola.models.make_networks [NAME ...]`; without names it makes all, in some minutes,
-and writes beside itself. Everything comes from seeds; on another processor or another version of
-TensorFlow the trained weights differ in their last digits.
+The outputs of the samples are written, too. It needs the extra `models` of pyproject.toml; the
+project itself needs none of it. Run it as `python -m systola.models.make_networks [NAME ...]`.
+Without names it makes all networks, in some minutes. It writes into its own folder. All random
+numbers come from seeds. On another processor or with another version of TensorFlow the trained
+weights differ in their last digits.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ HERE = Path(__file__).parent
 TEST_SAMPLES = 300
 CALIBRATION_SAMPLES = 200
 STORED_SAMPLES = 8
-"""Samples of test data in an .npz file, with half as many of noise behind them."""
+"""Samples of test data in an .npz file, which are followed by half as many samples of noise."""
 MOMENTUM = 0.9
-"""Of batch normalisation: its averages settle within the few steps that the networks train."""
+"""Momentum of batch normalisation: its averages settle within the few steps of the training."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is made."""
+    """A description of the steps that make a network."""
 
     build: Callable[[], Any]
-    """Makes the untrained Keras model, which ends in probabilities."""
+    """Function that makes the untrained Keras model, which ends in probabilities."""
     samples: Callable[[int, int], data.Samples]
-    """Makes the data, from a count and a seed."""
+    """Function that makes the data, from a count and a seed."""
     training_samples: int
     epochs: int
     rate: float = 2e-3
-    """Of learning, at its highest."""
+    """Highest rate of learning."""
     float_io: bool = False
-    """The converted network takes and gives float32."""
+    """Whether inputs and outputs of the converted network are float32."""
 
 
 def ds_cnn() -> Any:
-    """Keyword spotting of MLPerf Tiny: a convolution and four depthwise-separable blocks."""
+    """Build the keyword spotting of MLPerf Tiny: a convolution, four depthwise-separable blocks."""
     sound = layers.Input((49, 10, 1))
     x = _normalised(layers.Conv2D(64, (10, 4), 2, "same", use_bias=False)(sound))
     for _ in range(4):
@@ -62,7 +63,7 @@ def ds_cnn() -> Any:
 
 
 def mobilenet_v1() -> Any:
-    """Visual wake words of MLPerf Tiny: MobileNetV1 with a quarter of the channels."""
+    """Build MobileNetV1 with a quarter of the channels, the visual wake words of MLPerf Tiny."""
     image = layers.Input((96, 96, 3))
     x = _normalised(layers.Conv2D(8, 3, 2, "same", use_bias=False)(image))
     for channels, stride in (
@@ -86,7 +87,7 @@ def _normalised(x: Any) -> Any:
 
 
 def lenet5() -> Any:
-    """LeNet-5: 32 x 32 pixels, tanh and average pooling."""
+    """Build LeNet-5: 32 x 32 pixels, tanh and average pooling."""
     return keras.Sequential(
         [
             layers.Input((32, 32, 1)),
@@ -103,7 +104,10 @@ def lenet5() -> Any:
 
 
 def lstm_text() -> Any:
-    """Embedding, LSTM, one probability; from Keras 2, whose LSTM is converted to one operator."""
+    """Build an embedding, an LSTM and one probability.
+
+    The layers are from Keras 2: its LSTM is converted to one operator.
+    """
     return tf_keras.Sequential(
         [
             tf_keras.layers.Input((data.WORDS,), dtype="int32"),
@@ -115,7 +119,7 @@ def lstm_text() -> Any:
 
 
 def mobilenet_v2() -> Any:
-    """MobileNetV2 as in Keras, with 0.35 of the channels."""
+    """Build MobileNetV2 as in Keras, with 0.35 of the channels."""
     model = keras.applications.MobileNetV2(
         (96, 96, 3), alpha=0.35, weights=None, classes=data.IMAGE_CLASSES
     )
@@ -126,7 +130,7 @@ def mobilenet_v2() -> Any:
 
 
 def conv1d() -> Any:
-    """Convolutions over time."""
+    """Build a network of convolutions over time."""
     return keras.Sequential(
         [
             layers.Input((128, 3)),
@@ -152,7 +156,7 @@ NETWORKS = {
 
 
 def train(recipe: Recipe) -> Any:
-    """The trained Keras model, for one sample at a time."""
+    """Return the trained Keras model, for one sample at a time."""
     x, labels = recipe.samples(recipe.training_samples, data.TRAINING_SEED)
     model = recipe.build()
     library = tf_keras if isinstance(model, tf_keras.Model) else keras
@@ -175,7 +179,7 @@ _CATEGORICAL = "sparse_categorical_crossentropy"
 
 
 def convert(model: Any, samples: NDArray[Any], float_io: bool) -> bytes:
-    """The model quantised to int8, with ranges measured on `samples`."""
+    """Return the model quantised to int8, with ranges measured on `samples`."""
 
     def calibration() -> Iterator[list[NDArray[Any]]]:
         for sample in samples:
@@ -195,9 +199,9 @@ def convert(model: Any, samples: NDArray[Any], float_io: bool) -> bytes:
 def stored_inputs(
     interpreter: Any, samples: NDArray[Any], random: np.random.Generator
 ) -> NDArray[Any]:
-    """`samples` and noise of the same range, as the converted network takes them.
+    """Return `samples` and noise of the same range, as the converted network takes them.
 
-    The result is samples x the model's shape.
+    The result is [samples, *the model's shape].
     """
     noise_shape = (len(samples) // 2, *samples.shape[1:])
     low, high = samples.min(), samples.max()
@@ -214,7 +218,7 @@ def stored_inputs(
 
 
 def reference(interpreter: Any, x: NDArray[Any]) -> NDArray[Any]:
-    """Outputs for samples x, each of the model's shape; nothing stays from sample to sample."""
+    """Return outputs for samples x, each of the model's shape; no state stays between samples."""
     source, result = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
     outputs = []
     for sample in x:
@@ -226,7 +230,7 @@ def reference(interpreter: Any, x: NDArray[Any]) -> NDArray[Any]:
 
 
 def make(name: str) -> None:
-    """Writes `name`.tflite and `name`.npz."""
+    """Write `name`.tflite and `name`.npz."""
     recipe = NETWORKS[name]
     keras.backend.clear_session()
     tf_keras.backend.clear_session()

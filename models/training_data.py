@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the networks of make_networks.py are trained on, made from seeds.
+"""The data on which the networks of make_networks.py are trained, made from seeds.
 
-Each function gives `count` samples and their classes: float32 (int32 for words), count x the shape
-of a sample, and int32, count. They are simple, but a network has to look at all of a sample to tell
-the classes apart, and noise, place and strength differ from sample to sample.
+Each function returns `count` samples and their classes. Samples are float32 (int32 for words),
+[count, *shape of a sample]; classes are int32 [count]. The samples are simple, but a network has to
+look at all of a sample to distinguish the classes. Noise, place and strength differ from sample to
+sample.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ VOCABULARY = 1000
 WORDS = 80
 ACTIVITIES = 6
 TEXTURES = 125
-"""Kinds of picture that textures() makes, of the IMAGE_CLASSES that its network tells apart."""
+"""Number of kinds of picture that textures() makes, among the IMAGE_CLASSES of its network."""
 IMAGE_CLASSES = 1000
 
 
 def digits(count: int, seed: int) -> Samples:
-    """Digits of scikit-learn, enlarged to 32 x 32 x 1, with values from 0 to 1.
+    """Make digits of scikit-learn, enlarged to 32 x 32 x 1, with values from 0 to 1.
 
-    With TRAINING_SEED the first `count` of the 1437 training images that README.md speaks of, with
-    any other the first of the 360 test images.
+    With TRAINING_SEED, they are the first `count` of the 1437 training images in README.md. With
+    any other seed, they are the first of the 360 test images.
     """
     stored = load_digits()
     order = np.random.RandomState(0).permutation(len(stored.target))
     chosen = (order[:1437] if seed == TRAINING_SEED else order[1437:])[:count]
     images = np.kron(stored.images[chosen] / 16, np.ones((1, 4, 4)))
-    # A mean over 3 x 3 takes the edges off the enlarged pixels.
+    # A mean over 3 x 3 removes the edges of the enlarged pixels.
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     smooth = sum(padded[:, y : y + 32, x : x + 32] for y in range(3) for x in range(3)) / 9
     return smooth[..., None].astype(np.float32), stored.target[chosen].astype(np.int32)
 
 
 def keywords(count: int, seed: int) -> Samples:
-    """Spectra over time, 49 x 10 x 1: three bands whose course is the keyword."""
+    """Make spectra over time, 49 x 10 x 1: three bands with a course for each keyword."""
     courses = np.random.default_rng(12).uniform(0, 9, (KEYWORDS, 3, 4))
     random = np.random.default_rng(seed)
     labels = random.integers(0, KEYWORDS, count).astype(np.int32)
@@ -62,9 +63,10 @@ def keywords(count: int, seed: int) -> Samples:
 
 
 def figures(count: int, seed: int) -> Samples:
-    """Pictures, 96 x 96 x 3 from -1 to 1, with a standing figure (class 1) or without (class 0).
+    """Make pictures, 96 x 96 x 3 from -1 to 1, with a standing figure (class 1) or without (class
+    0).
 
-    All of them have other things in them, of the same colours.
+    All pictures have other things in them, of the same colours.
     """
     random = np.random.default_rng(seed)
     labels = random.integers(0, 2, count).astype(np.int32)
@@ -86,7 +88,7 @@ def figures(count: int, seed: int) -> Samples:
 
 
 def _clouds(random: np.random.Generator, size: int) -> NDArray[np.float64]:
-    """A soft picture, size x size x 3, from -1 to 1."""
+    """Make a soft picture, size x size x 3, from -1 to 1."""
     coarse = random.uniform(-1, 1, (5, 5, 3))
     at = np.linspace(0, 4, size)
     low = np.minimum(at.astype(int), 3)
@@ -97,7 +99,7 @@ def _clouds(random: np.random.Generator, size: int) -> NDArray[np.float64]:
 
 
 def textures(count: int, seed: int) -> Samples:
-    """Stripes, 96 x 96 x 3 from -1 to 1, of 5 directions, 5 widths and 5 colours.
+    """Make stripes, 96 x 96 x 3 from -1 to 1, of 5 directions, 5 widths and 5 colours.
 
     Each of the 125 kinds is one of the 1000 classes, every eighth.
     """
@@ -120,12 +122,12 @@ def textures(count: int, seed: int) -> Samples:
 
 
 def reviews(count: int, seed: int) -> Samples:
-    """Texts of 80 words of a vocabulary of 1000; 1 is praise.
+    """Make texts of 80 words from a vocabulary of 1000; class 1 is praise.
 
-    Before the text come zeros, and sometimes the end of another text before them: the converter
+    Zeros come before the text, and sometimes the end of another text before them. The converter
     measures ranges without resetting the state of an LSTM between samples, so the network has to
-    learn to forget. Words 2 to 41 praise, 42 to 81 blame, word 1 turns the next of them round; most
-    of them agree. The rest says nothing, and frequent words have small numbers.
+    learn to forget. Words 2 to 41 praise, words 42 to 81 blame, word 1 reverses the next of them;
+    most of them agree. All other words are neutral, and frequent words have small numbers.
     """
     random = np.random.default_rng(seed)
     samples = np.zeros((count, WORDS), np.int32)
@@ -150,7 +152,7 @@ def _text(random: np.random.Generator, length: int, praise: int) -> NDArray[np.i
 
 
 def movements(count: int, seed: int) -> Samples:
-    """Three accelerations over 128 moments, 128 x 3: swings of different pace and form."""
+    """Make three accelerations over 128 moments, 128 x 3: swings of different pace and form."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, ACTIVITIES, count).astype(np.int32)
     time = np.arange(128)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs on machines.
+"""The package that compiles networks and runs programs on machines.
 
-For users: `compile` and `load` for networks, see systola.runtime.api; `quantize` for float ones,
-see systola.runtime.quantiser.quantize; `ImageBuilder` and
-`machine` for programs of one's own, see systola.runtime.image_builder; `Strategy` for pods of
-several cores, see systola.runtime.pod.strategy.
+- `compile` and `load` take networks, see systola.runtime.api.
+- `quantize` takes networks in floating point, see systola.runtime.quantiser.quantize.
+- `ImageBuilder` and `machine` are for programs of one's own, see systola.runtime.image_builder.
+- `Strategy` describes a pod of several cores, see systola.runtime.pod.strategy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ImageBuilder", "Strategy", "compile", "load", "machine", "quantize"]
 
 
 def __getattr__(name: str) -> object:
-    """Imported when asked for: the compiler itself needs modules of this package."""
+    """Import a name when it is first used: the compiler itself needs modules of this package."""
     if name not in __all__:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from systola.runtime import api, image_builder

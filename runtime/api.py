@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For users of Python: networks are compiled or loaded, and machines run them."""
+"""The functions for users of Python, which compile or load networks and make machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from systola.runtime.pod.model import PodModel, compile_for_pod
 from systola.runtime.pod.strategy import current_strategy
 
 Source = bytes | str | PathLike[str]
-"""The content of a file, or its path."""
+"""The content of a file, or the path of a file."""
 
 
 def compile(
@@ -28,19 +28,22 @@ def compile(
     batch: int | None = None,
     semantics: str | None = None,
 ) -> CompiledModel | PodModel:
-    """Compiles a quantised .tflite or .onnx model, or one that systola.training has saved, `batch`
-    samples in one program.
+    """Compile a quantised model, `batch` samples in one program.
 
-    Operators that the machine does not take run on the host, in LiteRT or ONNX Runtime, which have
-    to be installed for this; `placement` of the result has the place of each operator.
-    In the scope of a Strategy the model is one for its pod, whose preset it then has.
-    `preset` is DEFAULT_PRESET and `batch` DEFAULT_BATCH where they are not given, `batch` of a pod
-    what suits the share of a core.
-    `semantics` chooses the interpreter whose results the compiled model gives, see Semantics;
-    None is the first that the format of the model has. Raises OSError where there is no such file,
-    ConfigError for an unknown preset, ModelError for a model that is damaged or not supported,
-    CompileError for one that does not fit the machine, ValueError for unknown semantics and for
-    another preset than that of the pod.
+    `model` is a .tflite or .onnx file, or a file that systola.training has saved. Operators that
+    the machine does not support run on the host, in LiteRT or ONNX Runtime. The interpreter has to
+    be installed for this. `placement` of the result has the place of each operator.
+
+    In the scope of a Strategy, the result is a model for the pod, and has the preset of the pod.
+    `preset` is DEFAULT_PRESET if it is not given. `batch` is DEFAULT_BATCH if it is not given; for
+    a pod, it is a number that suits the share of a core.
+
+    `semantics` chooses the interpreter that the results of the compiled model equal, see Semantics.
+    None is the first semantics of the model's format.
+
+    Raises OSError if there is no such file, ConfigError for an unknown preset, and ModelError for a
+    model that is damaged or not supported. Raises CompileError for a model that does not fit the
+    machine. Raises ValueError for unknown semantics and for a preset other than the pod's.
     """
     strategy = current_strategy()
     config = configuration(preset or (strategy.config if strategy else DEFAULT_PRESET))
@@ -54,10 +57,10 @@ def compile(
 
 
 def load(program: Source) -> CompiledModel | PodModel:
-    """A model that CompiledModel.save has stored; in the scope of a Strategy one for its pod.
+    """Load a model that CompiledModel.save has stored; in the scope of a Strategy, for its pod.
 
-    Raises OSError where there is no such file, ProgramFileError where it is something else,
-    ModelError where it is for another machine than the pod's.
+    Raises OSError if there is no such file, and ProgramFileError for a file of another kind. Raises
+    ModelError for a model that is compiled for a machine other than the pod's.
     """
     model = read_compiled(_content(program))
     strategy = current_strategy()
@@ -72,11 +75,12 @@ def machine(
     stall: float = 0.0,
     seed: int = 0,
 ) -> Backend:
-    """A machine that runs programs of one's own, and models that are compiled for its preset.
+    """Make a machine that runs programs of one's own, and models compiled for its preset.
 
-    `backend` is "rtl", the simulated RTL, with memories of `latency` (cycles) and `stall` (fraction
-    of cycles, at random from `seed`), or "iss", the golden model. Raises ConfigError for an unknown
-    preset, ValueError for an unknown back end, BackendError where the simulator cannot be built.
+    `backend` is "rtl", the simulated RTL, or "iss", the golden model. The memories of the RTL
+    answer `latency` cycles late, and stall in a fraction `stall` of the cycles, at random from
+    `seed`. Raises ConfigError for an unknown preset, and ValueError for an unknown back end. Raises
+    BackendError if the simulator cannot be built.
     """
     config = configuration(preset)
     return make_backend(backend, config, latency=latency, stall=stall, seed=seed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs a program: the interface that all machines, real or modelled, share."""
+"""The interface that all machines, real or modelled, share: a machine runs a program."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What one run left behind."""
+    """A record of one run: the content of host memory after it, and its fault, cycles and tags."""
 
     host: NDArray[np.uint8]
-    """Content of the host window afterwards, as long as that of the image."""
+    """Content of the host window after the run, as long as the host window of the image."""
     fault: FaultReport | None
-    """Why the machine stopped; None when the program ended at Halt."""
+    """The reason why the machine stopped; None if the program ended at Halt."""
     interrupts: tuple[int, ...]
-    """Codes of Interrupt_Host, in order; of a simulated machine only the last one, if any."""
+    """Codes of Interrupt_Host, in order; a simulated machine reports only the last one, if any."""
     cycles: int | None
-    """From the accepted start write to DONE in STATUS; None for a machine without a clock."""
+    """Cycles from the accepted write of START to DONE in STATUS; None for a machine without a
+    clock."""
     counters: dict[str, int]
-    """Cycles of each CycleClass by its name in lower case; they sum to `cycles`. Empty for a
+    """Cycles of each CycleClass by its name in lower case; their sum is `cycles`. Empty for a
     machine without a clock."""
     tags: tuple[tuple[int | None, int], ...]
-    """Cycle since START and tag of the Debug_Tag instructions, in order; of a machine without a
-    clock the cycle is None."""
+    """Cycle since START and tag of each Debug_Tag instruction, in order. For a machine without a
+    clock, the cycle is None."""
     missing_tags: int
-    """Tags that are not in `tags`, because others took their place in the trace of the machine
-    before they were read."""
+    """Number of tags that are not in `tags`: later tags replaced them in the machine's trace before
+    they were read."""
     simulated_cycles_per_second: float | None
-    """Speed of the simulation; None for a machine without a clock."""
+    """Simulated cycles in a second of this computer; None for a machine without a clock."""
     recording: Recording | None = None
-    """What happened when, on a machine that records."""
+    """Events of the run with their cycles, on a machine that records."""
 
 
 class BackendError(RuntimeError):
-    """A machine that could not be built, or did not do what machines do."""
+    """An error of a machine that cannot be built, or that breaks a rule of its interface."""
 
 
 class UnavailableError(BackendError):
-    """A machine that the user has named and that is not there."""
+    """An error for a machine that the user has named and that cannot be found."""
 
 
 class Backend(Protocol):
@@ -58,22 +59,20 @@ class Backend(Protocol):
 
     @property
     def config(self) -> Config:
-        """What the machine is built like; images must be compiled for the same."""
+        """The configuration of the machine; images must be compiled for the same configuration."""
         ...
 
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
-        """Runs the program of `image` to Halt or a fault; `image` is left as it was.
+        """Run the program of `image` to Halt or to a fault; `image` is not changed.
 
-        Raises ValueError for what check_image does not take.
-
-        `progress` is called now and then with the number of cycles run so far, by machines that
-        have a clock.
+        A machine with a clock calls `progress` now and then with the number of cycles run so far.
+        Raises ValueError for an image that check_image rejects.
         """
         ...
 
 
 def fault_text(fault: FaultReport) -> str:
-    """A fault in one line."""
+    """Describe a fault in one line."""
     return (
         f"the machine stopped at instruction {fault.pc}: {fault.cause.name}, "
         f"address 0x{fault.address:x}"

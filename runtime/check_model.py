@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the parts of a compiled model that comes from a file belong together."""
+"""The check that the parts of a compiled model from a file belong together."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MAX_MACS = 1 << 62
 def check_compiled(
     config: Config, inputs: Sequence[Value], outputs: Sequence[Value], compiled: CompiledNetwork
 ) -> None:
-    """Raises DataError unless the stages can be run, whatever then comes of it.
+    """Raise DataError unless the stages can be run; their results are not checked.
 
-    `inputs` and `outputs` are those of the model, as its users see them.
+    `inputs` and `outputs` are the inputs and outputs of the model as its users see them.
     """
     if compiled.samples < 1:
         raise DataError("it is compiled for no samples")
@@ -55,7 +55,7 @@ def check_compiled(
 
 
 def _repeats(outer: Sequence[Value], inner: Sequence[Value]) -> set[int]:
-    """How many samples, as the stages have them, are in one of the model's own."""
+    """Return how many samples of the stages are in one sample of the model."""
     if len(outer) != len(inner):
         raise DataError("it has more or fewer inputs or outputs than its stages")
     for value, part in zip(outer, inner, strict=True):
@@ -85,7 +85,7 @@ def _check_image(config: Config, program: Program) -> None:
 
 
 def _check_layers(program: Program) -> None:
-    """What reports divide by, and where the tags in the program lead."""
+    """Check the numbers that reports divide by, and the layers that the program's tags name."""
     for layer in program.layers:
         if not 0 <= layer.macs <= MAX_MACS or min(layer.shape, default=1) < 1:
             raise DataError("a layer has no size")
@@ -113,7 +113,7 @@ def _check_map(place: HostMap, size: int, samples: int, host: int) -> None:
 
 
 def _are_places(numbers: NDArray[np.int64], size: int) -> bool:
-    """Whether they are different places among `size`."""
+    """Return whether `numbers` is one row of different numbers from 0 to `size` - 1."""
     if numbers.ndim != 1 or not bool(((numbers >= 0) & (numbers < size)).all()):
         return False
     taken = np.zeros(size, np.bool_)
@@ -122,7 +122,7 @@ def _are_places(numbers: NDArray[np.int64], size: int) -> bool:
 
 
 def _size(value: Value) -> int:
-    """Elements of a value; raises DataError where it is none."""
+    """Return the number of elements of a value. Raises DataError for an impossible type or size."""
     size = math.prod(value.shape)
     if value.dtype not in DTYPES or min(value.shape, default=1) < 1 or size > MAX_ELEMENTS:
         raise DataError(f"'{value.name}' is {value.dtype} of shape {value.shape}")

@@ -63,7 +63,7 @@ def compile_content(
 def _cut(
     config: Config, content: bytes, semantics: Semantics | None, error: Refusal
 ) -> PartialNetwork:
-    """Cut a network that is refused with `error`; raise the error where that is no help."""
+    """Cut a network that is refused with `error`; raise the error if no cut helps."""
     try:
         source = read_source(content, semantics)
     except ModelError:

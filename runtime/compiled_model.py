@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model compiled for a machine: it takes samples, and can be stored."""
+"""A model that is compiled for a machine: it runs on samples, and can be stored."""
 
 from __future__ import annotations
 
@@ -36,42 +36,44 @@ from systola.runtime.write_file import write_file
 from systola.timing.memory_speed import MemorySpeed
 
 DEFAULT_BATCH = 64
-"""Samples at a time where nobody says: enough that starting and ending a program is negligible."""
+"""Samples in one program by default: enough that starting and ending a program is negligible."""
 
 
 def even_batch(samples: int) -> int:
-    """Samples at a time where nobody says but for how many: DEFAULT_BATCH or a little less.
+    """Return the samples in one program for a known number of samples.
 
-    So many that all programs are full, or nearly so.
+    The result is DEFAULT_BATCH or a little less, so that all programs are full, or nearly so.
     """
     return -(-samples // -(-samples // DEFAULT_BATCH))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CompiledModel(Predictor):
-    """A model as programs for a machine of one configuration."""
+    """A model that is compiled to programs for a machine of one configuration."""
 
     config: Config
     semantics: Semantics
-    """Whose results these are."""
+    """The interpreter that the results of the model equal."""
     inputs: tuple[Value, ...]
-    """As the model's users see them."""
+    """Inputs of the model as its users see them."""
     outputs: tuple[Value, ...]
     macs: int
     """Multiply-accumulates of one sample."""
     inexact_channels: int
-    """Channels whose scale has no multiplier that equals the reference for every sum."""
+    """Number of channels with a scale for which no multiplier gives the reference's result for
+    every sum."""
     compiled: CompiledNetwork
-    """For `batch` samples."""
+    """The network compiled for `batch` samples."""
     single: CompiledNetwork | None
-    """For one sample, where a batch has more."""
+    """The network compiled for one sample; None if a batch is one sample."""
     rest_singly: int
-    """Samples that are too few for a batch, up to so many, take less time one by one."""
+    """Largest rest of samples, too few for a batch, that takes less time one by one than in a
+    batch."""
     placement: tuple[Placement, ...] = ()
-    """The place of each operator of the model file; empty where the model is from no such file."""
+    """The place of each operator of the model file; empty if the model comes from no such file."""
 
     def __post_init__(self) -> None:
-        """Raises DataError where the parts do not belong together: they may come from a file."""
+        """Raise DataError if the parts do not belong together: they may come from a file."""
         check_compiled(self.config, self.inputs, self.outputs, self.compiled)
         if self.single:
             check_compiled(self.config, self.inputs, self.outputs, self.single)
@@ -89,7 +91,7 @@ class CompiledModel(Predictor):
         return f"<{self._title}: {_signature(self.inputs)} -> {_signature(self.outputs)}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: inputs, outputs, and the layers with their estimated cycles."""
+        """Return HTML for a notebook: inputs, outputs, and layers with their estimated cycles."""
         values = (("input", self.inputs), ("output", self.outputs))
         rows = "".join(
             f"<tr><td>{what}</td><td>{escape(printable(each.name))}</td><td>{each.dtype}</td>"
@@ -116,15 +118,17 @@ class CompiledModel(Predictor):
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> RunResult:
-        """Runs the model on samples, any number of them.
+        """Run the model on any number of samples.
 
-        `x` has an array for each input, of its data type, and of a shape that sample_count takes,
-        in the order of `inputs`; or it is one mapping from their names to the arrays.
-        `backend` is "rtl", with memories of `latency` (cycles) and `stall` (fraction of cycles, at
-        random from `seed`), or "iss", the golden model, or a machine that is there already.
-        `progress` is called after each program with the number of samples done. Raises ModelError
-        for inputs that do not fit the model, HostError for values that it has no result for,
-        BackendError if the machine cannot be built or stops.
+        `x` has an array for each input, in the order of `inputs`, of the input's data type. Its
+        shape is one that sample_count accepts. `x` may also be one mapping from the names of the
+        inputs to arrays. `backend` is "rtl", the simulated RTL, or "iss", the golden model, or a
+        machine that was made before. The memories of the RTL answer `latency` cycles late, and
+        stall in a fraction `stall` of the cycles, at random from `seed`. `progress` is called after
+        each program with the number of samples done.
+
+        Raises ModelError for inputs that do not fit the model, and HostError for values without a
+        result. Raises BackendError if the machine cannot be built, or stops.
         """
         samples = as_samples(x, self.inputs, self.outputs)
         memory = None
@@ -145,7 +149,7 @@ class CompiledModel(Predictor):
             for compiled, start, end in self._portions(samples.count):
                 total = totals.setdefault(compiled, Totals(compiled))
                 total.samples += end - start
-                # Where there are too few samples the last of them is repeated.
+                # If there are too few samples, the last one is repeated.
                 chosen = np.minimum(np.arange(start, start + compiled.samples), end - 1)
 
                 def observe(stage: int, result: Result, total: Totals = total) -> None:
@@ -169,7 +173,9 @@ class CompiledModel(Predictor):
         )
 
     def _portions(self, count: int) -> Iterator[tuple[CompiledNetwork, int, int]]:
-        """Which program runs which samples, first and behind the last, of `count` samples."""
+        """Yield for each program its network, its first sample, and the number after its last
+        sample.
+        """
         rest = count % self.batch
         whole = count - rest if self.single and rest <= self.rest_singly else count
         for start in range(0, whole, self.batch):
@@ -179,15 +185,17 @@ class CompiledModel(Predictor):
             yield self.single, start, start + 1
 
     def estimate(self, memory: MemorySpeed | None = None, mhz: float | None = None) -> Report:
-        """The layers with the cycles that they should take, in batches."""
+        """Return the layers with the cycles that they should take, in batches."""
         return make_report(self.config, self.compiled, memory=memory, mhz=mhz)
 
     def to_bytes(self) -> bytes:
-        """The content of a file that holds this."""
+        """Return the content of a file that holds this model."""
         return write_program(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a file that systola.runtime.load reads. Raises OSError where it cannot."""
+        """Write a file that systola.runtime.load reads. Raises OSError if the file cannot be
+        written.
+        """
         write_file(path, self.to_bytes())
 
 
@@ -197,9 +205,9 @@ def compile_model(
     semantics: Semantics,
     batch: int = DEFAULT_BATCH,
 ) -> CompiledModel:
-    """Compiles `network`, `batch` samples in one program.
+    """Compile `network`, `batch` samples in one program.
 
-    Raises CompileError where something does not fit the machine.
+    Raises CompileError if a part of the network does not fit the machine.
     """
     if batch < 1:
         raise CompileError(f"a batch has at least 1 sample, not {batch}")
@@ -236,8 +244,8 @@ def _signature(values: Sequence[Value]) -> str:
 
 
 def _cycles(config: Config, compiled: CompiledNetwork) -> int:
-    """Estimated cycles of all programs."""
-    # The estimate takes its constants from the hardware, and Amaranth takes a while to load.
+    """Estimate the cycles of all programs."""
+    # Imported here: the estimate takes its constants from the hardware, and Amaranth loads slowly.
     from systola.timing.estimate import estimate
 
     stages = (stage for stage in compiled.stages if isinstance(stage, DeviceStage))
@@ -245,7 +253,7 @@ def _cycles(config: Config, compiled: CompiledNetwork) -> int:
 
 
 def read_compiled(content: bytes) -> CompiledModel:
-    """The model in the content of a file that CompiledModel.save has written.
+    """Return the model in the content of a file that CompiledModel.save has written.
 
     Raises ProgramFileError for any other content.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where jobs run: threads or processes of this machine, or a Dask cluster.
+"""The places where jobs run: threads or processes of this machine, or a Dask cluster.
 
-Reports come as the jobs end, in any order. Jobs are pure: one whose worker is lost runs again
-elsewhere.
+Reports come as the jobs end, in any order. Jobs are pure: a job runs again elsewhere if its worker
+is lost.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Report = TypeVar("Report")
 
 NO_DASK = "a cluster needs Dask: pip install '.[cluster]'"
 AHEAD = 2
-"""Jobs that a cluster has for each of its threads: one that runs, one that comes next."""
+"""Jobs for each thread of a cluster: one that runs, and one that comes next."""
 _LARGE = {"distributed.admin.large-graph-warning-threshold": "1 GB"}
-"""Jobs carry their data: of a few megabytes Dask need not warn."""
+"""A setting of Dask: jobs carry a few megabytes of data, for which no warning is needed."""
 
 
 class ClusterError(RuntimeError):
-    """A cluster that does not answer or has lost too many workers, in one line."""
+    """An error of a cluster that does not answer or has lost too many workers, in one line."""
 
 
 def has_dask() -> bool:
-    """Whether what `run_on_cluster` needs is installed."""
+    """Return whether the packages that `run_on_cluster` needs are installed."""
     return find_spec("distributed") is not None
 
 
 def run_here(jobs: Sequence[Job], processes: int, run: Callable[[Job], Report]) -> Iterator[Report]:
-    """What `run` makes of the jobs, from so many processes."""
+    """Yield the reports that `run` makes of the jobs, in `processes` processes."""
     if processes == 1:
         yield from map(run, jobs)
         return
@@ -51,9 +51,10 @@ def run_here(jobs: Sequence[Job], processes: int, run: Callable[[Job], Report]) 
 def run_in_threads(
     jobs: Sequence[Job], threads: int, run: Callable[[Job, Callable[[], bool]], Report]
 ) -> Iterator[Report]:
-    """The same from threads of this process, for work that Python leaves to others.
+    """Yield the reports that `run` makes of the jobs, in threads of this process.
 
-    `run` also gets a function that tells whether nobody waits for its report any more.
+    Threads suit work outside Python. `run` also gets a function that returns whether its report is
+    no longer needed.
     """
     stop = Event()
     yield from _run(ThreadPoolExecutor(threads), jobs, lambda job: run(job, stop.is_set), stop.set)
@@ -67,7 +68,8 @@ def _run(
 ) -> Iterator[Report]:
     with pool:
         try:
-            # Nothing keeps a report that has been taken: those of coverage are large.
+            # No reference to a report is kept here after it is taken: reports of coverage are
+            # large.
             for future in as_completed([pool.submit(run, job) for job in jobs]):
                 yield future.result()
         finally:
@@ -78,12 +80,13 @@ def _run(
 def run_on_cluster(
     jobs: Sequence[Job], scheduler: str, run: Callable[[Job], Report]
 ) -> Iterator[Report]:
-    """The same from the workers of the Dask scheduler at that address, which have this project.
+    """Yield the reports that `run` makes of the jobs, on workers of the Dask scheduler at an
+    address.
 
-    A few jobs a thread are under way, so that neither scheduler nor workers hold the data of all.
-    Raises ClusterError.
+    The workers have this project. Each thread has a few jobs under way, so that neither scheduler
+    nor workers hold the data of all jobs. Raises ClusterError.
     """
-    # Optional, and without type information.
+    # Dask is optional, and has no type information.
     dask: Any = import_module("dask")
     cluster: Any = import_module("dask.distributed")
     try:
@@ -101,7 +104,7 @@ def run_on_cluster(
             running = cluster.as_completed(first, with_results=True)
             for _, report in running:
                 yield report
-                # Workers come and go.
+                # The number of threads is read again here: workers come and go.
                 for future in submit(max(1, AHEAD * _threads(client) - running.count())):
                     running.add(future)
         except cluster.KilledWorker as error:

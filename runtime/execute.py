@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a compiled network: its programs on a machine, the rest on the host."""
+"""The execution of a compiled network: programs on a machine, other stages on the host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from systola.runtime.interpreters import Session
 
 
 class HostError(ValueError):
-    """Values that a host stage has no result for, with the reason in one line."""
+    """An error for values that a host stage has no result for, with the reason in one line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(reason))
@@ -33,13 +33,13 @@ def run_compiled(
     observe: Callable[[int, Result], None],
     sessions: Mapping[bytes, Session] | None = None,
 ) -> list[NDArray[Any]]:
-    """Outputs of `compiled` for the samples `x`, as many as it was compiled for.
+    """Return the outputs of `compiled` for the samples `x`, as many as it was compiled for.
 
     `observe` is called with the number of the stage and the result of each program. `sessions` has
-    an interpreter for each model that one runs, see open_sessions. Raises BackendError if the
-    machine stops, HostError for values that a host stage cannot take.
+    an interpreter for each model that an interpreter runs, see open_sessions. Raises BackendError
+    if the machine stops, and HostError for values that a host stage does not accept.
     """
-    # What the stages take as a sample may be a part of one of the model's.
+    # A sample of the stages may be a part of a sample of the model.
     values: dict[Value, NDArray[Any]] = {
         value: array.reshape(-1, *value.shape)
         for value, array in zip(compiled.sources, x, strict=True)
@@ -69,7 +69,7 @@ def _run_host_stage(
 ) -> NDArray[Any]:
     result = stage.result
     try:
-        # Numbers beyond all limits end at the limits, which is nothing to warn of.
+        # Numbers beyond the limits of a type become its limits: no warning is needed.
         with np.errstate(all="ignore"):
             array = stage.function(*sources).reshape(samples, *result.shape)
     except (IndexError, OverflowError, TypeError, ValueError) as error:

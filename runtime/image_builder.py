@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of one's own: numpy arrays into host and weight memory, and a program that uses them.
+"""A builder for programs of one's own: numpy arrays in host and weight memory, and their program.
 
-What is put into memory knows the operands by which instructions name it, as assembly text:
+Each array in memory has the operands by which instructions name it, as assembly text.
 docs/first-program.md has an example, examples/ more.
 """
 
@@ -27,29 +27,29 @@ from systola.compiler.quantise import quantise_multiplier
 
 @dataclass(frozen=True)
 class WeightTiles:
-    """A matrix in weight memory."""
+    """A matrix in weight memory, as tiles."""
 
     tile: int
-    """The first tile."""
+    """Number of the first tile."""
     k_tiles: int
-    """Along the rows of the matrix."""
+    """Tiles along the rows of the matrix."""
     n_tiles: int
-    """Along its columns."""
+    """Tiles along the columns of the matrix."""
 
     @property
     def operands(self) -> str:
-        """Operands of Read_Weights."""
+        """Return the operands of Read_Weights for this matrix."""
         return f"tile={self.tile}, count={self.k_tiles * self.n_tiles}"
 
     @property
     def sizes(self) -> str:
-        """Operands of MatrixMultiply that say how many tiles there are."""
+        """Return the operands of MatrixMultiply with the numbers of tiles."""
         return f"k_tiles={self.k_tiles}, n_tiles={self.n_tiles}"
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Parameter entries in host memory."""
+    """A run of parameter entries in host memory."""
 
     offset: int
     """Byte offset in the host window."""
@@ -57,14 +57,14 @@ class Entries:
 
     @property
     def operands(self) -> str:
-        """Operands of Load_Parameters."""
+        """Return the operands of Load_Parameters for these entries."""
         return f"host={self.offset}, count={self.count}"
 
 
 class ImageBuilder:
-    """Collects data for one program on a machine of configuration `preset`, or a Config.
+    """A builder that collects data for one program on a machine of `preset`, a name or a Config.
 
-    Everything raises ValueError for arrays of another type or shape than it says.
+    All its methods raise ValueError for arrays of a type or shape that they do not accept.
     """
 
     def __init__(self, preset: str | Config = DEFAULT_PRESET) -> None:
@@ -73,14 +73,14 @@ class ImageBuilder:
         self._weights = bytearray()
 
     def matrix(self, x: ArrayLike) -> HostMatrix:
-        """Puts an operand, int8 [rows, columns], into host memory, for Read_Host_Memory."""
+        """Put an operand, int8 [rows, columns], into host memory, for Read_Host_Memory."""
         array = _int8(x, 2)
         return self._place(array, self.config.rows, self.config.input_pitch)
 
     def room(self, rows: int, columns: int) -> HostMatrix:
-        """Room in host memory for a result, int8 [rows, columns], for Write_Host_Memory.
+        """Reserve room in host memory for a result, int8 [rows, columns], for Write_Host_Memory.
 
-        It is full of zeros before the program; HostMatrix.load reads it from Result.host.
+        The room holds zeros before the program runs; HostMatrix.load reads it from Result.host.
         """
         if rows < 1 or columns < 1:
             raise ValueError(f"a result has rows and columns, not {rows} x {columns}")
@@ -88,7 +88,7 @@ class ImageBuilder:
         return self._place(zeros, self.config.cols, self.config.output_pitch)
 
     def weights(self, w: ArrayLike) -> WeightTiles:
-        """Puts weights, int8 [K, N], into weight memory, for Read_Weights."""
+        """Put weights, int8 [K, N], into weight memory, for Read_Weights."""
         config = self.config
         packed = pack_tiles(config, _int8(w, 2), config.rows, config.cols)
         n_tiles, k_tiles, _ = packed.shape
@@ -97,10 +97,10 @@ class ImageBuilder:
         return WeightTiles(first, k_tiles, n_tiles)
 
     def parameters(self, scale: ArrayLike, bias: ArrayLike) -> Entries:
-        """Puts parameter entries into host memory, for Load_Parameters.
+        """Put parameter entries into host memory, for Load_Parameters.
 
-        With them a result is (sum + `bias`) * `scale`, rounded. `bias`: int32 [N]; `scale`: [N], or
-        one number for all, 0 <= scale < 128.
+        With these entries a result is (sum + `bias`) * `scale`, rounded. `bias` is int32 [N];
+        `scale` is [N], or one number for all, 0 <= scale < 128.
         """
         biases = np.asarray(bias)
         limits = np.iinfo(np.int32)
@@ -122,9 +122,9 @@ class ImageBuilder:
         return Entries(self._put(packed), packed.size // entry_bytes(self.config))
 
     def table(self, values: ArrayLike) -> int:
-        """Puts a table, int8 [256], into host memory, for Load_Table; its byte offset there.
+        """Put a table, int8 [256], into host memory, for Load_Table, and return its byte offset.
 
-        Entry i is the result for the number whose bit pattern is i.
+        Entry i is the result for the number with bit pattern i.
         """
         array = _int8(values, 1)
         if array.size != TABLE_BYTES:
@@ -132,11 +132,11 @@ class ImageBuilder:
         return self._put(array)
 
     def build(self, program: str | Iterable[bytes]) -> Image:
-        """Makes the image of a program: assembly text, or words from systola.arch.isa.encode.
+        """Make the image of a program: assembly text, or words from systola.arch.isa.encode.
 
-        Require_Machine comes before it, as the data lie where this machine has them. So the first
-        instruction of `program` is number 1. Several programs can be built on the same data.
-        Raises AssemblyError for a mistake in the text.
+        Require_Machine is put before the program, because the layout of the data suits this machine
+        alone. So the first instruction of `program` is number 1. Several programs can be built on
+        the same data. Raises AssemblyError for a mistake in the text.
         """
         if isinstance(program, str):
             code = assemble_program(program, self.config)
@@ -160,7 +160,9 @@ class ImageBuilder:
         return replace(place, offset=self._put(content))
 
     def _put(self, content: NDArray[Any]) -> int:
-        """Appends to host memory; the byte offset, which suits every bus and programs."""
+        """Append data to host memory, and return their byte offset, aligned for every bus and
+        programs.
+        """
         offset = len(self._host)
         data = content.tobytes()
         self._host += data + bytes(-len(data) % PROGRAM_ALIGNMENT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden model as a back end: instruction by instruction, no clock."""
+"""The golden model as a back end: it runs instruction by instruction, without a clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GoldenBackend:
         return self._machine.config
 
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
-        """Runs the program of `image`, see Backend; `progress` is never called."""
+        """Run the program of `image`, see Backend; `progress` is never called."""
         check_image(self.config, image)
         host = image.host.copy()
         outcome = self._machine.run(host, image.weights, image.program_offset)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference for whole networks: LiteRT's own interpreter, where it is installed."""
+"""The reference for whole networks: LiteRT's own interpreter, if it is installed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 PACKAGE = "ai-edge-litert"
 VERSION = "2.3.0"
-"""The version whose results this project equals byte by byte."""
+"""Version of the interpreter that this project's results equal byte by byte."""
 
 
 def reference_outputs(model: bytes, x: NDArray[Any]) -> NDArray[Any] | None:
-    """Outputs of the reference kernels for samples `x`, each of exactly the model's shape.
+    """Return the reference kernels' outputs for samples `x`, each of exactly the model's shape.
 
-    None where the interpreter is not installed in the right version.
+    The result is None if the interpreter is not installed in the right version.
     """
     try:
         if version(PACKAGE) != VERSION:
             return None
-        # Optional, and without type information.
+        # The interpreter is optional, and has no type information.
         litert: Any = import_module("ai_edge_litert.interpreter")
     except (PackageNotFoundError, ImportError):
         return None
@@ -35,7 +35,7 @@ def reference_outputs(model: bytes, x: NDArray[Any]) -> NDArray[Any] | None:
     result = interpreter.get_output_details()[0]["index"]
     outputs: list[NDArray[Any]] = []
     for sample in x:
-        # The state of an LSTM would go on from sample to sample.
+        # Without a reset the state of an LSTM would pass from sample to sample.
         interpreter.reset_all_variables()
         interpreter.set_tensor(source, sample)
         interpreter.invoke()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Back ends by name."""
+"""The function that makes a back end from its name."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from systola.arch.config import Config
 from systola.runtime.backend import Backend
 
 BACKENDS = ("rtl", "iss")
-"""The simulated RTL, and the golden model, which has no clock."""
+"""Names of back ends: the simulated RTL, and the golden model, which has no clock."""
 MAX_LATENCY = 1_000_000
-"""Cycles that a memory can be given as its latency at most."""
+"""Largest latency of a memory, in cycles."""
 
 
 def make_backend(
     name: str, config: Config, *, latency: int = 0, stall: float = 0.0, seed: int = 0
 ) -> Backend:
-    """The back end called `name`; raises ValueError where there is none.
+    """Make the back end called `name`.
 
-    `latency`, `stall` and `seed` are those of the memories, see RtlBackend. Raises BackendError
-    where the simulator cannot be built.
+    `latency`, `stall` and `seed` describe the memories, see RtlBackend. Raises ValueError for an
+    unknown name, and BackendError if the simulator cannot be built.
     """
-    # Whoever runs on the golden model needs none of the tools that the other one asks for.
+    # Imported here: runs on the golden model need none of the tools of the other back end.
     if name == "iss":
         from systola.runtime.iss import GoldenBackend
 

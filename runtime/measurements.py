@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the layers of a compiled network took on a machine with a clock."""
+"""Measured cycles of the layers of a compiled network, on a machine with a clock."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from systola.runtime.backend import Result
 
 @dataclass
 class ProgramTimes:
-    """Of the runs of one program."""
+    """A record of the cycles that all runs of one program took."""
 
     runs: int = 0
     cycles: int = 0
-    """Of all runs."""
+    """Cycles of all runs together."""
     layers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """For each tag the cycles of the passes that the traces show, each since the tag before."""
+    """For each tag, the cycles of each pass in the traces, counted from the tag before."""
 
     def layer(self, tag: int) -> float | None:
-        """Cycles of one pass on average; None where no trace has one."""
+        """Return the average cycles of one pass; None if no trace has one."""
         passes = self.layers.get(tag)
         return sum(passes) / len(passes) if passes else None
 
 
 class Measurements:
-    """Collects the runs of a compiled network's programs."""
+    """A collection of the cycles of all runs of a compiled network's programs."""
 
     def __init__(self) -> None:
         self.programs: dict[int, ProgramTimes] = {}
-        """By the number of their stage."""
+        """Times of each program, by the number of its stage."""
 
     def add(self, stage: int, result: Result) -> None:
-        """A run of the program that is stage number `stage`; ignored if there was no clock."""
+        """Add a run of the program of stage number `stage`; ignore a run without a clock."""
         if result.cycles is None:
             return
         program = self.programs.setdefault(stage, ProgramTimes())
         program.runs += 1
         program.cycles += result.cycles
         if result.missing_tags:
-            return  # between two tags there may have been others
+            return  # tags that were lost may lie between two tags of the trace
         for tag, cycles in _passes(result.tags):
             program.layers.setdefault(tag, []).append(cycles)
 
     def include(self, other: Measurements) -> None:
-        """Takes over what others have collected of the same programs."""
+        """Add the runs of the same programs that `other` has collected."""
         for stage, times in other.programs.items():
             program = self.programs.setdefault(stage, ProgramTimes())
             program.runs += times.runs
@@ -56,10 +56,10 @@ class Measurements:
 
 
 def _passes(tags: Sequence[tuple[int | None, int]]) -> list[tuple[int, int]]:
-    """Each tag with the cycles since the one before.
+    """Return each tag with the cycles since the tag before.
 
-    The first pass of a program is only taken where the same tag does not come again: it includes
-    what is done once.
+    The first pass of a program includes work that is done once. It is used only if its tag does not
+    come again.
     """
     times = [(cycle, tag) for cycle, tag in tags if cycle is not None]
     passes = [(tag, end - begin) for (begin, _), (end, tag) in pairwise(times)]

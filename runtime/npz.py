@@ -28,7 +28,7 @@ class NpzError(ValueError):
 
 
 class Npz:
-    """The arrays in the content of a .npz file. Raises NpzError where it is no such file."""
+    """A .npz file with its arrays. Raises NpzError if the content is no such file."""
 
     def __init__(self, content: bytes) -> None:
         with _reasons():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dataclasses of plain data to JSON and arrays, and back.
+"""The translation of dataclasses of plain data to JSON and arrays, and back.
 
-What is stored of a class are its fields, by their names and types: a new field needs nothing here.
-Back means from whatever is found in a file, so everything is checked against the types.
+All fields of a class are stored, by their names and types: a new field needs no change here. The
+data to unpack may be any content of a file, so all of them are checked against the types.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
 )
-"""Types of arrays."""
+"""Types of arrays that can be stored."""
 
 T = TypeVar("T")
 _SHARED = Value
-"""The class whose objects are told apart by identity: they are stored once, in a list."""
+"""A class with objects that are compared by identity: each is stored once, in a list."""
 
 
 class DataError(ValueError):
-    """Data that does not have the form of its class, with the reason in one line."""
+    """An error for data that do not have the form of their class, with the reason in one line."""
 
 
 class Packer:
-    """Takes objects apart; their arrays, and objects of _SHARED, go into lists."""
+    """A packer that takes objects apart; arrays and objects of _SHARED go into lists."""
 
     def __init__(self) -> None:
         self.arrays: list[NDArray[Any]] = []
@@ -45,7 +45,7 @@ class Packer:
         self._shared: dict[object, int] = {}
 
     def pack(self, item: object) -> object:
-        """What stands for `item` in JSON."""
+        """Return the JSON value that represents `item`."""
         if isinstance(item, Enum):
             return item.value
         if item is None or isinstance(item, (bool, int, float, str)):
@@ -80,14 +80,16 @@ class Packer:
 
 
 class Unpacker:
-    """Puts objects together again; raises DataError for what does not fit their classes."""
+    """An unpacker that restores objects. It raises DataError for data that do not fit their
+    classes.
+    """
 
     def __init__(self, arrays: Sequence[NDArray[Any]], shared: Sequence[object]) -> None:
         self._arrays = arrays
         self._shared = [self._object(_SHARED, each, "value") for each in shared]
 
     def unpack(self, kind: type[T], data: object) -> T:
-        """The object of class `kind` that `data` stands for."""
+        """Return the object of class `kind` that `data` represents."""
         return self._object(kind, data, kind.__name__)
 
     def _any(self, kind: Any, data: object, where: str) -> Any:
@@ -181,6 +183,6 @@ class Unpacker:
 
 @cache
 def _field_kinds(kind: type[Any]) -> dict[str, Any]:
-    """Names and types of the fields of a dataclass."""
+    """Return the names and types of the fields of a dataclass."""
     hints = get_type_hints(kind)
     return {each.name: hints[each.name] for each in fields(kind)}

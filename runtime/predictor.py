@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What models are asked for, whatever runs them."""
+"""The methods that all models have, on one machine or on a pod."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from systola.runtime.samples import as_samples
 
 
 class Outputs(Protocol):
-    """What a run gives."""
+    """A result of a run, which has outputs."""
 
     @property
     def outputs(self) -> tuple[NDArray[Any], ...]:
@@ -29,28 +29,28 @@ class Predictor(ABC):
     """A model that runs on samples: on one machine, or on the cores of a pod."""
 
     inputs: tuple[Value, ...]
-    """As the model's users see them."""
+    """Inputs of the model as its users see them."""
     outputs: tuple[Value, ...]
 
     @abstractmethod
     def run(self, *x: ArrayLike | Mapping[str, ArrayLike]) -> Outputs:
-        """Runs the model on samples, any number of them."""
+        """Run the model on any number of samples."""
 
     def predict(
         self, *x: ArrayLike | Mapping[str, ArrayLike]
     ) -> NDArray[Any] | tuple[NDArray[Any], ...]:
-        """The output of the model for any number of samples, a tuple where it has several.
+        """Return the output of the model for any number of samples; a tuple if there are several.
 
-        `x` and what is raised are those of `run`.
+        `x` and the errors are the same as for `run`.
         """
         outputs = self.run(*x).outputs
         return outputs[0] if len(outputs) == 1 else outputs
 
     def evaluate(self, x: ArrayLike | Mapping[str, ArrayLike], labels: ArrayLike) -> float:
-        """The share of samples whose largest output, the first of equal ones, is at the label.
+        """Return the share of samples with their largest output at the label.
 
-        `labels` has a whole number for each sample. Raises ModelError where it has not, or where
-        the model has no classes, and what `run` raises.
+        The first of equal outputs counts. `labels` has a whole number for each sample. Raises
+        ModelError for other labels, and for a model without classes. Raises the errors of `run`.
         """
         count = as_samples((x,), self.inputs, self.outputs).count
         classes = prod(self.outputs[0].shape)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of this computer's processor matters to references that run on it."""
+"""The property of this computer's processor that changes results of references on it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def lacks_vnni() -> bool:
-    """Whether products of int8 saturate at 16 bits in ONNX Runtime here; False if unknown.
+    """Return whether int8 products saturate at 16 bits in ONNX Runtime here; False if unknown.
 
-    It has to do with VPMADDUBSW on x86 processors without VNNI:
+    The cause is VPMADDUBSW on x86 processors without VNNI:
     https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
     """
     if platform.machine() not in ("x86_64", "AMD64"):

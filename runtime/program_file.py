@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled models as files: a zip archive of a description in JSON and of arrays.
+"""Compiled models as files: a zip archive of arrays and a description in JSON.
 
 Equal content gives equal bytes. Nothing is compressed and no bytes are shared, so no file can claim
-to be more than it is.
-A checksum over everything stands in the archive's comment.
+to be more than it is. A checksum over everything stands in the archive's comment.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from systola.runtime.plain_data import DTYPES, DataError, Packer, Unpacker
 
 FORMAT = "systola program"
 VERSION = 3
-"""Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
+"""Version of the format: it rises if the fields of a class or the meaning of an array change."""
 
 TRAINED = b"about.npy"
-"""The first member of what systola.training saves."""
+"""Name of the first member of an archive that systola.training has saved."""
 
 _MAGIC = b"PK\x03\x04"
 _NAME = 30
-"""Where an archive has the name of its first member."""
+"""Byte offset in an archive at which the name of its first member begins."""
 _DESCRIPTION = "program.json"
 _TIME = (1980, 1, 1, 0, 0, 0)
 _DAMAGED = (
@@ -48,30 +47,30 @@ _DAMAGED = (
     struct.error,
     zipfile.BadZipFile,
 )
-"""What zipfile and json raise for a file that is no archive, or no description."""
+"""Errors of zipfile and json for a file that is no archive, or has no description."""
 
 T = TypeVar("T")
 
 
 class ProgramFileError(ValueError):
-    """A file that is no compiled model or is damaged, with the reason in one line."""
+    """An error for a file that is no compiled model or is damaged, with the reason in one line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(reason))
 
 
 def is_program(content: bytes) -> bool:
-    """Whether a file with that content claims to be a compiled model."""
+    """Return whether a file with this content claims to be a compiled model."""
     return content.startswith(_MAGIC) and not is_trained(content)
 
 
 def is_trained(content: bytes) -> bool:
-    """Whether it claims to be an archive with a network that systola.training has saved."""
+    """Return whether the content claims to be a network that systola.training has saved."""
     return content.startswith(_MAGIC) and content[_NAME : _NAME + len(TRAINED)] == TRAINED
 
 
 def write_program(item: object) -> bytes:
-    """The content of a file that holds `item`, a dataclass as plain_data takes it."""
+    """Return the content of a file that holds `item`, a dataclass that plain_data accepts."""
     packer = Packer()
     packed = packer.pack(item)
     description = {
@@ -95,7 +94,7 @@ def write_program(item: object) -> bytes:
 
 
 def read_program(kind: type[T], content: bytes) -> T:
-    """The object of class `kind` that write_program has made `content` of.
+    """Return the object of class `kind` from `content` that write_program has made.
 
     Raises ProgramFileError for any other content.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a layer computes, in plain numpy: no tiles, no instructions, no machine.
+"""The function of a layer in plain numpy: no tiles, no instructions, no machine.
 
-Shares no code with the golden model, so that the two can check each other.
+It shares no code with the golden model, so that the two can check each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ROWS_AT_A_TIME = 1024
 
 
 def layer_reference(a: NDArray[np.int8], layer: Layer) -> NDArray[np.int8]:
-    """The M x N result of `layer` for the M x K matrix `a`."""
+    """Return the M x N result of `layer`, int8, for the M x K matrix `a`."""
     weights = layer.weights.astype(np.float64)
     result = np.empty((a.shape[0], layer.n), np.int8)
     for start in range(0, a.shape[0], _ROWS_AT_A_TIME):
@@ -29,7 +29,7 @@ def layer_reference(a: NDArray[np.int8], layer: Layer) -> NDArray[np.int8]:
 
 
 def _scaled(x: NDArray[np.int64], layer: Layer) -> NDArray[np.int64]:
-    """x * multiplier * 2^(shift - 31), rounded as LiteRT does."""
+    """Return x * multiplier * 2^(shift - 31), rounded as LiteRT does."""
     q = layer.multiplier.astype(np.int64)
     left = np.maximum(layer.shift, 0).astype(np.int64)
     right = np.maximum(-layer.shift, 0).astype(np.int64)
@@ -37,7 +37,7 @@ def _scaled(x: NDArray[np.int64], layer: Layer) -> NDArray[np.int64]:
     if layer.rounding == Rounding.SINGLE:
         return np.floor_divide(x * q + 2 ** (30 + right), 2 ** (31 + right))
     doubled_high = np.floor_divide(x * q + 2**30, 2**31)
-    # Half away from zero, where the remainder is exactly half.
+    # Exact halves are rounded away from zero.
     divisor = 2**right
     quotient, remainder = np.divmod(doubled_high, divisor)
     up = (2 * remainder > divisor) | ((2 * remainder == divisor) & (doubled_high >= 0))

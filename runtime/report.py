@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of a compiled network: what they compute, what they take, and what limits them."""
+"""A report on the layers of a compiled network: their work, their cycles, and their limits."""
 
 from __future__ import annotations
 
@@ -17,34 +17,36 @@ from systola.timing.energy import Energy, energies
 from systola.timing.memory_speed import MemorySpeed
 
 MACHINE, HOST, OVERHEAD = "machine", "host", "overhead"
-"""Places where cycles or work go; the last one is that of a program, but of none of its layers:
-constants and parameters that are loaded once, filling and draining the machine."""
+"""Places where cycles or work go. OVERHEAD belongs to a program, but to none of its layers: it
+loads constants and parameters once, and fills and drains the machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRow:
-    """A layer, or what the host does; figures are those of one inference on average."""
+    """A layer on the machine, or a stage on the host; figures are averages of one inference."""
 
     operator: str
     place: str
-    """MACHINE, HOST or OVERHEAD."""
+    """Place of the work: MACHINE, HOST or OVERHEAD."""
     shape: tuple[int, ...]
-    """Of the result."""
+    """Shape of the result."""
     macs: int = 0
     elements: int = 0
-    """Of the result; 0 for a change of shape alone."""
+    """Elements of the result; 0 for a mere change of shape."""
     work: float = 0.0
-    """Share of the network's operations: multiply-accumulates, or elements where there are none."""
+    """Share of the network's operations: multiply-accumulates, or elements if there are none."""
     estimated_cycles: float | None = None
-    """From the completion of the layer before to that of this one. None on the host."""
+    """Estimated cycles from the end of the layer before to the end of this layer. None on the host.
+    """
     measured_cycles: float | None = None
-    """The same, as far as the machine has a clock and its trace holds the layer."""
+    """Measured cycles between the same ends; None without a clock, and for a layer that the trace
+    lost."""
     utilization: float | None = None
-    """Multiply-accumulates of all that the array could do in the measured, else the estimated
-    cycles. None without any; at most 1, also where some were done before the layer before had
-    ended."""
+    """Share of the multiply-accumulates that the array could do in the measured, else the estimated
+    cycles. None for a layer without any; at most 1, even if some were done before the layer before
+    had ended."""
     limit: str | None = None
-    """The unit that is busy most of the time, or that units wait for each other, see
+    """The unit that is busy most of the time, or a text for units that wait for each other, see
     systola.timing.record."""
     host_in: float = 0.0
     """Bytes from host memory to the machine: inputs, parameters, tables."""
@@ -52,7 +54,7 @@ class LayerRow:
     weights: float = 0.0
     """Bytes from weight memory."""
     share: float | None = None
-    """Of all cycles, the measured ones if all are."""
+    """Share of all cycles: measured if all layers are measured, else estimated."""
 
     @property
     def cycles(self) -> float | None:
@@ -61,13 +63,13 @@ class LayerRow:
 
     @property
     def bytes_moved(self) -> float:
-        """To and from both memories."""
+        """Bytes to and from both memories."""
         return self.host_in + self.host_out + self.weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A network on a machine; figures are those of one inference on average."""
+    """A report of a network on a machine; figures are averages of one inference."""
 
     rows: tuple[LayerRow, ...]
     macs: int
@@ -77,9 +79,9 @@ class Report:
     utilization: float
     mhz: float | None
     inferences_per_second: float | None
-    """At that clock."""
+    """Inferences in a second at the clock `mhz`."""
     activity: Activity
-    """How often each part of the machine works, the host left out."""
+    """Counts of the work of each part of the machine; the host is left out."""
     energy: tuple[Energy, ...]
     """The energy of that activity, in each technology of systola.timing.technology."""
 
@@ -97,9 +99,9 @@ def make_report(
     memory: MemorySpeed | None = None,
     mhz: float | None = None,
 ) -> Report:
-    """The report of `compiled`, whose runs, if there were any, took what is `measured`.
+    """Make the report of `compiled`, with the cycles of its runs in `measured`, if there are any.
 
-    `memory` describes the memories for the estimate, `mhz` is a clock for inferences per second.
+    `memory` describes the memories for the estimate. `mhz` is the clock for inferences per second.
     """
     programs = measured.programs if measured else {}
     rows: list[LayerRow] = []
@@ -175,8 +177,10 @@ def _program_rows(
     times: ProgramTimes | None,
     memory: MemorySpeed | None,
 ) -> tuple[list[LayerRow], float]:
-    """The layers of a program of so many inferences, and the estimated cycles of one inference."""
-    # The estimate takes its constants from the hardware, and Amaranth takes a while to load.
+    """Return the rows of a program of `samples` inferences, and the estimated cycles of one
+    inference.
+    """
+    # Imported here: the estimate takes its constants from the hardware, and Amaranth loads slowly.
     from systola.timing.estimate import estimate
 
     expected = estimate(config, program.image, memory)

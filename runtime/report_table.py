@@ -13,14 +13,15 @@ from systola.timing.energy import Energy
 
 NOTHING = "-"
 WIDTH = 118
-"""Longest line."""
+"""Length of the longest line, in characters."""
 OPERATOR_WIDTH = 22
 SHAPE_WIDTH = 13
 ENERGY_PARTS = 3
-"""Parts of the machine that are named with their energy, at most."""
+"""Largest number of parts of the machine that are named with their energy."""
 
 Column = tuple[str, int, Callable[[LayerRow], str]]
-"""Heading, width (negative: to the left), and the cell of a row."""
+"""Heading, width (negative: aligned to the left), and the function that writes the cell of a row.
+"""
 
 COLUMNS: tuple[Column, ...] = (
     ("layer", -OPERATOR_WIDTH, lambda row: shortened(short_name(row.operator), OPERATOR_WIDTH)),
@@ -38,10 +39,10 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def report_table(report: Report) -> str:
-    """The layers of a network, one line each, and their sums; at most WIDTH columns.
+    """Write the layers of a network, one line each, and their sums, at most WIDTH columns wide.
 
-    Cycles and bytes are those of one inference. The work of the host is named below the table, as
-    it takes none of the machine's cycles.
+    Cycles and bytes are averages of one inference. The work of the host is named below the table,
+    because it takes none of the machine's cycles.
     """
     lines = [_line([_aligned(heading, width) for heading, width, _ in COLUMNS])]
     for row in report.rows:
@@ -105,7 +106,7 @@ def joules(energy: float) -> str:
 
 
 def tops_per_watt(tops: float | None) -> str:
-    """Write 10^12 operations a second for each watt; None is a network without any."""
+    """Write 10^12 operations a second for each watt; None is a network without operations."""
     return "no operations" if tops is None else f"{tops:.3f} TOPS/W"
 
 
@@ -118,34 +119,34 @@ def _line(cells: list[str]) -> str:
 
 
 def short_name(operator: str) -> str:
-    """Returns `3 CONV_2D` for `operator 3 (CONV_2D)`, and `3 Conv` for `node 3 (Conv 'name')`.
+    """Return `3 CONV_2D` for `operator 3 (CONV_2D)`, and `3 Conv` for `node 3 (Conv 'name')`.
 
-    What stands before it stays, as in `transpose for 3 Conv`. So does anything else, as it can be
-    shown.
+    Text before these stays, as in `transpose for 3 Conv`. Any other text stays, too, in printable
+    characters.
     """
     short = re.sub(r"(?:operator|node) (\d+) \((\w+)[^()]*\)", r"\1 \2", operator)
     return printable(short)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """(1, 32, 32, 16) as `32x32x16`: a leading 1 is not worth its place."""
+    """Write the shape (1, 32, 32, 16) as `32x32x16`, without a leading 1."""
     return "x".join(map(str, shape[1:] if shape[:1] == (1,) and len(shape) > 1 else shape))
 
 
 def shortened(text: str, width: int) -> str:
-    """`text` in `width` characters, its end cut off where it is longer."""
+    """Return `text` in `width` characters; the end of a longer text is cut off."""
     return text if len(text) <= width else text[: width - 2] + ".."
 
 
 def cycles(count: float | None) -> str:
-    """A number of cycles; None is not known."""
+    """Write a number of cycles; None is an unknown number."""
     if count is None:
         return NOTHING
     return f"{count:,.0f}" if count >= 100 else f"{count:.1f}"
 
 
 def percent(share: float | None) -> str:
-    """A share; None is not known."""
+    """Write a share in per cent; None is an unknown share."""
     if share is None:
         return NOTHING
     if 0 < share < 0.001:
@@ -154,7 +155,7 @@ def percent(share: float | None) -> str:
 
 
 def compact(number: float) -> str:
-    """A number in five characters: 512, 12.3k, 4.72M."""
+    """Write a number in five characters: 512, 12.3k, 4.72M."""
     for unit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= unit:
             return f"{significant(number / unit)}{suffix}"
@@ -162,5 +163,5 @@ def compact(number: float) -> str:
 
 
 def significant(number: float) -> str:
-    """A number with three digits at least."""
+    """Write a number with at least three digits."""
     return f"{number:,.{2 if number < 10 else 1 if number < 100 else 0}f}".removesuffix(".00")

@@ -16,40 +16,41 @@ ALL = "all layers"
 
 @dataclass(frozen=True)
 class Dot:
-    """A layer."""
+    """A layer as a dot in the roofline."""
 
     label: str
     """Number of the operator."""
     name: str
     port: str
-    """`host` or `weights`: the port that has most to do."""
+    """The port that has most to do: `host` or `weights`."""
     x: float
-    """Multiply-accumulates for each byte through that port; infinite where it moves none."""
+    """Multiply-accumulates for each byte through that port; infinite if the port moves none."""
     y: float
-    """Multiply-accumulates in each cycle, no more than the roof allows."""
+    """Multiply-accumulates in each cycle, at most the height of the roof."""
     is_open: bool
-    """Whether it would lie above the roof."""
+    """Whether the layer would lie above the roof."""
     is_total: bool
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """What bounds a machine, and what its layers do."""
+    """A roofline: the bounds of a machine, and the dots of its layers."""
 
     peak: int
     """Multiply-accumulates that the array can do in a cycle."""
     bandwidth: Mapping[str, float]
-    """Bytes a cycle of each port, `host` each way and `weights`."""
+    """Bytes in a cycle of each port: `host`, in each direction, and `weights`."""
     dots: tuple[Dot, ...]
 
 
 def roofline(config: Config, report: Report) -> Roofline:
-    """A dot for each layer that has multiply-accumulates, and one for the network.
+    """Return a dot for each layer that has multiply-accumulates, and one for the network.
 
-    A dot stands at the bytes of the port that has most to do for it: host reads and host writes go
-    side by side, and so do weights. The slope of that port and the height of the array are bounds.
-    Cycles count from the end of the layer before, and layers overlap: one that would lie above the
-    roof, as it was begun or had its weights by then, is open, on it.
+    A dot stands at the bytes of the port that has most to do for the layer. Host reads, host writes
+    and weights move at the same time. The slope of that port and the height of the array are
+    bounds. Cycles count from the end of the layer before, and layers overlap. A layer that begins,
+    or has its weights, before that end may lie above the roof. Its dot is open, and stands on the
+    roof.
     """
     bandwidth = {
         "host": float(config.host_bus_bytes),

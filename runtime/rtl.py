@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated RTL as a back end: cycle by cycle, Verilated, with memories of given latency."""
+"""The simulated RTL as a back end: Verilated, cycle by cycle, with memories of a given latency."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from systola.runtime.backend import BackendError, Result, UnavailableError
 from systola.timing.memory_speed import MemorySpeed
 
 INTERVAL = 2_000
-"""Cycles between two calls of `progress`, and until the simulation notices Control-C."""
+"""Cycles between two calls of `progress`, and between two looks for Control-C."""
 
 
 class RtlBackend:
     """A Backend that runs programs on the Verilated RTL.
 
-    The memories answer `latency` cycles late and stall each channel in a fraction `stall` of the
-    cycles, at random from `seed`. `waves` is a waveform to write, .vcd or, where the machine has
-    lz4 and zlib, .fst; close(), or the end of `with`, completes it, and puts save files for
-    GTKWave and Surfer beside it. Of a long run a `window` of cycles is enough: from the first up to
-    the second, all programs counted one after the other. A machine that `records` leaves a
-    recording in each Result, and is a little slower. Building the simulator takes a while the first
-    time; raises BackendError where it cannot be built, and UnavailableError where there is no place
-    for it.
+    The memories answer `latency` cycles late, and stall each channel in a fraction `stall` of the
+    cycles, at random from `seed`. `waves` is the file of a waveform: .vcd or, if the computer has
+    lz4 and zlib, .fst. close(), or the end of `with`, completes the file, and writes save files for
+    GTKWave and Surfer beside it. For a long run, a `window` of cycles limits the waveform: from its
+    first up to its second number. Cycles of all programs are counted one after the other. A machine
+    that `records` puts a recording into each Result, and is a little slower. The simulator is built
+    at its first use, which takes a while. Raises BackendError if it cannot be built, and
+    UnavailableError if there is no folder for it.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RtlBackend:
         window: tuple[int, int] | None = None,
         records: bool = False,
     ) -> None:
-        # Whoever runs on the golden model needs none of the tools that this import asks for.
+        # Imported here: runs on the golden model need none of the tools of this import.
         from systola.sim.library import Simulator
 
         self._memory = MemorySpeed(latency, stall)
@@ -61,7 +61,7 @@ class RtlBackend:
             )
 
     def close(self) -> None:
-        """Ends the simulation, and completes its waveform."""
+        """End the simulation, and complete its waveform."""
         if self._waves:
             self._simulator.save_waves(None)
         self._simulator.close()
@@ -79,11 +79,11 @@ class RtlBackend:
 
     @property
     def memory(self) -> MemorySpeed:
-        """How fast its memories are."""
+        """The speed of the memories."""
         return self._memory
 
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
-        """Runs the program of `image`, see Backend.
+        """Run the program of `image`, see Backend.
 
         Raises BackendError when the machine breaks a rule of its buses.
         """
@@ -105,7 +105,7 @@ class RtlBackend:
 
 @contextmanager
 def simulator_errors() -> Generator[None]:
-    """What goes wrong in a simulator, or in building one, as the errors of a back end."""
+    """Turn errors of a simulator, or of building it, into errors of a back end."""
     from systola.sim.build import BuildFolderError
     from systola.sim.model import SimulationError
     from systola.sim.verilator import BuildError
@@ -119,9 +119,9 @@ def simulator_errors() -> Generator[None]:
 
 
 def fault_report(cause: Fault, pc: int, address: int) -> FaultReport | None:
-    """What the registers of a machine say of its fault, if there is one."""
+    """Return the fault that the registers of a machine hold, or None if there is none."""
     return None if cause == Fault.NONE else FaultReport(cause, pc, address)
 
 
 def _nothing(cycles: int) -> None:
-    """For a caller who does not want to know."""
+    """Do nothing: the progress function of a caller without one."""

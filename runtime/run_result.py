@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of a compiled model gives, and what it took."""
+"""The result of a run of a compiled model: outputs, cycles and measurements."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class Totals:
-    """Sums over the runs of one of a model's programs."""
+    """A record of sums over the runs of one of a model's programs."""
 
     compiled: CompiledNetwork
     samples: int = 0
-    """Those that somebody asked for: copies that only fill the program up do not count."""
+    """Samples that the caller gave; copies that only fill the program up do not count."""
     instructions: int = 0
     cycles: int = 0
     timed: bool = False
     """Whether the machine has a clock."""
     seconds: float = 0.0
-    """That the simulation took."""
+    """Time that the simulation took, in seconds."""
     counters: Counter[str] = field(default_factory=Counter[str])
     measured: Measurements = field(default_factory=Measurements)
 
     def add(self, number: int, result: Result) -> Program:
-        """Adds a run of stage `number`, and returns its program."""
+        """Add a run of stage `number`, and return the program of this stage."""
         stage = self.compiled.stages[number]
         assert isinstance(stage, DeviceStage)
         self.measured.add(number, result)
@@ -53,7 +53,7 @@ class Totals:
         return stage.program
 
     def include(self, other: Totals) -> None:
-        """Takes over other runs of the same program."""
+        """Add other runs of the same program."""
         self.samples += other.samples
         self.instructions += other.instructions
         self.cycles += other.cycles
@@ -65,19 +65,20 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
-    """Outputs of a model, and what they took."""
+    """A result of a model: its outputs, with the cycles and measurements of its run."""
 
     outputs: tuple[NDArray[Any], ...]
-    """With an axis for samples where the inputs had one."""
+    """Outputs of the model, with an axis for samples if the inputs had one."""
     macs: int
     """Multiply-accumulates of one sample."""
     config: Config
     memory: MemorySpeed | None
-    """That the estimate takes for granted."""
+    """Speed of the memories that the estimate assumes."""
     totals: tuple[Totals, ...]
-    """For each of the model's programs that was run."""
+    """Sums for each of the model's programs that was run."""
     recorded: tuple[tuple[Program, Result], ...] = ()
-    """The programs in the order in which they ran, on a machine that records."""
+    """The programs with their results, in the order in which they ran, on a machine that records.
+    """
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{y.dtype}{list(y.shape)}" for y in self.outputs)
@@ -96,18 +97,18 @@ class RunResult:
 
     @property
     def instructions(self) -> int:
-        """In all programs that were run."""
+        """Number of instructions in all programs that were run."""
         return sum(each.instructions for each in self.totals)
 
     @property
     def cycles(self) -> int | None:
-        """Of all programs; None for a machine without a clock."""
+        """Cycles of all programs; None for a machine without a clock."""
         timed = [each.cycles for each in self.totals if each.timed]
         return sum(timed) if timed else None
 
     @property
     def utilization(self) -> float | None:
-        """Multiply-accumulates of the model in each cycle, of those that the array could do."""
+        """The share of the multiply-accumulates that the array could do; None without a clock."""
         if not self.cycles:
             return None
         return self.macs * self.samples / (self.config.peak_macs * self.cycles)
@@ -127,11 +128,12 @@ class RunResult:
         return self.cycles / seconds if self.cycles and seconds else None
 
     def inferences_per_second(self, mhz: float) -> float | None:
-        """Samples in a second at that clock; None for a machine without a clock."""
+        """Return the samples in a second at a clock of `mhz`; None without a clock."""
         return self.samples * mhz * 1e6 / self.cycles if self.cycles else None
 
     def timeline(self, title: str = "network") -> bytes:
-        """The content of a .json file that Perfetto and Chrome open, see systola.views.trace_event.
+        """Return the content of a .json file for Perfetto and Chrome, see
+        systola.views.trace_event.
 
         Raises ValueError unless the machine records.
         """
@@ -142,22 +144,25 @@ class RunResult:
         return network_trace(self.config, self.recorded, self.memory, title)
 
     def plot_roofline(self, title: str = "roofline") -> Figure:
-        """The layers under the roofs of array and memory ports, as a figure of matplotlib.
+        """Draw the layers under the roofs of array and memory ports, as a figure of matplotlib.
 
-        Raises systola.views.plots.MissingLibraryError where that is not installed.
+        Raises systola.views.plots.MissingLibraryError if matplotlib is not installed.
         """
         from systola.views.plots import roofline_figure
 
         return roofline_figure(self.config, self.report(), title)
 
     def plot_layers(self, title: str = "cycles of the layers") -> Figure:
-        """Estimated and measured cycles of each layer, likewise."""
+        """Draw the estimated and measured cycles of each layer, as a figure of matplotlib.
+
+        Raises systola.views.plots.MissingLibraryError if matplotlib is not installed.
+        """
         from systola.views.plots import layers_figure
 
         return layers_figure(self.report(), title)
 
     def report(self, mhz: float | None = None) -> Report:
-        """The layers, estimated and measured, of the program that ran most of the samples."""
+        """Return the layers, estimated and measured, of the program that ran most samples."""
         main = max(self.totals, key=lambda each: each.samples)
         return make_report(
             self.config, main.compiled, measured=main.measured, memory=self.memory, mhz=mhz

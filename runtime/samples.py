@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users may give as inputs of a model, and what they get."""
+"""The forms in which users may give the inputs of a model, and the form of its outputs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from systola.compiler.operations import Value
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs of a model, sample by sample, and where its outputs go."""
+    """A model's inputs, sample by sample, and arrays for its outputs."""
 
     count: int
     arrays: tuple[NDArray[Any], ...]
-    """For each input one of shape (count, *shape of the input)."""
+    """An array of shape (count, *shape of the input) for each input."""
     outputs: tuple[NDArray[Any], ...]
-    """For each output, likewise; still to be filled in."""
+    """An array of shape (count, *shape of the output) for each output, to be filled in."""
     shapes: tuple[tuple[int, ...], ...]
-    """Of the outputs as the user gets them."""
+    """Shapes of the outputs as the user gets them."""
 
     def results(self) -> tuple[NDArray[Any], ...]:
-        """The outputs as the user gets them."""
+        """Return the outputs in the shapes that the user gets."""
         return tuple(y.reshape(to) for y, to in zip(self.outputs, self.shapes, strict=True))
 
 
@@ -36,7 +36,7 @@ def as_samples(
     inputs: Sequence[Value],
     outputs: Sequence[Value],
 ) -> Samples:
-    """What a user gives for `inputs`, see as_arrays, sample_count and as_input."""
+    """Turn a user's data for `inputs` into samples, see as_arrays, sample_count and as_input."""
     arrays = as_arrays(x, inputs)
     given = [each.shape for each in arrays]
     samples = sample_count(inputs, given)
@@ -55,10 +55,10 @@ def as_samples(
 def as_arrays(
     x: Sequence[ArrayLike | Mapping[str, ArrayLike]], inputs: Sequence[Value]
 ) -> list[NDArray[Any]]:
-    """The arrays that are given for `inputs`, in their order.
+    """Return the arrays that are given for `inputs`, in their order.
 
-    `x` are the arrays, or one mapping from the names of the inputs to the arrays. Raises ModelError
-    where a name is missing, is not that of an input, or is that of several.
+    `x` has the arrays, or one mapping from the names of the inputs to the arrays. Raises ModelError
+    if a name is missing, is not an input's name, or is the name of several inputs.
     """
     if len(x) != 1 or not isinstance(x[0], Mapping):
         return [np.asarray(each) for each in x]
@@ -70,10 +70,11 @@ def as_arrays(
 
 
 def as_input(x: NDArray[Any], value: Value) -> NDArray[Any]:
-    """`x` in the data type of an input.
+    """Return `x` in the data type of an input.
 
-    Floating-point numbers of any size serve for float32 where they are finite in it; whole
-    numbers of any size serve for those of more than 8 bits. Raises ModelError for anything else.
+    Floating-point numbers of any size are accepted for float32 if they are finite in it. Whole
+    numbers of any size are accepted for whole numbers of more than 8 bits. Raises ModelError for
+    anything else.
     """
     if value.dtype == "float32" and np.issubdtype(x.dtype, np.floating):
         with np.errstate(over="ignore"):
@@ -93,10 +94,10 @@ def as_input(x: NDArray[Any], value: Value) -> NDArray[Any]:
 
 
 def sample_count(inputs: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> int | None:
-    """Samples in arrays of `shapes`, one for each input; None for a single one without an axis.
+    """Return the samples in arrays of `shapes`, one for each input; None for one without an axis.
 
-    Along their first axis the arrays have samples of the model's shape, or of that without the
-    leading 1 that models have for a batch. Raises ModelError for any other shape.
+    Along their first axis the arrays have samples of the model's shape. A leading 1 of the model's
+    shape, which stands for a batch, may be left out. Raises ModelError for any other shape.
     """
     if len(shapes) != len(inputs):
         raise ModelError(f"the model takes {len(inputs)} inputs, not {len(shapes)}")
@@ -118,7 +119,7 @@ def sample_count(inputs: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> 
 def output_shapes(
     inputs: Sequence[Value], outputs: Sequence[Value], shapes: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[int, ...], ...]:
-    """Shapes of the outputs for inputs of `shapes`, with the axes that these have."""
+    """Return the shapes of the outputs for inputs of `shapes`, with the same axes for samples."""
     samples = sample_count(inputs, shapes)
     results = [each.shape for each in outputs]
     if samples is None:

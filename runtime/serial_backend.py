@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board at the other end of a serial line as a back end."""
+"""A back end that is a board at the other end of a serial line."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from systola.runtime.serial_link import Line, SerialLink
 from systola.sim.notices import sign_of_life
 
 PROGRAM_SECONDS = 300.0
-"""Time that a program may take, where nothing else is asked for."""
+"""Time that a program may take by default, in seconds."""
 RESET_SECONDS = 5.0
-"""Time for transfers under way to end after a soft reset."""
+"""Time for transfers under way to end after a soft reset, in seconds."""
 _BLOCK = MAX_WORDS * WORD_BYTES
 
 
 class SerialBackend:
-    """A Backend that runs programs on the board behind `line`.
+    """A Backend that runs programs on the board at the other end of `line`.
 
-    The host window lies at the start of the board's memory, the weight window after it. What the
-    board is known to hold already is not sent again. `moved` is called with the bytes of memory
+    The host window lies at the start of the board's memory, the weight window after it. Blocks that
+    the board is known to hold are not sent again. `moved` is called with the bytes of memory
     transferred so far. A program may take `program_seconds`, in seconds of this computer's clock.
-    Raises UnavailableError where the board does not answer, where something else is at the other
-    end of the line, or where the board has a machine other than `config`.
+    Raises UnavailableError if the board does not answer, or if another device is at the other end
+    of the line. Raises UnavailableError, too, if the board has a machine other than `config`.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class SerialBackend:
 
     @property
     def clock_hz(self) -> int:
-        """The clock of the machine."""
+        """The clock of the machine, in hertz."""
         return self._clock_hz
 
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
-        """Runs the program of `image`, see Backend.
+        """Run the program of `image`, see Backend.
 
-        Raises BackendError where the windows are larger than the memory of the board, and
-        UnavailableError where the board stops to answer or the program takes too long.
+        Raises BackendError if the windows are larger than the memory of the board. Raises
+        UnavailableError if the board no longer answers, or the program takes too long.
         """
         check_image(self._config, image)
         link = self._link
@@ -138,7 +138,9 @@ class SerialBackend:
         )
 
     def _await_end(self, progress: Callable[[int], None] | None) -> int:
-        """Returns STATUS once the program has ended, and lets it pass each Synchronize_Host."""
+        """Return STATUS after the program has ended, and resume the program at each
+        Synchronize_Host.
+        """
         last = time.monotonic() + self._program_seconds
         while not (status := self._status()) & (Status.DONE | Status.FAULT):
             cycles = sum(self._counters().values())
@@ -157,7 +159,7 @@ class SerialBackend:
         return self._link.read_registers(Register.STATUS, 1)[0]
 
     def _reset(self) -> None:
-        """Ends a program that another process may have left running."""
+        """End a program that another process may have left running."""
         if not self._status() & Status.BUSY:
             return
         self._link.write_register(Register.CONTROL, Control.SOFT_RESET)
@@ -169,7 +171,10 @@ class SerialBackend:
                 )
 
     def _send(self, base: int, content: NDArray[np.uint8]) -> None:
-        """Writes to the memory what it does not hold already; `base` in whole blocks."""
+        """Write the blocks of `content` that the memory does not hold.
+
+        `base` is a byte address, a multiple of the size of a block.
+        """
         for start in range(0, len(content), _BLOCK):
             part = content[start : start + _BLOCK]
             place = slice(base + start, base + start + len(part))
@@ -182,7 +187,7 @@ class SerialBackend:
                 self._known[block] = len(part) == _BLOCK
 
     def _fetch(self, size: int) -> NDArray[np.uint8]:
-        """The host window, which is whole blocks."""
+        """Read the host window, which is whole blocks."""
         content = np.frombuffer(self._link.read_memory(0, size), np.uint8).copy()
         self._content[:size] = content
         self._known[: size // _BLOCK] = True
@@ -196,7 +201,7 @@ class SerialBackend:
         }
 
     def _trace(self) -> tuple[tuple[tuple[int, int], ...], int]:
-        """The tags that the trace still holds, in order, and how many it does not."""
+        """Return the tags that the trace still holds, in order, and the number of tags lost."""
         count = self._link.read_registers(Register.TAGS, 1)[0]
         if not count:
             return (), 0

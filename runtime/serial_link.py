@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a board over a serial line, repeated until they are answered."""
+"""The requests to a board over a serial line, which are repeated until the board answers."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from systola.arch.serial_protocol import (
 from systola.runtime.backend import BackendError, UnavailableError
 
 ATTEMPTS = 8
-"""Times that a request is sent before the board counts as gone."""
+"""Number of times that a request is sent before the board counts as absent."""
 _NOISE_BYTES = 8 * MAX_WORDS * WORD_BYTES
-"""So much without a reply in it is no answer, even if more is coming."""
+"""Bytes without a reply in them after which a request counts as unanswered, even if more come."""
 
 
 class Line(Protocol):
-    """A serial line."""
+    """A serial line that carries bytes in both directions."""
 
     @property
     def name(self) -> str:
-        """What the user knows it by."""
+        """The name by which the user knows the line."""
         ...
 
     def write(self, content: bytes) -> None:
-        """Sends bytes."""
+        """Send bytes."""
         ...
 
     def read(self, awaited: int) -> bytes:
-        """Returns what has come, at least a byte.
+        """Return the bytes that have come, at least one.
 
-        Returns nothing where the line was silent for too long, or where the answer to the last
-        write takes too long although bytes come. `awaited` is the number of bytes that the request
-        and its answer have on the line, for which there must be time.
+        The result is empty if the line was silent for too long. It is empty, too, if the answer to
+        the last write takes too long although bytes come. `awaited` is the number of bytes of the
+        request and its answer, for which there must be time.
         """
         ...
 
 
 class SerialLink:
-    """Carries out requests on the board at the other end of `line`.
+    """A client that carries out requests on the board at the other end of `line`.
 
     A request without a whole reply is sent again, see arch/serial_protocol.py. `moved` is called
-    with the bytes of memory transferred so far. Each method raises UnavailableError where there is
-    no answer at all, and BackendError where the board refuses.
+    with the bytes of memory transferred so far. Each method raises UnavailableError if there is no
+    answer at all, and BackendError if the board refuses.
     """
 
     def __init__(self, line: Line, *, moved: Callable[[int], None] | None = None) -> None:
@@ -64,19 +64,19 @@ class SerialLink:
         self._sequence = random.randrange(256)
 
     def read_board(self, address: int) -> int:
-        """A word of what the board says about itself."""
+        """Read a word of the board's description of itself."""
         return self._read(Operation.READ_BOARD, address, 1)[0]
 
     def read_registers(self, offset: int, count: int) -> tuple[int, ...]:
-        """Registers of the machine, from byte `offset` on."""
+        """Read `count` registers of the machine, from byte `offset` on."""
         return self._read(Operation.READ_REGISTERS, offset, count)
 
     def write_register(self, offset: int, value: int) -> None:
-        """Writes a register of the machine."""
+        """Write a register of the machine."""
         self._write(Operation.WRITE_REGISTERS, offset, value.to_bytes(WORD_BYTES, "little"))
 
     def read_memory(self, address: int, size: int) -> bytes:
-        """Content of the memory; `address` and `size` in whole words."""
+        """Read the memory; `address` and `size` are bytes in whole words."""
         parts: list[bytes] = []
         for start in range(address, address + size, MAX_WORDS * WORD_BYTES):
             count = min(MAX_WORDS, (address + size - start) // WORD_BYTES)
@@ -86,7 +86,7 @@ class SerialLink:
         return b"".join(parts)
 
     def write_memory(self, address: int, content: bytes) -> None:
-        """Writes whole words to the memory."""
+        """Write whole words to the memory."""
         for start in range(0, len(content), MAX_WORDS * WORD_BYTES):
             part = content[start : start + MAX_WORDS * WORD_BYTES]
             self._write(Operation.WRITE_MEMORY, address + start, part)
@@ -105,7 +105,7 @@ class SerialLink:
         self._ask(operation, address, len(content) // WORD_BYTES, content)
 
     def _ask(self, operation: Operation, address: int, count: int, content: bytes) -> bytes:
-        """The words of the reply to a request."""
+        """Send a request, and return the words of the reply."""
         self._sequence = (self._sequence + 1) % 256
         header = struct.pack("<BBHI", operation, self._sequence, count, address)
         frame = encode_frame(header + content)
@@ -130,9 +130,9 @@ class SerialLink:
         )
 
     def _await_reply(self, awaited: int, expected: int) -> tuple[bytes | None, int]:
-        """Returns the reply to the request under way, or None, and how many bytes came.
+        """Return the reply to the request under way, or None, and the number of bytes that came.
 
-        Replies to requests before that one are dropped.
+        Replies to earlier requests are dropped.
         """
         pending = b""
         total = 0

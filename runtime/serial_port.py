@@ -12,20 +12,20 @@ from systola.runtime.backend import UnavailableError
 
 DEFAULT_BAUD = 1_000_000
 SILENCE_SECONDS = 0.3
-"""Time without a byte after which none is expected: more than adapters and systems take."""
+"""Seconds of silence after which no byte is expected: more than adapters and systems take."""
 ANSWER_SECONDS = 1.0
-"""Time for an answer beyond that of its bytes on the line, even where bytes keep coming."""
+"""Seconds for an answer, beside the time of its bytes on the line, even if bytes keep coming."""
 
 
 class SerialPort:
-    """The Line behind port `name`, such as /dev/ttyUSB0: 8 data bits, no parity, one stop bit.
+    """A Line on the serial port `name`, such as /dev/ttyUSB0: 8 data bits, no parity, one stop bit.
 
-    Raises UnavailableError where pyserial is not installed or the port cannot be opened.
+    Raises UnavailableError if pyserial is not installed or the port cannot be opened.
     """
 
     def __init__(self, name: str, baud: int = DEFAULT_BAUD) -> None:
         try:
-            # Optional, and without type information.
+            # pyserial is optional, and has no type information.
             serial: Any = import_module("serial")
         except ImportError:
             raise UnavailableError(
@@ -46,7 +46,7 @@ class SerialPort:
         return self._name
 
     def write(self, content: bytes) -> None:
-        """Sends bytes, see Line. Raises UnavailableError where the port does not take them."""
+        """Send bytes, see Line. Raises UnavailableError if the port does not accept them."""
         try:
             self._port.write_timeout = ANSWER_SECONDS + len(content) * self._byte_seconds
             self._port.write(content)
@@ -55,7 +55,7 @@ class SerialPort:
         self._written = time.monotonic()
 
     def read(self, awaited: int) -> bytes:
-        """Returns what has come, see Line. Raises UnavailableError where the port fails."""
+        """Return the bytes that have come, see Line. Raises UnavailableError if the port fails."""
         line_seconds = awaited * self._byte_seconds
         left = self._written + ANSWER_SECONDS + line_seconds - time.monotonic()
         if left <= 0:
@@ -69,6 +69,6 @@ class SerialPort:
 
 
 def _reason(error: Exception) -> str:
-    """Returns the reason of an error of the system or of pyserial in one line."""
+    """Return the reason for an error of the system or of pyserial, in one line."""
     number = getattr(error, "errno", None)
     return os.strerror(number).lower() if number else " ".join(str(error).split()).lower()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where built simulators are kept, and how each is built only once.
+"""The folder of built simulators, in which each simulator is built only once.
 
 Beside each result stands a seal, the checksum of the result. A result without its seal, or with
 other bytes, was cut short by a full disk or a loss of power, and is made again.
@@ -23,19 +23,19 @@ from pathlib import Path
 from systola.sim.notices import notice, sign_of_life
 
 KEY = "[0-9a-f]{24}"
-"""What the name of a result begins with, as a regular expression, see content_key."""
+"""Regular expression for the beginning of the name of a result, see content_key."""
 SIM_DIRECTORY = Path(__file__).resolve().parent
 WORK = "make-"
-"""How the name of a directory begins in which something is made; its key and `-` follow."""
+"""Beginning of the name of a directory in which a result is made; its key and `-` follow."""
 SEAL = ".sha256"
-"""How the name of a seal ends, after the name of its result."""
+"""End of the name of a seal, after the name of its result."""
 
 
 def build_root() -> Path:
-    """Directory of everything that is built and can be deleted at any time.
+    """Return the directory of everything that is built and can be deleted at any time.
 
-    SYSTOLA_BUILD where set, else `build` in the checkout that this file belongs to, else the
-    user's cache directory.
+    The directory is SYSTOLA_BUILD if it is set, else `build` in the checkout that this file belongs
+    to, else the user's cache directory.
     """
     if chosen := os.environ.get("SYSTOLA_BUILD"):
         return Path(chosen).resolve()
@@ -47,11 +47,13 @@ def build_root() -> Path:
 
 
 class BuildFolderError(RuntimeError):
-    """Nothing can be written to the build folder; one line says which, why, and what to do."""
+    """An error for a build folder that cannot be written: which one, why, and the remedy, in one
+    line.
+    """
 
 
 def build_folder(*parts: str) -> Path:
-    """The folder `parts` of build_root(), made if it is missing. Raises BuildFolderError."""
+    """Return the folder `parts` of build_root(), made if it is missing. Raises BuildFolderError."""
     folder = build_root().joinpath(*parts)
     with in_build_folder(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +62,7 @@ def build_folder(*parts: str) -> Path:
 
 @contextmanager
 def in_build_folder(folder: Path) -> Generator[None]:
-    """What the system refuses inside, which works in `folder`, is raised as BuildFolderError."""
+    """Turn errors of the system into BuildFolderError, for work in `folder`."""
     try:
         yield
     except OSError as error:
@@ -71,7 +73,7 @@ def in_build_folder(folder: Path) -> Generator[None]:
 
 
 def content_key(*parts: str | bytes) -> str:
-    """A name for the result of building from `parts`: the same parts, the same name."""
+    """Return a name for the result of building from `parts`: the same parts give the same name."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -80,11 +82,11 @@ def content_key(*parts: str | bytes) -> str:
 
 
 def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> Path:
-    """Returns the file or directory that `make` leaves, from the cache or made now.
+    """Return the file or directory that `make` leaves, from the cache or made now.
 
-    `make` gets an empty directory to work in and returns the path of its result in there. Of
-    several processes that ask at one time, one makes it and the others wait. `what` is for the
-    lines that are printed on stderr while something is made. Raises BuildFolderError.
+    `make` gets an empty directory to work in and returns the path of its result in it. If several
+    processes ask at one time, one makes the result and the others wait. `what` is for the lines
+    that are printed on stderr while the result is made. Raises BuildFolderError.
     """
     result = build_root() / kind / key
     if _is_whole(result):
@@ -116,7 +118,7 @@ def built_once(kind: str, key: str, what: str, make: Callable[[Path], Path]) -> 
 
 
 def _is_whole(result: Path) -> bool:
-    """Returns whether `result` is there with the bytes that were built."""
+    """Return whether `result` exists and has the bytes that were built."""
     try:
         return result.with_name(result.name + SEAL).read_text() == _checksum(result)
     except OSError:
@@ -124,7 +126,9 @@ def _is_whole(result: Path) -> bool:
 
 
 def _seal(made: Path, result: Path) -> None:
-    """Writes the seal of `result`, which will have the content of `made`; both are on the disk."""
+    """Write the seal of `result`, which will have the content of `made`, and flush both to the
+    disk.
+    """
     for path in (made, *made.rglob("*")):
         _to_disk(path)
     seal = result.with_name(result.name + SEAL)
@@ -133,7 +137,7 @@ def _seal(made: Path, result: Path) -> None:
 
 
 def _checksum(built: Path) -> str:
-    """Returns the SHA-256 of a file, or of all files in a directory with their names."""
+    """Return the SHA-256 of a file, or of all files in a directory with their names."""
     digest = hashlib.sha256()
     for path in sorted([built, *built.rglob("*")]):
         digest.update(f"{path.relative_to(built)}\0".encode())
@@ -144,7 +148,7 @@ def _checksum(built: Path) -> str:
 
 
 def _to_disk(path: Path) -> None:
-    """Waits until a file or the names in a directory are on the disk."""
+    """Wait until a file or the names in a directory are on the disk."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -160,15 +164,20 @@ def _remove(result: Path) -> None:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether GNU make, and makefiles that quote nothing, can work with a path: not with a space in
-    it, a bracket, a quote, and so on."""
+    """Return whether a path works in GNU make, and in makefiles that quote nothing.
+
+    A path with a space, a bracket, a quote and the like does not.
+    """
     return re.fullmatch(r"[A-Za-z0-9_/.,+@-]*", str(path)) is not None
 
 
 @lru_cache
 def plain_path(folder: Path) -> Path:
-    """Return a path of `folder` that GNU make can work with: the folder itself where it has a plain
-    name, else a link to it, which goes away when the process ends. Raises BuildFolderError."""
+    """Return a path of `folder` that GNU make can work with.
+
+    The path is the folder itself if it has a plain name, else a link to it. The link is removed
+    when the process ends. Raises BuildFolderError.
+    """
     if is_plain(folder):
         return folder
     link = _links() / content_key(str(folder))
@@ -184,7 +193,7 @@ def _links() -> Path:
 
 
 def _temporary_root() -> Path:
-    """Find the folder for temporary files. Raises BuildFolderError where its name is not plain."""
+    """Find the folder for temporary files. Raises BuildFolderError if its name is not plain."""
     root = Path(tempfile.gettempdir())
     if not is_plain(root):
         raise BuildFolderError(
@@ -194,7 +203,7 @@ def _temporary_root() -> Path:
 
 
 def _remove_leftovers(folder: Path, own: str) -> None:
-    """Removes what killed processes have left, by one that holds the lock of key `own`."""
+    """Remove the remains of killed processes. The caller holds the lock of key `own`."""
     for work in folder.glob(f"{WORK}*"):
         key = work.name.removeprefix(WORK).rpartition("-")[0]
         if key == own:
@@ -207,7 +216,10 @@ def _remove_leftovers(folder: Path, own: str) -> None:
 
 @contextmanager
 def in_use(lock: Path) -> Generator[bool]:
-    """Whether another process builds what this lock file is for; if not, none can until the end."""
+    """Yield whether another process builds the result of this lock file.
+
+    If none does, none can until the end of the context.
+    """
     with lock.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `built_once` keeps in the build folder: to look at, and to remove."""
+"""The functions that list and remove the results of `built_once` in the build folder."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from systola.sim.build import KEY, SEAL, WORK, build_root, in_build_folder, in_u
 
 @dataclass(frozen=True)
 class Kind:
-    """What is kept of one kind."""
+    """A kind of results in the build folder, with their number and size."""
 
     name: str
     entries: int
     size: int
-    """Bytes, with those that are being built or were left by killed builds."""
+    """Bytes of the results, with results that are being built or were left by killed builds."""
 
 
 def list_cache() -> list[Kind]:
-    """What is kept, by kind, those without anything left out."""
+    """Return the kinds of results in the build folder; empty kinds are left out."""
     kinds: list[Kind] = []
     for folder in _folders():
         locks = list(_locks(folder))
@@ -35,9 +35,10 @@ def list_cache() -> list[Kind]:
 
 
 def clear_cache() -> tuple[int, int]:
-    """Removes it, but for what is being built; the bytes that were freed, and what was left.
+    """Remove all results that are not being built.
 
-    Nothing else in the build folder is touched. Raises BuildFolderError.
+    Returns the bytes freed, and the number of results left. Nothing else in the build folder is
+    touched. Raises BuildFolderError.
     """
     freed = busy = 0
     for folder in _folders():
@@ -62,14 +63,14 @@ def _folders() -> list[Path]:
 
 
 def _locks(folder: Path) -> Iterator[Path]:
-    """The lock files of built_once: each thing that it has built or begun has one."""
+    """Yield the lock files of built_once: each result that it has built or begun has one."""
     for path in sorted(folder.glob("*.lock")):
         if re.fullmatch(rf"{KEY}(\.\w+)?\.lock", path.name):
             yield path
 
 
 def _paths(lock: Path) -> list[Path]:
-    """Returns what was built under a lock, its seal, and what was begun."""
+    """Return the paths under a lock that exist: the result, its seal, and unfinished results."""
     built = lock.with_suffix("")
     begun = lock.parent.glob(f"{WORK}{built.name}-*")
     return [path for path in (built, Path(f"{built}{SEAL}"), *begun) if path.exists()]

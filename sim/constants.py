@@ -9,9 +9,9 @@ HEADER = "constants.h"
 
 
 def constants() -> str:
-    """The text of HEADER."""
+    """Return the text of HEADER."""
     numbers = {
-        "PAGE": HOST_PAGE_BYTES,  # no burst crosses a multiple of it
+        "PAGE": HOST_PAGE_BYTES,  # no burst crosses a multiple of this
         "FETCH_ID": FETCH_ID,
         "CONTROL": Register.CONTROL,
         "CONTROL_START": Control.START,

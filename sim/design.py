@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Verilog of a configuration, converted only once."""
+"""The Verilog of a configuration, which is converted only once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _PACKAGES = ("systola.arch", "systola.hdl")
 
 
 def is_hierarchical(verilog: str) -> bool:
-    """Whether the array is a grid of `mxu_tile`, a module worth compiling on its own."""
+    """Return whether the array is a grid of `mxu_tile`, a module worth compiling on its own."""
     return "\nmodule mxu_tile" in verilog
 
 
 def verilog_of(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool = False) -> str:
-    """Module `tpu` for `config`, from the cache unless the hardware description has changed.
+    """Return module `tpu` for `config`, from the cache unless the hardware description has changed.
 
-    The blocks of `fabric` are not in it, see systola.sim.primitives. `promises`: see generate.
+    The text lacks the blocks of `fabric`, see systola.sim.primitives. For `promises` see generate.
     """
 
     def make(work: Path) -> Path:
-        # Amaranth takes a while to load; with a filled cache it is not needed.
+        # Imported here: Amaranth loads slowly, and is not needed with a filled cache.
         from systola.hdl.verilog import generate
 
         result = work / "tpu.v"
@@ -48,8 +48,11 @@ def pod_verilog_of(
     *,
     uneven: bool = False,
 ) -> str:
-    """Module `pod` with so many cores of `config`, which has links, likewise, with promises;
-    `stages`, `shared` and `uneven` as of Pod."""
+    """Return module `pod` with `cores` cores of `config`, from the cache unless the hardware
+    changed.
+
+    `config` has links. The text has promises. For `stages`, `shared` and `uneven` see Pod.
+    """
 
     def make(work: Path) -> Path:
         from systola.hdl.verilog import generate_ring
@@ -68,7 +71,7 @@ def pod_verilog_of(
 
 @lru_cache(maxsize=1)
 def _description() -> bytes:
-    """All that the Verilog depends on, apart from the configuration."""
+    """Return a key of all that the Verilog depends on, except the configuration."""
     parts = [importlib.metadata.version("amaranth").encode()]
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording of a program shows: events and levels of the machine, as signals.
+"""The signals in a recording of a program: events and levels of the machine.
 
-A machine that is built to record has an output `machine_events`; any other has not, and pays
-nothing. This is the only place that knows the signals of `hdl/` behind it by name: harness.cpp
-takes the output as EVENTS pulses, a value of VALUE_BITS that belongs to them, and LEVELS levels.
+A machine that is built to record has an output `machine_events`. Any other machine lacks this
+output, and pays nothing for it. Only this file knows the names of the signals of `hdl/` in the
+output. For harness.cpp the output has three fields: EVENTS pulses, a value of VALUE_BITS that
+belongs to them, and LEVELS levels.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ from systola.sim.state import with_output
 
 PORT = "machine_events"
 EVENTS, VALUE_BITS, LEVELS = 32, 64, 32
-"""Bits of the output, from bit 0 on."""
+"""Widths of the fields of the output, in bits, from bit 0 on."""
 _BOARD = "core.scoreboard"
 
 
 class Event(IntEnum):
-    """A pulse: an instruction, or a burst of a port, has come so far."""
+    """A pulse: an instruction, or a burst of a port, has reached this point."""
 
     ISSUE = 0
-    """The value is the instruction's number."""
+    """The value is the number of the instruction."""
     MASKED = 1
-    """In the cycle after the issue: the value has a field for each of Queue.masks, from bit 0 on:
-    whether the instruction may have to wait for an entry of that list, and the place of the
-    youngest such one in the list's ring, with its run."""
+    """Pulse in the cycle after an issue; the value has a field for each of Queue.masks, from bit 0
+    on.
+
+    A field has a flag: the instruction may have to wait for an entry of that list. The rest of the
+    field is the place of the youngest such entry in the list's ring, with its run.
+    """
     HOST_READS_BEGIN = 2
     HOST_READING_END = 3
     MATRIX_BEGIN = 4
@@ -47,16 +51,17 @@ class Event(IntEnum):
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue of the scoreboard, and what its instructions wait for."""
+    """A queue of the scoreboard, and the lists that its instructions wait for."""
 
     name: str
     waits: str
-    """Before the name of a mask: a flag, 1 while the unit waits for what it names."""
+    """Text before the name of a mask. Both together name a flag: it is 1 while the unit waits for
+    the instruction that the mask names."""
     masks: tuple[str, ...]
     begin: Event | None
-    """Its unit takes the oldest instruction; None where that is not told."""
+    """Pulse when the unit takes the oldest instruction; None if there is no such pulse."""
     waits_before: bool = False
-    """It waits before it takes it, not while it works on it."""
+    """Whether the unit waits before it takes an instruction, not while it executes it."""
 
 
 QUEUES = (
@@ -99,7 +104,8 @@ LISTS = {
     "activate_writing": (Event.ACTIVATE_WRITING_END, "lines that the activation unit writes"),
     "host_writing": (Event.HOST_WRITING_END, "lines that are written to host memory"),
 }
-"""Of the scoreboard: when its oldest instruction leaves a list, and what one waits for there."""
+"""Lists of the scoreboard: the event at which the oldest instruction leaves a list, and the thing
+that other instructions wait for there."""
 
 _EVENTS = {
     Event.ISSUE: "core.sequencer.issue",
@@ -124,17 +130,17 @@ _EVENTS = {
 }
 
 HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS = "host data in", "instructions", "host out", "weights"
-"""Levels: a beat of a port moves."""
+"""Names of levels that are high while a beat of a port moves."""
 ARRAY, AWAITING_WEIGHTS, ISSUE_WAITS = "array active", "awaiting weights", "issue waits"
 
 
 def waits(queue: Queue, mask: str) -> str:
-    """The level that tells that the unit of `queue` waits for an instruction that `mask` names."""
+    """Return the level that is high while the unit of `queue` waits for entries of `mask`."""
     return f"{queue.name} waits for {mask}"
 
 
 def list_of(mask: str) -> str:
-    """The list of a mask."""
+    """Return the list of a mask."""
     return "activate_writing" if mask == "operand_writing" else mask
 
 
@@ -150,11 +156,11 @@ _LEVELS = {
     **{waits(queue, name): f"{queue.waits}{name} " for queue in QUEUES for name in queue.masks},
 }
 LEVEL_NAMES = tuple(_LEVELS)
-"""In the order of their bits."""
+"""Names of the levels in the order of their bits."""
 
 
 def with_events(verilog: str) -> str:
-    """The Verilog of module `tpu` with the output."""
+    """Return the Verilog of module `tpu` with the output `machine_events`."""
     queues = [f"{_BOARD}.{queue.name}_queue" for queue in QUEUES]
     pushes = ", ".join(f"{place}.push" for place in reversed(queues))
     value = f"{VALUE_BITS}'d0"

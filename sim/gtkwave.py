@@ -10,21 +10,24 @@ from pathlib import Path
 from systola.sim.shown import Group, Names
 
 _MARKERS = 26
-"""Named ones behind the first, all unused."""
+"""Number of named markers after the first marker; all are unused."""
 _BINARY, _HEX, _NAMED = "@28", "@22", "@2022"
-"""How a value is shown; the last one by what a file says of it."""
+"""Flags for the form of a value; the last flag takes names of values from a file."""
 _OPEN, _END = ("@800200", "@c00200"), ("@1000200", "@1401200")
-"""Begin and end of a group that is open, and of one that is not."""
+"""Flags for begin and end of a group, first for an open and then for a closed group."""
 _PIXELS = 16
-"""Of a cycle."""
+"""Width of a cycle, in pixels."""
 _FRAME = 200
-"""Pixels that show 2 to the power of minus the zoom, in units of the waveform's time."""
+"""Pixels that show 2^-zoom units of the waveform's time."""
 
 
 def write_gtkwave(
     waveform: Path, groups: Iterable[Group], scope: str, cycle: int, marker: int | None
 ) -> Path:
-    """Writes it, and a file for each kind of names, and returns its path; see save_files."""
+    """Write the save file, and a file for each kind of names; see save_files.
+
+    Returns the path of the save file.
+    """
     at = -1 if marker is None else marker
     lines = [
         f'[dumpfile] "{waveform}"',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs on the Verilated machine, clocked entirely in C++."""
+"""A Verilated machine that runs programs, clocked entirely in C++."""
 
 from __future__ import annotations
 
@@ -45,19 +45,21 @@ from systola.sim.verilator import build_library
 from systola.sim.waves import save_files
 
 HOST_BASE = 0x1_0000_0000
-"""Bus address of the host window: above 32 bits, so that the upper words of the bases count."""
+"""Bus address of the host window, above 32 bits, so that the upper words of the bases are tested.
+"""
 WEIGHT_BASE = 0x2_0000_0000
 
 POLL_CYCLES = 16
-"""The host looks at STATUS in the cycles of a program that are a multiple of this, to see it wait;
-not while it is busy with the registers. In between it reads what is new in the trace."""
+"""Cycles between two reads of STATUS, by which the host sees that a program waits. Reads take place
+in cycles of a program that are a multiple of this number, unless the host uses the registers.
+Between them the host reads new entries of the trace."""
 
 WAVEFORMS = (".vcd", ".fst")
 
 _CYCLES_A_CALL = 1 << 20
-"""Cycles between two looks at Python: progress, and the user's Control-C."""
+"""Cycles between two returns to Python, for progress and the user's Control-C."""
 _CYCLE_TIME = 2
-"""Of a waveform: one half for each level of the clock."""
+"""Units of a waveform's time in a clock cycle: one for each level of the clock."""
 _DEFAULT_LIMIT = 1 << 40
 _FUNCTIONS: Functions = (
     ("memory", None, (NUMBER, HANDLE, *4 * (LONG,), WORD, WORD, *5 * (LONG,))),
@@ -71,11 +73,11 @@ _FUNCTIONS: Functions = (
     ("recording", WORD, 2 * (ctypes.POINTER(HANDLE), ctypes.POINTER(LONG))),
 )
 _ONGOING, _WAITING = 0, 2
-"""What `tpu_run` of the library returns for a program that has not ended."""
+"""Results of the library's `tpu_run` for a program that has not ended."""
 
 
 class Program(Protocol):
-    """What `Simulator.run` needs of a systola.runtime.backend.Image."""
+    """A program for `Simulator.run`: the part of a systola.runtime.backend.Image that it needs."""
 
     @property
     def host(self) -> NDArray[np.uint8]:
@@ -95,10 +97,10 @@ class Program(Protocol):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What the host sees after a program."""
+    """A record of the state that the host sees after a program."""
 
     host: NDArray[np.uint8]
-    """Content of the host window afterwards, uint8 [bytes]."""
+    """Content of the host window after the program, uint8 [bytes]."""
     status: Status
     fault_cause: Fault
     fault_pc: int
@@ -106,31 +108,36 @@ class RunResult:
     irq_status: Interrupt
     irq_code: int
     cycles: int
-    """From the cycle that accepts START to the one in which DONE or FAULT is visible; of a program
-    that has been abandoned, to the end of BUSY."""
+    """Cycles from the cycle that accepts START to the cycle in which DONE or FAULT is visible. For
+    a program that was abandoned, the cycles to the end of BUSY."""
     counters: dict[str, int]
     """Cycles of each class, by the name of the CycleClass in lower case."""
     tags: tuple[tuple[int, int], ...]
-    """The trace: cycle since START (0 accepts it) and tag of the Debug_Tag instructions, in
-    order."""
+    """The trace: cycle since START and tag of each Debug_Tag instruction, in order. Cycle 0 accepts
+    START."""
     missing_tags: int
-    """Tags that the host did not read before others took their place in the trace: those are not
-    in `tags`."""
+    """Number of tags that are not in `tags`: later tags replaced them in the trace before the host
+    read them."""
     seconds: float
-    """Time that the simulation of those cycles took."""
+    """Time that the simulation of these cycles took, in seconds."""
 
 
 class Simulator(VerilatedModel):
-    """One Verilated machine with its two memories.
+    """A Verilated machine with its two memories.
 
-    `latency`, `stall` and `seed`: see VerilatedModel. `waves` is the path of a waveform to write,
-    .vcd or .fst, see systola.sim.verilator.waveform_suffix; with a `window` it has only the cycles
-    from the first up to the second, those of all programs counted one after the other. `records`
-    builds a machine that shows what it does, see `recording`. `verilog` replaces the Verilog that
-    belongs to `config` (in which lanes sleep unless there are waves), `library` what is built of
-    it; `fault` is the number of a planted fault where the library has such, see
-    systola.verif.mutation. Building the library takes a while the first time; it raises
-    systola.sim.verilator.BuildError when it cannot be done.
+    For `latency`, `stall` and `seed` see VerilatedModel.
+
+    `waves` is the path of a waveform to write, .vcd or .fst, see
+    systola.sim.verilator.waveform_suffix. With a `window`, the waveform has only the cycles from
+    its first up to its second number. Cycles of all programs are counted one after the other.
+    `records` builds a machine that shows its events and levels, see `recording`.
+
+    `verilog` replaces the Verilog that belongs to `config`, in which lanes sleep unless there are
+    waves. `library` replaces the library that is built from the Verilog. `fault` is the number of a
+    planted fault if the library has such faults, see systola.verif.mutation.
+
+    Building the library takes a while the first time. Raises systola.sim.verilator.BuildError if it
+    cannot be built.
     """
 
     def __init__(
@@ -177,14 +184,19 @@ class Simulator(VerilatedModel):
             raise SimulationError("the machine does not answer with its identity")
 
     def written_at(self, offset: int) -> int | None:
-        """In which cycle after START of the last program byte `offset` of its host window was last
-        written; None if it was not."""
+        """Return the cycle in which a byte of the host window was last written; None if it was not.
+
+        The cycle counts from START of the last program, `offset` is in bytes.
+        """
         cycle = self._call("written", offset)
         return None if cycle < 0 else cycle
 
     def save_waves(self, cycle: int | None) -> Path:
-        """Writes save files beside the waveform, with a marker `cycle` cycles after START of the
-        last program, and returns GTKWave's. The waveform is complete after `close`."""
+        """Write save files beside the waveform, and return the path of GTKWave's.
+
+        A marker stands `cycle` cycles after START of the last program. The waveform is complete
+        after `close`.
+        """
         assert self._waves is not None
         marker = None if cycle is None else self._call("time", cycle)
         return save_files(
@@ -198,11 +210,11 @@ class Simulator(VerilatedModel):
         )
 
     def recording(self) -> Recording:
-        """What the last program did; empty unless the machine is built to record."""
+        """Return the events of the last program; empty unless the machine is built to record."""
         return read_recording(self._library, self._handle)
 
     def soft_reset(self, *, limit: int = 100_000) -> None:
-        """Abandons whatever runs, and waits until the machine is idle."""
+        """Abandon a program that runs, and wait until the machine is idle."""
         self.write(Register.CONTROL, Control.SOFT_RESET)
         for _ in range(limit):
             if not self.read(Register.STATUS) & Status.BUSY:
@@ -227,19 +239,24 @@ class Simulator(VerilatedModel):
         bases: tuple[int, int] = (HOST_BASE, WEIGHT_BASE),
         skipped: tuple[int, int] = (0, 0),
     ) -> RunResult:
-        """Runs the program of `image` to its end and returns what the host then sees.
+        """Run the program of `image` to its end, and return the state that the host then sees.
 
         `progress` is called with the cycles so far, every `interval` cycles and at the end.
+
         `host_errors` and `weight_errors` are byte ranges [low, high) of the windows that answer
-        with an AXI error; bursts with a byte in `host_silence` or `weight_silence` are never
-        answered, nor are those behind them, and `bus_timeout` is for the register of that name (the
-        machine then stays busy, see `reset`). `bases` are the bus addresses of the two windows, of
-        which the first `skipped` bytes are not in the image and must not be touched: so a window
-        can be larger than any memory. When the program waits at Synchronize_Host, `on_wait` is
-        called with the content of the host window, which it may change, and then the host writes
-        RESUME. A program that is still running after `abandon_after` cycles is ended by SOFT_RESET,
-        or `by_reset`, the reset input. A fault of the program is a result; SimulationError is
-        raised when the machine does not stop within `limit` cycles or breaks a rule of AXI.
+        with an AXI error. Bursts with a byte in `host_silence` or `weight_silence` are never
+        answered, nor are later bursts. The machine then stays busy, see `reset`. `bus_timeout` is
+        for the register of that name.
+
+        `bases` are the bus addresses of the two windows. The first `skipped` bytes of each are not
+        in the image and must not be accessed: so a window can be larger than any memory.
+
+        When the program waits at Synchronize_Host, `on_wait` is called with the content of the host
+        window, which it may change. Then the host writes RESUME. A program that is still running
+        after `abandon_after` cycles is ended by SOFT_RESET or, with `by_reset`, by the reset input.
+
+        A fault of the program is a result. Raises SimulationError if the machine does not stop
+        within `limit` cycles, or breaks a rule of AXI.
         """
         host = np.array(image.host, dtype=np.uint8)
         self._program = host[image.program_offset :].tobytes()
@@ -288,10 +305,11 @@ class Simulator(VerilatedModel):
         return self._result(host, seconds, abandoned)
 
     def what_hangs(self, image: Program, **how: Any) -> str:
-        """What the machine is doing in a program that does not end; `how` as of `run`.
+        """Describe the state of the machine in a program that does not end; `how` as for `run`.
 
-        For that it runs once more, from a reset, on a simulator that can tell, which is not as fast
-        and is built now. Of machines with a library or Verilog of their own nothing is known.
+        The program runs again, after a reset, on a simulator that can show this state. This
+        simulator is slower, and is built now. For a machine with a library or Verilog of its own
+        the text is empty.
         """
         if not self._is_own:
             return ""
@@ -327,7 +345,7 @@ class Simulator(VerilatedModel):
             base + silence[0],
             base + silence[1],
         )
-        # The C++ side keeps the pointer: the array must live until the next one takes its place.
+        # The C++ side keeps the pointer: the array must live until another replaces it.
         setattr(self, "_host" if is_host else "_weights", data)
 
     def _result(self, host: NDArray[np.uint8], seconds: float, abandoned: bool) -> RunResult:

@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory behind one AXI port, with latency and stalls: the rules, and a reference in Python.
+"""A memory at an AXI port, with latency and stalls: the rules, and a reference in Python.
 
 harness.cpp follows the same rules in C++, and a program takes the same cycles with both.
 
-A cycle has two halves: `drive` decides what the memory shows on its channels, from its own state
-alone; `sample` takes what the machine showed in that same cycle.
+A cycle has two halves. `drive` decides the signals of the memory's channels from its own state
+alone. `sample` takes the machine's signals of the same cycle.
 
-Stalls. Each channel (AR 0, R 1, AW 2, W 3, B 4) has a 64-bit xorshift generator, seeded with
-splitmix64(16 * seed + 8 * port + channel), port being 0 for host and 1 for weight memory; a zero
-state becomes 1. It is drawn once in every cycle, whether needed or not, and stalls the channel in
-that cycle when the upper 24 of the low 64 bits are below floor(stall * 2^24). The generators start
-afresh with the cycle that follows the one in which the machine accepts START: a program then takes
-the same time whatever the host did before it.
+Stalls. Each channel (AR 0, R 1, AW 2, W 3, B 4) has a 64-bit xorshift generator. Its seed is
+splitmix64(16 * seed + 8 * port + channel), where port is 0 for host and 1 for weight memory. A zero
+state becomes 1. Each generator is drawn once in every cycle, even if its number is not needed. It
+stalls the channel in that cycle if the upper 24 of the low 64 bits are below floor(stall * 2^24).
+The generators start afresh in the cycle after the machine accepts START. So a program takes the
+same time after any activity of the host.
 
-Ready. AR, AW and W are ready in a cycle unless stalled, or 64 bursts are already under way: those
-read and not completely delivered; those of which the AW, or all of W, was taken and the answer was
-not.
+Ready. AR, AW and W are ready in a cycle unless stalled, or 64 bursts are already under way. On AR
+these are bursts not completely delivered. On AW and W they are bursts with an address, or with all
+data, accepted and the answer not accepted.
 
-Valid. A read taken in cycle t has its first beat due in cycle t + 1 + latency, the others one a
-cycle behind it; all in the order of the addresses. A write enters memory in the cycle t in which
-both its AW and its last W have been taken, and its answer is due in cycle t + 1 + latency. When
-nothing is being shown on R or B and the first in line is due, it is shown unless stalled in that
-cycle, and stays until taken.
+Valid. A read accepted in cycle t has its first beat due in cycle t + 1 + latency, and each further
+beat a cycle later. Reads are delivered in the order of the addresses. A write enters memory in the
+cycle t in which its AW and its last W have both been accepted. Its answer is due in cycle t + 1 +
+latency. If R or B is not valid and its oldest entry is due, the channel becomes valid unless
+stalled in that cycle. It stays valid until accepted.
 
-Errors. A beat that is not wholly inside the memory reads 0, or writes nothing, and answers DECERR;
-one whose address is in the error range reads, or writes nothing, and answers SLVERR. The answer to
-a write is the worst of its beats'.
+Errors. A beat that is not wholly inside the memory reads 0, or writes nothing, and answers DECERR.
+A beat with its address in the error range reads, or writes nothing, and answers SLVERR. The answer
+to a write is the worst answer of its beats.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 QUEUE = 64
-"""Bursts of each direction that a memory takes before it stops being ready."""
+"""Bursts in each direction that a memory accepts before it stops being ready."""
 
 _MASK = (1 << 64) - 1
 
 
 class Response(IntEnum):
-    """RRESP and BRESP of AXI."""
+    """A value of RRESP or BRESP of AXI."""
 
     OKAY = 0
     SLVERR = 2
@@ -52,7 +52,7 @@ class Response(IntEnum):
 
 
 class Channel(IntEnum):
-    """Number of an AXI channel in the seed of its stalls."""
+    """A number of an AXI channel in the seed of its stalls."""
 
     AR = 0
     R = 1
@@ -62,14 +62,14 @@ class Channel(IntEnum):
 
 
 def stall_threshold(probability: float) -> int:
-    """What the upper 24 bits of a generator are compared with, for a probability in [0, 1)."""
+    """Return the bound for the upper 24 bits of a generator, for a probability in [0, 1)."""
     if not 0 <= probability < 1:
         raise ValueError(f"a stall probability is at least 0 and less than 1, not {probability}")
     return int(probability * (1 << 24))
 
 
 class Stall:
-    """Generator of the stalls of one channel."""
+    """A generator of the stalls of one channel."""
 
     def __init__(self, number: int, threshold: int):
         z = (number + 0x9E3779B97F4A7C15) & _MASK
@@ -79,9 +79,9 @@ class Stall:
         self._threshold = threshold
 
     def draw(self) -> bool:
-        """Whether the channel is stalled in this cycle; to be called once in every cycle."""
+        """Return whether the channel is stalled in this cycle; call it once in every cycle."""
         if self._threshold == 0:
-            return False  # the state cannot be seen
+            return False  # the state has no effect then
         x = self._state
         x ^= (x << 13) & _MASK
         x ^= x >> 7
@@ -92,17 +92,17 @@ class Stall:
 
 @dataclass(frozen=True)
 class Burst:
-    """What is taken on AR or AW."""
+    """A burst that is accepted on AR or AW."""
 
     address: int
     length: int
-    """Beats less one, as in AXI."""
+    """Number of beats less one, as in AXI."""
     id: int = 0
 
 
 @dataclass(frozen=True)
 class ReadBeat:
-    """What is shown on R."""
+    """A beat that the memory puts on R."""
 
     data: int
     id: int
@@ -112,7 +112,7 @@ class ReadBeat:
 
 @dataclass(frozen=True)
 class WriteBeat:
-    """What is taken on W."""
+    """A beat that the memory accepts on W."""
 
     data: int
     strobe: int
@@ -121,7 +121,7 @@ class WriteBeat:
 
 @dataclass(frozen=True)
 class WriteAnswer:
-    """What is shown on B."""
+    """An answer that the memory puts on B."""
 
     id: int
     response: int
@@ -129,7 +129,7 @@ class WriteAnswer:
 
 @dataclass
 class Outputs:
-    """What the memory shows in one cycle."""
+    """A record of the memory's signals in one cycle."""
 
     ar_ready: bool = False
     aw_ready: bool = False
@@ -140,7 +140,10 @@ class Outputs:
 
 @dataclass
 class Inputs:
-    """What the machine shows in one cycle; None where VALID is low or its channel not ready."""
+    """A record of the machine's signals in one cycle.
+
+    A signal is None if VALID is low or its channel is not ready.
+    """
 
     ar: Burst | None = None
     aw: Burst | None = None
@@ -151,7 +154,7 @@ class Inputs:
 
 @dataclass(kw_only=True)
 class MemoryModel:
-    """One memory. `data` is its content, uint8 [bytes], changed in place by writes."""
+    """A memory with `data` as its content, uint8 [bytes]; writes change the array in place."""
 
     data: NDArray[np.uint8]
     bus_bytes: int
@@ -177,7 +180,7 @@ class MemoryModel:
         self.restart()
 
     def restart(self) -> None:
-        """Starts the stalls afresh, as the START of a program does, accepted in the last cycle."""
+        """Start the stalls afresh, as a START that was accepted in the last cycle does."""
         self._started = self._cycle - 1
         self._written: dict[int, int] = {}
         threshold = stall_threshold(self.stall)
@@ -187,17 +190,19 @@ class MemoryModel:
         }
 
     def written_at(self, offset: int) -> int | None:
-        """In which cycle after START byte `offset` of `data` was last written; None if it was
-        not."""
+        """Return the cycle in which byte `offset` of `data` was last written; None if it was not.
+
+        The cycle counts from START.
+        """
         return self._written.get(offset)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing that the machine asked for is still to be delivered."""
+        """Return whether all requests of the machine have been answered."""
         return not (self._reads or self._addresses or self._beats or self._bursts or self._answers)
 
     def drive(self) -> Outputs:
-        """Begins a cycle: what the memory shows in it."""
+        """Begin a cycle, and return the signals of the memory in it."""
         stalled = {channel: generator.draw() for channel, generator in self._stalls.items()}
         out = self.outputs
         answers = len(self._answers)
@@ -215,7 +220,7 @@ class MemoryModel:
         return out
 
     def sample(self, now: Inputs) -> None:
-        """Ends the cycle with what the machine showed in it."""
+        """End the cycle with the signals of the machine in it."""
         out = self.outputs
         due = self._cycle + 1 + self.latency
         if out.r is not None and now.r_ready:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Verilated machine and a Verilated pod have in common, seen from Python."""
+"""The common part of a Verilated machine and a Verilated pod, seen from Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from systola.sim.memory import stall_threshold
 HANDLE, WORD, LONG, NUMBER = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int
 """Types of arguments and results of the C functions."""
 Functions = Iterable[tuple[str, Any, Sequence[Any]]]
-"""Names without their prefix, results, and arguments behind the handle."""
+"""Names without their prefix, types of results, and types of arguments after the handle."""
 _FUNCTIONS: Functions = (
     ("destroy", None, ()),
     ("reset", None, ()),
@@ -23,22 +23,22 @@ _FUNCTIONS: Functions = (
     ("coverage", None, (ctypes.c_char_p,)),
 )
 _LARGEST_SEED = (1 << 31) - 1
-"""Of what Verilator's random numbers start from; 0 would be a seed of the moment."""
+"""Largest seed of Verilator's random numbers; with 0 Verilator would choose one by the time."""
 
 
 class SimulationError(RuntimeError):
-    """The simulated machine broke a rule: no end within the limit, or a fault on its buses."""
+    """An error of a simulated machine: no end within the limit, or a broken rule of its buses."""
 
 
 class NoEnd(SimulationError):
-    """A program that has not ended within its limit."""
+    """An error for a program that has not ended within its limit."""
 
 
 class VerilatedModel:
-    """A model behind the C functions of its harness. Not to be shared between threads.
+    """A model with the C functions of its harness. Threads must not share a model.
 
     `latency` (cycles), `stall` (probability) and `seed` describe the memories, see
-    systola.sim.memory; on-chip memories start with random contents that depend on `seed`.
+    systola.sim.memory. On-chip memories start with random contents that depend on `seed`.
     """
 
     def __init__(self, *, latency: int, stall: float, seed: int) -> None:
@@ -53,8 +53,11 @@ class VerilatedModel:
     def _open(
         self, library: Path, prefix: str, functions: Functions, create: Sequence[tuple[Any, Any]]
     ) -> None:
-        """Makes the model of a built library, whose functions begin with `prefix`: the common ones
-        and these. `create`: types and values of what the model is made of, but for the seed."""
+        """Make the model of a built library with functions that begin with `prefix`.
+
+        `functions` are added to the common ones. `create` has types and values of the arguments of
+        the function that makes the model, except the seed.
+        """
         self._library = ctypes.CDLL(str(library))
         self._prefix = prefix
         for name, result, arguments in (*_FUNCTIONS, *functions):
@@ -68,7 +71,7 @@ class VerilatedModel:
         return getattr(self._library, f"{self._prefix}_{name}")(self._handle, *arguments)
 
     def close(self) -> None:
-        """Frees the model and finishes its waveform, if any. Closing twice is harmless."""
+        """Free the model and finish its waveform, if any. Closing twice is harmless."""
         if self._handle:
             self._call("destroy")
             self._handle = None
@@ -84,23 +87,23 @@ class VerilatedModel:
             self.close()
 
     def write(self, register: int, value: int) -> None:
-        """Writes a 32-bit register over AXI4-Lite."""
+        """Write a 32-bit register over AXI4-Lite."""
         if (response := self._call("write", register, value)) != 0:
             raise SimulationError(f"writing register 0x{register:03x}: {_answer(response)}")
 
     def read(self, register: int) -> int:
-        """Reads a 32-bit register over AXI4-Lite."""
+        """Read a 32-bit register over AXI4-Lite."""
         value = WORD()
         if (response := self._call("read", register, ctypes.byref(value))) != 0:
             raise SimulationError(f"reading register 0x{register:03x}: {_answer(response)}")
         return value.value
 
     def reset(self) -> None:
-        """Holds the reset input for some cycles; the memories forget what they were asked for."""
+        """Hold the reset input for some cycles; the memories drop all requests."""
         self._call("reset")
 
     def write_coverage(self, path: Path) -> None:
-        """Writes what has been covered so far, in a library that was built to count it."""
+        """Write the coverage so far to a file, in a library that was built to count it."""
         self._call("coverage", str(path).encode())
 
     def _check(self) -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the netlists of synth/simulation_netlist.py are told from what Amaranth writes."""
+"""The mark that distinguishes netlists of synth/simulation_netlist.py from Amaranth's Verilog."""
 
 MARK = "// netlist\n"
-"""What their text begins with."""
+"""First line of a netlist."""
 
 
 def is_netlist(verilog: str) -> bool:
-    """Whether it is a netlist: so long that compiling takes longer than simulating."""
+    """Return whether it is a netlist: so long that compiling takes longer than simulating."""
     return verilog.startswith(MARK)

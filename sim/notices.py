@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user is told while something takes long: lines on stderr, and signs of life."""
+"""The lines on stderr that inform a user of long work, with signs of life."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERVAL = 15.0
 
 
 class Level(IntEnum):
-    """How much the user wants to know."""
+    """An amount of information that the user wants."""
 
     QUIET = 0
     NORMAL = 1
@@ -25,22 +25,22 @@ class Level(IntEnum):
 _chosen = Level.NORMAL
 
 listeners: list[Callable[[str], None]] = []
-"""Who else is told: where stderr goes nowhere, as in tests."""
+"""Functions that get each line, too, for places where nobody reads stderr, such as tests."""
 
 
 def choose_level(level: Level) -> None:
-    """Sets how much is shown from now on."""
+    """Set the amount of information shown from now on."""
     global _chosen
     _chosen = level
 
 
 def is_quiet() -> bool:
-    """Whether no progress is to be shown."""
+    """Return whether progress must not be shown."""
     return _chosen == Level.QUIET
 
 
 def notice(text: str, level: Level = Level.NORMAL) -> None:
-    """Prints a line, where lines of that level are wanted."""
+    """Print a line, if the user wants lines of that level."""
     if _chosen < level:
         return
     print(f"systola: {text}", file=sys.stderr, flush=True)
@@ -50,7 +50,7 @@ def notice(text: str, level: Level = Level.NORMAL) -> None:
 
 @contextmanager
 def sign_of_life(what: str) -> Generator[None]:
-    """Says now and then that `what` still goes on, until the end."""
+    """Print now and then that `what` still goes on, until the end of the context."""
     started = time.monotonic()
     ended = Event()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs on a Verilated pod, clocked entirely in C++."""
+"""A Verilated pod that runs programs, clocked entirely in C++."""
 
 from __future__ import annotations
 
@@ -46,41 +46,42 @@ _FUNCTIONS: Functions = (
     ("run", NUMBER, (LONG,)),
 )
 _POLLS = 20_000
-"""Looks at STATUS after a fault, or a soft reset, until the other cores must have ended."""
+"""Number of reads of STATUS after a fault, or a soft reset, until the other cores must have ended.
+"""
 
 
 @dataclass(frozen=True)
 class CoreResult:
-    """What the host sees of a core after the programs of a pod."""
+    """A record of the state that the host sees of a core after the programs of a pod."""
 
     host: NDArray[np.uint8]
-    """Content of its host window afterwards, uint8 [bytes]."""
+    """Content of the core's host window after the program, uint8 [bytes]."""
     status: Status
     fault_cause: Fault
     fault_pc: int
     fault_address: int
     cycles: int
-    """From the cycle that started all cores to the end of its program."""
+    """Cycles from the cycle that started all cores to the end of this core's program."""
 
 
 @dataclass(frozen=True)
 class PodResult:
-    """What the host sees of a pod."""
+    """A record of the state that the host sees of a pod."""
 
     status: Status
     first_fault: tuple[int, Fault] | None
-    """Core and cause."""
+    """Core and cause of the first fault; None without a fault."""
     cores: tuple[CoreResult, ...]
 
     @property
     def cycles(self) -> int:
-        """Until the last core has ended."""
+        """Cycles until the last core has ended."""
         return max(core.cycles for core in self.cores)
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Where a core finds its memories; `host` is what it changes."""
+    """A record of a core's memories: bus addresses, and `host`, the array that the core changes."""
 
     host: NDArray[np.uint8]
     host_base: int
@@ -88,7 +89,7 @@ class _Window:
 
 
 def _ports(config: Config, cores: int, shared: SharedMemory | None) -> str:
-    """What the harness is to know of the ports of a pod, in C++."""
+    """Return the ports of a pod as C++ for the harness."""
     hosts = weights = " ".join(f"X({core}, m_axi_NAME{core})" for core in range(cores))
     if shared:
         hosts, weights = "X(0, m_axi_memory)", ""
@@ -116,7 +117,7 @@ def build_pod(
     options: Sequence[str] = (),
     optimise: str = OPTIMISE,
 ) -> Path:
-    """The library of a pod from its Verilog; see build_library."""
+    """Build the library of a pod from its Verilog; see build_library."""
     return build_library(
         verilog,
         name=f"{config.name} x {cores}",
@@ -128,14 +129,13 @@ def build_pod(
 
 
 class PodSimulator(VerilatedModel):
-    """A Verilated pod of `cores` cores of a configuration, which gets links where it has none, each
-    with memories of its own, or all with one that is `shared`.
+    """A Verilated pod of `cores` cores of a configuration, which gets links if it has none.
 
-    `latency`, `stall` and `seed`: see VerilatedModel; `stages` are the registers between two cores,
-    and with `uneven` links their credits come back late and unevenly. `library` is one of these
-    that has been built already, with faults in it, of which `fault` chooses one.
-    Building the library takes a while the first time; it raises
-    systola.sim.verilator.BuildError when it cannot be done.
+    Each core has memories of its own, or all cores have one memory if it is `shared`. For
+    `latency`, `stall` and `seed` see VerilatedModel. `stages` is the number of registers between
+    two cores. With `uneven` links, credits come back late and unevenly. `library` is a library that
+    has been built already, with planted faults; `fault` chooses one of them. Building the library
+    takes a while the first time. Raises systola.sim.verilator.BuildError if it cannot be built.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class PodSimulator(VerilatedModel):
             raise SimulationError("the pod does not answer with its identity")
 
     def soft_reset(self) -> None:
-        """Abandons whatever runs, and waits until no core is busy."""
+        """Abandon programs that run, and wait until no core is busy."""
         self.write(PodRegister.CONTROL, Control.SOFT_RESET)
         self._wait_idle()
 
@@ -179,14 +179,14 @@ class PodSimulator(VerilatedModel):
         abandon_after: int | None = None,
         bases: tuple[int, int] = (HOST_BASE, WEIGHT_BASE),
     ) -> PodResult:
-        """Runs the program of each of `images` on its core, all started at once, to their ends.
+        """Run the program of each of `images` on its core, all started at once, to their ends.
 
-        `bus_timeout` is for the register of that name in each core; `host_errors` are byte ranges
-        [low, high) of the host windows that answer with an AXI error; `bases` are where the windows
-        of each core begin, the host's and that of weights, of a shared memory the first one. What
-        still runs after `abandon_after` cycles is ended by SOFT_RESET. A fault is a result; raises
-        NoEnd when the pod does not stop within `limit` cycles, SimulationError when it breaks a
-        rule of AXI.
+        `bus_timeout` is for the register of that name in each core. `host_errors` are byte ranges
+        [low, high) of the host windows that answer with an AXI error. `bases` are the bus addresses
+        of each core's host window and weight window; in a shared memory, the first such windows.
+        Programs that still run after `abandon_after` cycles are ended by SOFT_RESET. A fault is a
+        result. Raises NoEnd if the pod does not stop within `limit` cycles, and SimulationError if
+        it breaks a rule of AXI.
         """
         windows = self._attached(images, host_errors, bases)
         for core, (image, window) in enumerate(zip(images, windows, strict=True)):
@@ -230,7 +230,7 @@ class PodSimulator(VerilatedModel):
         host_errors: Sequence[tuple[int, int]],
         bases: tuple[int, int],
     ) -> list[_Window]:
-        """Fills the memories: where each core finds what it needs."""
+        """Fill the memories, and return the place of each core's windows."""
         errors = host_errors or [(0, 0)] * len(images)
         host_base, weight_base = bases
         if not self._shared:
@@ -242,7 +242,7 @@ class PodSimulator(VerilatedModel):
                 self._attach(core, False, weights, weight_base, (0, 0))
                 windows.append(_Window(host, host_base, weight_base))
             return windows
-        places: dict[bytes | int, int] = {}  # of weights by what they are, and of hosts
+        places: dict[bytes | int, int] = {}  # by content of weights, by core of a host window
         parts: list[NDArray[np.uint8]] = []
         size = 0
         for core, image in enumerate(images):
@@ -289,7 +289,7 @@ class PodSimulator(VerilatedModel):
             base + errors[0],
             base + errors[1],
         )
-        # The C++ side keeps the pointer: the array must live until the next one takes its place.
+        # The C++ side keeps the pointer: the array must live until another replaces it.
         self._memories[number, is_host] = data
 
     def _wait_idle(self) -> None:

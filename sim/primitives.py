@@ -16,7 +16,7 @@ _YOSYS_MODELS = {"SB_MAC16": "ice40/cells_sim.v"}
 
 
 def models_of(verilog: str) -> str:
-    """Verilog of the blocks that `verilog` places and that have a model."""
+    """Return Verilog of the blocks that `verilog` places and that have a model."""
     models = [
         file.read_text() for file in sorted(_FOLDER.glob("*.v")) if _places(verilog, file.stem)
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording of one program: when what happened, and how often what was the case."""
+"""A recording of one program: cycles of its events, and counts of cycles with levels high."""
 
 from __future__ import annotations
 
@@ -14,34 +14,38 @@ from systola.sim.events import LEVEL_NAMES, LEVELS
 
 @dataclass(frozen=True)
 class Recording:
-    """Cycles count from START, which is accepted in cycle 0. Rows are in the order of time."""
+    """A recording of one program; cycles count from START, which is accepted in cycle 0.
+
+    Rows are in the order of time.
+    """
 
     cycles: NDArray[np.int64]
-    """Of events, [rows]: several may be in one cycle."""
+    """Cycles of events, [rows]: several events may be in one cycle."""
     events: NDArray[np.uint32]
-    """A bit for each Event of that cycle, [rows]."""
+    """Bits of the events in that cycle, one for each Event, [rows]."""
     values: NDArray[np.uint64]
-    """What belongs to Event.ISSUE or Event.MASKED, [rows]."""
+    """Values that belong to Event.ISSUE or Event.MASKED, [rows]."""
     totals: NDArray[np.uint32]
-    """In how many cycles up to that one each level was up, in the order of LEVEL_NAMES,
+    """Number of cycles up to this cycle in which each level was high, in the order of LEVEL_NAMES,
     [rows, levels]."""
     interval: int
     """Cycles between samples, which are taken at the end of each interval."""
     samples: NDArray[np.uint32]
-    """Like `totals`, at the end of each interval, [intervals, levels]."""
+    """Number of cycles up to the end of each interval in which each level was high, [intervals,
+    levels]."""
 
     def total(self, level: str) -> NDArray[np.uint32]:
-        """The column of `totals` of a level."""
+        """Return the column of `totals` of a level."""
         return self.totals[:, LEVEL_NAMES.index(level)]
 
     def sampled(self, level: str) -> NDArray[np.int64]:
-        """In how many cycles of each interval a level was up, [intervals]."""
+        """Return the number of cycles of each interval in which a level was high, [intervals]."""
         column = self.samples[:, LEVEL_NAMES.index(level)].astype(np.int64)
         return np.diff(column, prepend=0)
 
 
 def read_recording(library: ctypes.CDLL, handle: object) -> Recording:
-    """The recording of the last program that ran on a machine of a built library."""
+    """Return the recording of the last program that ran on a machine of a built library."""
     places = [ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_uint64()]
     interval = library.tpu_recording(handle, *map(ctypes.byref, places))
     events, event_count, samples, sample_count = (place.value for place in places)

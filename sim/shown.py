@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What viewers show of a waveform: the signals by unit, and names for values."""
+"""The signals that viewers show of a waveform, by unit, and names for their values."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from systola.arch.assembler import disassemble
 from systola.arch.isa import INSTRUCTION_BYTES, INSTRUCTIONS
 
 _ISSUE = "tpu.core.sequencer"
-"""Where instructions are issued: signal `issue`, with `decoded__payload`."""
+"""Path of the module that issues instructions: signal `issue`, with `decoded__payload`."""
 _NUMBER_BITS = 28
 _MODULE = re.compile(r"^module \\?([^\s(]+) ?\(.*?^endmodule", re.M | re.S)
 _ENUMERATED = re.compile(
     r"((?:^  \(\* .* \*\)\n)+)  (?:input|output|wire|reg) (?:\[(\d+):0\] )?\\?(\S+?) ?;", re.M
 )
-"""A declaration with what Amaranth writes above it, such as its enumeration's names."""
+"""Pattern of a declaration with the attributes that Amaranth writes above it, such as the names of
+an enumeration."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names of values, of an enumeration for example."""
+    """A kind of values with their names, for example an enumeration."""
 
     name: str
     width: int
@@ -31,7 +32,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Shown:
-    """A signal, by its path from the top module."""
+    """A signal, with its path from the top module."""
 
     path: str
     width: int
@@ -40,7 +41,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Group:
-    """Signals with a heading."""
+    """A group of signals with a heading."""
 
     name: str
     signals: list[Shown]
@@ -49,17 +50,17 @@ class Group:
 @dataclass(frozen=True)
 class _Module:
     ports: dict[str, int] = field(default_factory=dict[str, int])
-    """Widths."""
+    """Widths of the ports, in bits."""
     enumerated: dict[str, Names] = field(default_factory=dict[str, Names])
-    """Ports and other signals whose values have names."""
+    """Ports and other signals that have values with names."""
     instances: dict[str, str] = field(default_factory=dict[str, str])
-    """Their modules."""
+    """Modules of the instances."""
 
 
 def fields_named(verilog: str) -> str:
-    """The same Verilog, for waveforms: field `b` of signal `a` is `a__b`, and no more `\\a.b `.
+    """Rename the fields of signals for waveforms: field `\\a.b ` of signal `a` becomes `a__b`.
 
-    In what viewers are told to show, a dot stands between a module and what is in it.
+    In a viewer's file, a dot stands between a module and a signal in it.
     """
     modules = set(re.findall(r"^module \\(\S+) ", verilog, re.M))
     return re.sub(
@@ -70,11 +71,11 @@ def fields_named(verilog: str) -> str:
 
 
 def groups(verilog: str, top: str, program: bytes) -> Iterator[Group]:
-    """The signals of module `top`, then of each unit in it, and in the unit `core`: ports, and
-    whatever has values with names, there and in the units' own parts.
+    """Yield the signals of module `top`, of each unit in it, and of each unit in the unit `core`.
 
-    Of the machine, `tpu`, the first group is what it issues: the opcode by its name, and the number
-    of the instruction by its text in `program`.
+    Signals are ports, and all signals that have values with names, also in the units' own parts.
+    For the machine, `tpu`, the first group has the instruction that it issues. The opcode is shown
+    by its name, the number of the instruction by its text in `program`.
     """
     if top == "tpu":
         opcodes = {1 << bit: entry.mnemonic for bit, entry in enumerate(INSTRUCTIONS)}
@@ -114,7 +115,7 @@ def groups(verilog: str, top: str, program: bytes) -> Iterator[Group]:
 
 
 def _texts(program: bytes) -> Iterator[str]:
-    """The text of each instruction up to the first Halt."""
+    """Yield the text of each instruction up to the first Halt."""
     for start in range(0, len(program), INSTRUCTION_BYTES):
         text = disassemble(program[start : start + INSTRUCTION_BYTES]).strip()
         yield text
@@ -127,7 +128,7 @@ def _plain(name: str) -> str:
 
 
 def _module(text: str) -> _Module:
-    """A module, without names that Amaranth or Yosys made up."""
+    """Read a module, without names that Amaranth or Yosys made up."""
     ports = {
         match[2]: int(match[1] or 0) + 1
         for match in re.finditer(r"^  (?:input|output) (?:\[(\d+):0\] )?(\w+);", text, re.M)
@@ -138,7 +139,7 @@ def _module(text: str) -> _Module:
 
 
 def _enumerated(module: str) -> Iterator[tuple[str, Names]]:
-    """Signals of a module that are enumerations, with the encoding that its Verilog tells."""
+    """Yield the signals of a module that are enumerations, with the encoding in its Verilog."""
     for attributes, high, name in _ENUMERATED.findall(module):
         texts = dict(re.findall(r'enum_value_([01]+) = "(\w+)"', attributes))
         kind = re.search(r'enum_base_type = "(\w+)"', attributes)

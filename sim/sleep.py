@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the machine that sleep, in a simulator, while nothing in them changes.
+"""The parts of the machine that sleep, in a simulator, while nothing in them changes.
 
-While the array holds, since a row of weights is late, all registers of a tile keep their values but
-for the shadow row that is loaded, until a reset. A module around the tile leaves out its clock in
-such cycles: an array that waits for weights costs a simulator little.
+The array holds while a row of weights is late. All registers of a tile then keep their values until
+a reset, except the shadow row that is loaded. A module around the tile stops its clock in such
+cycles: an array that waits for weights costs a simulator little.
 
-The lanes of the activation unit take no part in a long product until its last pass. Their clock is
-left out when nothing that they are told has an effect any more.
+The lanes of the activation unit take no part in a long product until its last pass. Their clock
+stops when their inputs have no effect any more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TILE, AWAKE = "mxu_tile", "mxu_tile_awake"
 _PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", re.MULTILINE)
 
 LANES_WAKE_FOR = 255
-"""Cycles, more than from the last thing that the lanes are told to its last effect."""
+"""Cycles for which lanes stay awake: more than from their last input to its last effect."""
 _LANES = re.compile(
     r"^module \\\S*\.activation_unit\.lanes \(.*?^endmodule$", re.MULTILINE | re.DOTALL
 )
@@ -25,18 +25,18 @@ _CLOCK = re.compile(r"^  wire (\w*clk);\n", re.MULTILINE)
 _TOLD = re.compile(
     r"^  input (?:\[\d+:0\] )?(\\?\w+__(?:enable|planes)[$\d ]*|\w*rst|issue);", re.MULTILINE
 )
-"""Names of what they are told, apart from `line`; where a name is taken Amaranth adds a number."""
+"""Names of the lanes' inputs, except `line`; if a name is taken, Amaranth adds a number."""
 _TURN = re.compile(r"^  input turn;", re.MULTILINE)
 _LINE = (
     *("load_tap", "load_tile", "load_seed", "scaling.scaled"),
     *(f"element.{name}" for name in ("low", "addend", "coefficient", "keep")),
     *(f"summing.{name}" for name in ("update", "scaled", "halved")),
 )
-"""Of `line`, what has an effect."""
+"""Fields of `line` that have an effect."""
 
 
 def with_sleeping_tiles(verilog: str) -> str:
-    """The text with module `mxu_tile` as `mxu_tile_awake`, in another one with its name."""
+    """Return the text with `mxu_tile` renamed to `mxu_tile_awake`, inside a new `mxu_tile`."""
     begin = verilog.index(f"\nmodule {TILE}(") + 1
     end = verilog.index("endmodule", begin)
     ports = {name: (way, int(high or 0)) for way, high, name in _PORT.findall(verilog[begin:end])}
@@ -58,9 +58,9 @@ endmodule
 
 
 def with_sleeping_lanes(verilog: str) -> str:
-    """The text with lanes that sleep, in a module of the same name.
+    """Return the text with lanes that sleep, in a module of the same name.
 
-    Not where columns share them: the registers of such lanes go round with the turns.
+    Lanes that columns share do not sleep: their registers rotate with the turns.
     """
     return _LANES.sub(_sleeping, verilog)
 

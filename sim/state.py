@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine that does not come to an end is doing, as far as simulators can see it.
+"""The state of a machine that does not come to an end, as far as simulators can see it.
 
-Verilog for cocotb has an output `machine_state` for it: signals of the units side by side. It makes
-the C++ simulator 3 % slower, which has it only once a program has not ended. This is the only place
-that knows the signals by name.
+Verilog for cocotb has an output `machine_state` for this: signals of the units side by side. It
+makes the C++ simulator 3 % slower, which gets it only after a program has not ended. Only this file
+knows the names of these signals.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _UNITS = {
         ("host_writing",),
     ),
 }
-"""Of each unit: its queue, where flags tell for whom it waits, those masks, and the lists in
-which its own instructions stand while they are under way."""
+"""Units. Each has its queue, and the prefix of the flags for its waits, with their masks. The last
+entry names the lists that hold its own instructions while they are under way."""
 
 
 def _fields() -> dict[str, tuple[int, str]]:
-    """Width and Verilog expression, seen from the top module, of all that is shown."""
+    """Return width and Verilog expression of each signal shown, seen from the top module."""
     fields = {
         "status": (4, "machine_control.status"),
         "owing": (3, "watchdog.owing"),
@@ -79,7 +79,7 @@ BITS = sum(width for width, _ in FIELDS.values())
 
 
 def with_state(verilog: str) -> str:
-    """The Verilog of module `tpu` with the output."""
+    """Return the Verilog of module `tpu` with the output `machine_state`."""
     parts = ", ".join(expression for _, expression in reversed(FIELDS.values()))
     return with_output(verilog, PORT, BITS, f"{{{parts}}}")
 
@@ -87,7 +87,7 @@ def with_state(verilog: str) -> str:
 def with_output(
     verilog: str, port: str, bits: int, expression: str, body: Sequence[str] = ()
 ) -> str:
-    """The Verilog of module `tpu` with one more output, and with the lines `body` for it."""
+    """Return the Verilog of module `tpu` with one more output, and with the lines `body` for it."""
     lines = [f"  output [{bits - 1}:0] {port};", *body, f"  assign {port} = {expression};"]
     text = "".join(f"{line}\n" for line in lines)
     head, found, rest = verilog.partition("\nmodule tpu(")
@@ -96,7 +96,7 @@ def with_output(
 
 
 def described(state: int, program: bytes) -> str:
-    """The value of the output in words, for a machine that runs `program`."""
+    """Describe the value of the output in words, for a machine that runs `program`."""
     now: dict[str, int] = {}
     for name, (width, _) in FIELDS.items():
         now[name] = state & ((1 << width) - 1)

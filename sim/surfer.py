@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command file for Surfer beside a waveform: `surfer --command-file w.sucl w.fst`.
 
-Commands and their effects are those of version 0.7, `libsurfer/src/command_parser.rs`. Names for
-values are files of mappings, which it looks for in `.surfer/mappings` where it is started.
+Commands and their effects are those in version 0.7, `libsurfer/src/command_parser.rs`. Names for
+values are files of mappings. Surfer looks for them in `.surfer/mappings` of the folder in which it
+is started.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ MAPPINGS = ".surfer/mappings"
 MARK = "look_here"
 """Name of the marker."""
 _DIGITS = "abcdefghijklmnop"
-"""0 to 15, as Surfer counts the rows on its screen."""
+"""Digits 0 to 15, as Surfer counts the rows on its screen."""
 
 
 def write_surfer(waveform: Path, groups: Iterable[Group], scope: str, marker: int | None) -> Path:
-    """Writes it, and a mapping for each kind of names, and returns its path; see save_files."""
+    """Write the command file, and a mapping for each kind of names; see save_files.
+
+    Returns the path of the command file.
+    """
     lines: list[str] = []
     row = 0
     for group in groups:
-        # What is added comes after the row in focus, in the same group, and then is in focus; a
-        # new group takes that row in. Its name is one word.
+        # A new row is put after the row in focus, in the same group, and then has the focus. A new
+        # group takes in the row in focus. The name of a group is one word.
         for number, signal in enumerate(group.signals):
             lines.append(f"variable_add {scope}{signal.path}")
             if number == 0:
@@ -37,7 +41,7 @@ def write_surfer(waveform: Path, groups: Iterable[Group], scope: str, marker: in
                 lines.append(f"item_set_format {_mapping(waveform, signal.names)}")
             row += 1
         lines.append("item_unfocus")
-    # Only the first one stays open.
+    # Only the first group stays open.
     lines += ["group_fold_all", _focus(0), "group_unfold_recursive", "item_unfocus"]
     if marker is not None:
         lines += [f"marker_set {MARK} {marker}", f"cursor_set {marker}"]
@@ -47,12 +51,15 @@ def write_surfer(waveform: Path, groups: Iterable[Group], scope: str, marker: in
 
 
 def _focus(row: int) -> str:
-    """By its number; what follows the line is the name, which Surfer does not read."""
+    """Return the command that focuses a row by its number.
+
+    The text after the number is a name, which Surfer does not read.
+    """
     return f"item_focus {''.join(_DIGITS[int(digit, 16)] for digit in f'{row:x}')}_"
 
 
 def _mapping(waveform: Path, names: Names) -> str:
-    """Writes the file and returns what it is called in Surfer."""
+    """Write the file of a mapping, and return its name in Surfer."""
     name = re.sub(r"\W", "_", f"{waveform.stem}_{names.name}")
     folder = waveform.parent / MAPPINGS
     folder.mkdir(parents=True, exist_ok=True)

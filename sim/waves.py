@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Save files beside waveforms, for GTKWave and Surfer: signals by unit, values by name."""
+"""The save files beside waveforms, for GTKWave and Surfer: signals by unit, values by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systola.sim.shown import groups
 from systola.sim.surfer import write_surfer
 
 MARKER = "SYSTOLA_MARKER"
-"""In the environment of tests: a file for the time, in nanoseconds, at which to look first."""
+"""Environment variable of tests: path of a file for the time to look at first, in nanoseconds."""
 
 
 def save_files(
@@ -23,11 +23,12 @@ def save_files(
     marker: int | None = None,
     program: bytes = b"",
 ) -> Path:
-    """Writes the save files of a waveform of module `top` and returns the path of GTKWave's.
+    """Write the save files of a waveform of module `top`, and return the path of GTKWave's.
 
-    A clock cycle takes `cycle` units of the waveform's time, of which `marker` is one, too. `scope`
-    is what the simulator puts before the name of the top module. What is shown, see
-    systola.sim.shown.groups; the waveform is of Verilog with its fields named as there.
+    A clock cycle takes `cycle` units of the waveform's time, and `marker` is a time in the same
+    units. `scope` is the text that the simulator puts before the name of the top module. For the
+    signals shown see systola.sim.shown.groups. The waveform is of Verilog with fields named as in
+    fields_named.
     """
     shown = list(groups(verilog, top, program))
     write_surfer(waveform, shown, scope, marker)
@@ -35,7 +36,7 @@ def save_files(
 
 
 def how_to_look(save: Path) -> str:
-    """The waveform of a save file for GTKWave, and what shows it."""
+    """Return the path of the waveform of a save file for GTKWave, and commands that show it."""
     waveform = Path(save.read_text().split('"', 2)[1])
     commands = waveform.with_suffix(".sucl").name
     return (

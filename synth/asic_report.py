@@ -24,7 +24,7 @@ _FLIP_FLOP = re.compile(r"\bff\s*\(")
 
 @dataclass(frozen=True)
 class Library:
-    """The cells of a Liberty file."""
+    """A library of cells, from a Liberty file."""
 
     areas: dict[str, float]
     """Area of each cell, in the unit of the file, which is um2 as a rule."""
@@ -44,7 +44,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Memory:
-    """Black boxes of one size in a unit."""
+    """A set of black boxes of one size in a unit."""
 
     unit: str
     width: int
@@ -59,7 +59,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Timing:
-    """The slowest path between registers, wires and memories left out."""
+    """A path: the slowest between registers, without wires and memories."""
 
     slack: float
     """Nanoseconds."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thin Verilog module around `tpu`, or `pod`, whose ports vendor tools group into AXI interfaces.
+"""A thin Verilog module around `tpu`, or `pod`, with ports that vendor tools group into AXI
+interfaces.
 
-The attributes are those of Vivado's IP packager and block designs (AMD UG1118, "Creating and
-Packaging Custom IP"); other tools pass over them and go by the names.
+The attributes are for Vivado's IP packager and block designs (AMD UG1118, "Creating and Packaging
+Custom IP"). Other tools ignore them and use the names.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ INTERFACES = {
     "m_axi_weight": "PROTOCOL AXI4, READ_WRITE_MODE READ_ONLY",
     "m_axi_memory": "PROTOCOL AXI4, READ_WRITE_MODE READ_WRITE",
 }
-"""Name of each interface without the number of a core, and what a tool is told about it."""
+"""Parameters of each interface for a tool, by its name without the number of a core."""
 
 
 def wrapper_of(top: str) -> str:
-    """What the wrapper of a module is called."""
+    """Return the name of the wrapper of a module."""
     return f"{top}_axi"
 
 
 def port_list(verilog: str, top: str) -> list[tuple[str, bool, int]]:
-    """Name of each port of module `top` but clk and rst, whether it is an input, and its width."""
+    """Return name, direction (True for an input) and width of each port of module `top`.
+
+    clk and rst are left out.
+    """
     body = verilog[verilog.index(f"\nmodule {top}(") :]
     body = body[: body.index("\nendmodule")]
     ports = re.findall(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", body, re.MULTILINE)
@@ -38,10 +42,12 @@ def port_list(verilog: str, top: str) -> list[tuple[str, bool, int]]:
 
 
 def axi_wrapper(config: Config, verilog: str, top: str) -> str:
-    """The wrapper of module `top`, machine or pod, in `verilog`: its ports, with `aclk` and
-    `aresetn`."""
+    """Return the wrapper of module `top`, machine or pod, in `verilog`.
+
+    It has the ports of the module, with `aclk` and `aresetn` for clock and reset.
+    """
     listed = port_list(verilog, top)
-    # The slave first, as in every listing of the machine's ports.
+    # The slave comes first, as in every listing of the machine's ports.
     interfaces = sorted({name.rpartition("_")[0] for name, *_ in listed if name != "irq"})
     interfaces.sort(key=lambda name: name.startswith("m_"))
     associated = f"ASSOCIATED_BUSIF {':'.join(interfaces)}, ASSOCIATED_RESET aresetn"

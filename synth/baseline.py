@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's own figures: what they were when they were last accepted, and whether they hold.
+"""The project's own figures: the figures that were accepted last, and whether they still hold.
 
-`python -m systola.synth.baseline --check` measures a set of designs and fails where one has become
-larger or slower than baseline.json says, `--write` takes what it measures as the new baseline.
+`python -m systola.synth.baseline --check` measures a set of designs. It fails if a design has
+become larger or slower than in baseline.json. `--write` stores its figures as the new baseline.
 """
 
 from __future__ import annotations
@@ -23,26 +23,28 @@ from systola.synth.targets import target
 BASELINE = Path(__file__).with_name("baseline.json")
 
 GROWTH = {"lut": 0.03, "ff": 0.03, "dsp": 0.0, "block_ram": 0.0, "large_ram": 0.0}
-"""By how much each resource may grow. Look-up tables and registers move a little when anything is
-described in another way; blocks are few, and only come where somebody wants them."""
+"""Largest growth of each resource, as a fraction. Look-up tables and registers move a little with
+every change of the description. Blocks are few, and only come where a description asks for them."""
 SLOWER = 0.05
-"""By how much the median of Fmax may fall: seeds of one netlist differ by more than that."""
+"""Largest fall of the median of Fmax, as a fraction: seeds of one netlist differ by more."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """One design of the set; `seeds` placements, none on targets without place and route."""
+    """A design of the set; `seeds` is the number of placements, 0 for targets without place and
+    route.
+    """
 
     target: str
     preset: str
     unit: str | None = None
     seeds: int = 5
     cores: int | None = None
-    """Of a pod."""
+    """Number of cores of a pod; None for one machine."""
 
     @property
     def name(self) -> str:
-        """What it is called in baseline.json and in build/synth/."""
+        """Name of the design in baseline.json and in build/synth/."""
         return folder_name(target(self.target), preset(self.preset), self.unit, self.cores)
 
 
@@ -60,17 +62,17 @@ SET = (
     Design("up5k", "tiny", "mxu"),
     Design("up5k", "tiny", seeds=0),
 )
-"""The designs that the project keeps figures of; where five placements would take hours, fewer, and
-none where the design does not fit."""
+"""Designs with figures in the baseline. There are fewer than five placements if they would take
+hours, and none if the design does not fit."""
 
 
 def stored() -> dict[str, Any]:
-    """The accepted figures by design."""
+    """Return the accepted figures by design."""
     return json.loads(BASELINE.read_text())
 
 
 def kept(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """What the baseline keeps of all figures of a design."""
+    """Return the figures of a design that the baseline keeps."""
     clocks: dict[str, Any] = figures.get("clocks", {})
     paths = ("start", "end", "logic", "routing")
     return {
@@ -98,7 +100,7 @@ def kept(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def worse(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
-    """In which ways the figures `now` are worse than accepted, each in one line."""
+    """Return the ways in which the figures `now` are worse than accepted, each in one line."""
     found: list[str] = []
     if now["lacks"] and not then["lacks"]:
         found.append(f"does not fit any more: {', '.join(now['lacks'])}")
@@ -152,7 +154,7 @@ def _check(designs: Sequence[Design]) -> int:
 def _write(designs: Sequence[Design]) -> int:
     for design in designs:
         figures = _measure(design)
-        # Each at once: the next one may take an hour, or fail.
+        # Each is stored at once: the next one may take an hour, or fail.
         everything = {**stored(), design.name: figures}
         ordered = {each.name: everything[each.name] for each in SET if each.name in everything}
         BASELINE.write_text(json.dumps(ordered, indent=1) + "\n")
@@ -161,7 +163,7 @@ def _write(designs: Sequence[Design]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Checks or writes the baseline; the exit status."""
+    """Check or write the baseline, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m systola.synth.baseline")
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--check", action="store_true", help="fail where a figure is worse")

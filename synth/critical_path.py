@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The slowest path of a placed design, told in the design's own modules and signals."""
+"""The slowest path of a placed design, in the names of the design's own modules and signals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from systola.synth.netlist import Netlist, plain
 from systola.synth.resources import Kind, resources
 
 _PIECES = re.compile(r"\$(?=[A-Za-z]).*")
-"""What nextpnr appends when it takes a cell apart."""
+"""Pattern of the text that nextpnr appends when it splits a cell."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Part of the path: the signal or block that it goes through, and nanoseconds until there."""
+    """A part of a path: the signal or block that it goes through, and nanoseconds in it."""
 
     name: str
     logic: float
@@ -27,7 +27,9 @@ class Step:
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """From a register to a register; `logic` and `routing` are nanoseconds of the whole."""
+    """A path from a register to a register; `logic` and `routing` are nanoseconds of the whole
+    path.
+    """
 
     start: str
     end: str
@@ -39,7 +41,7 @@ class CriticalPath:
 def critical_path(
     report: Mapping[str, Any], clock: str, netlist: Netlist, fabric: Fabric, design: str
 ) -> CriticalPath | None:
-    """The slowest path within one clock, from a report of nextpnr; None where there is none."""
+    """Find the slowest path within one clock in a report of nextpnr; None if there is none."""
     for path in report["critical_paths"]:
         if path["path"] and path["from"].split()[-1] == path["to"].split()[-1] == clock:
             return _told(path["path"], _namer(netlist, fabric, design))
@@ -67,10 +69,10 @@ def _told(path: Sequence[Mapping[str, Any]], name: Callable[[str], str]) -> Crit
 
 
 def _namer(netlist: Netlist, fabric: Fabric, design: str) -> Callable[[str], str]:
-    """A function from the name of a cell to the signal that it works for.
+    """Return a function from the name of a cell to the signal that it works for.
 
-    Yosys calls a cell without a name of its own by what it is connected to, and its own type:
-    `lane.sum_LUT4_Z_1_D_CCU2C_S0` has to do with `lane.sum`. Multipliers and memories, which come
+    Yosys names a cell without a name of its own after its signal, and adds its type:
+    `lane.sum_LUT4_Z_1_D_CCU2C_S0` works for `lane.sum`. Multipliers and memories, which come
     without a register's name, are marked with their type.
     """
     types = sorted(set(netlist.cells.values()), key=len, reverse=True)
@@ -79,7 +81,7 @@ def _namer(netlist: Netlist, fabric: Fabric, design: str) -> Callable[[str], str
     def name(cell: str) -> str:
         cell = _PIECES.sub("", cell) or cell
         kind = netlist.cells.get(cell, "")
-        # A memory's cells are numbered.
+        # The cells of a memory are numbered.
         signal = re.sub(r"(\.\d+)+$", "", suffix.sub("", cell))
         shown = plain(signal, design) or signal
         used = resources(fabric, {kind: 1})

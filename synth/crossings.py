@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths between units that no register cuts at the boundary.
+"""The paths between units that no register cuts at the boundary.
 
-Looked for in the design before it is mapped to anything, where every piece of logic still belongs
-to the unit that describes it. Units should hand over registers, and take what they get into
-registers with little logic before. So a path from a register of unit A to a register of unit B is
-listed when there is logic of both on it, or logic of a third unit, and so is one that goes through
-another unit and comes back. Logic in the modules that only hold units together counts as theirs.
+The search runs on the design before it is mapped to cells, where every piece of logic still belongs
+to the unit that describes it. Units should hand over registers, and should put inputs into
+registers after little logic.
+
+A path from a register of unit A to a register of unit B is listed if it has logic of both. It is
+listed if it has logic of a third unit, and also if it goes through another unit and comes back.
+Modules that only hold units together count as units.
 """
 
 from __future__ import annotations
@@ -24,21 +26,24 @@ from systola.synth.tools import Tool, run_tool
 _SOURCE, _NETLIST, _LOG = "machine.v", "machine.json", "machine.log"
 _REGISTERS = ("$dff", "$dffe", "$sdff", "$sdffe", "$sdffce", "$adff", "$adffe")
 _BITWISE = ("$not", "$pos", "$and", "$or", "$xor", "$xnor", "$mux", "$pmux")
-"""Cells whose output bits each depend on the bits in the same place only, and on S."""
+"""Cells in which each output bit depends only on the input bits in the same place, and on S."""
 
 _Bit = int | str
 _History = tuple[str, frozenset[str]]
-"""The unit where a value comes from a register, and all units whose logic it has gone through."""
+"""Unit of the register that a value comes from, and all units with logic that it has gone through.
+"""
 _Histories = Mapping[_History, str]
-"""All of a bit's, each with the name of one register that it comes from."""
+"""All histories of a bit, each with the name of one register that it comes from."""
 _NOWHERE: _Histories = {}
 
 
 @dataclass(frozen=True, order=True)
 class Crossing:
-    """Paths from registers of unit `start` through logic of the units `through` to those of `end`.
+    """A set of paths from registers of unit `start` through logic of `through` to registers of
+    `end`.
 
-    `example` is one of them, from signal to signal; `bits` is the number of registers they end at.
+    `example` is one of the paths, from signal to signal; `bits` is the number of registers they end
+    at.
     """
 
     start: str
@@ -55,7 +60,7 @@ class Crossing:
 
 
 def find_crossings(tool: Tool, verilog: str, design: str, folder: Path) -> list[Crossing]:
-    """All crossings of a machine's Verilog, which must not place blocks of an FPGA."""
+    """Find all crossings of a machine's Verilog, which must not place blocks of an FPGA."""
     script = "\n".join(
         (
             f"read_verilog {_SOURCE}",
@@ -82,7 +87,7 @@ def find_crossings(tool: Tool, verilog: str, design: str, folder: Path) -> list[
 
 
 def crossings_of(netlist: Mapping[str, Any], design: str) -> list[Crossing]:
-    """All crossings of a flat netlist of Yosys' word-level cells; `design` is its top module."""
+    """Find all crossings of a flat netlist of Yosys' word-level cells with top module `design`."""
     graph = _Graph(netlist["modules"][design], design)
     ends: dict[tuple[str, tuple[str, ...], str], list[str]] = defaultdict(list)
     for unit, name, bits in graph.sinks():
@@ -102,7 +107,7 @@ def _is_crossing(start: str, passed: frozenset[str], end: str) -> bool:
 
 
 class _Graph:
-    """Where the value of each bit of a flat module comes from."""
+    """A graph of a flat module that finds the origins of each bit."""
 
     def __init__(self, module: Mapping[str, Any], design: str) -> None:
         self._design = design
@@ -120,7 +125,7 @@ class _Graph:
         self._merges: dict[tuple[str, frozenset[int]], _Histories] = {}
 
     def sinks(self) -> Iterator[tuple[str, str, list[_Bit]]]:
-        """The unit, a name, and the input bits of each register and memory."""
+        """Yield the unit, a name, and the input bits of each register and memory."""
         for name, cell in self._cells.items():
             connections = cell["connections"]
             if cell["type"] in _REGISTERS:
@@ -137,7 +142,7 @@ class _Graph:
             yield self._unit(name), shown, inputs
 
     def histories(self, bit: _Bit) -> _Histories:
-        """Where a bit comes from."""
+        """Return the histories of a bit."""
         waiting = [bit]
         while waiting:
             now = waiting[-1]
@@ -165,8 +170,8 @@ class _Graph:
         return self._known[bit]
 
     def _merged(self, unit: str, parts: list[_Histories]) -> _Histories:
-        """The histories of what a piece of logic of `unit` makes of values with these ones."""
-        # The bits of a word mostly come from the same places: each combination is worked out once.
+        """Return the histories of a result of `unit`'s logic, from the histories of its inputs."""
+        # Bits of a word mostly have the same origins: each combination is calculated once.
         key = unit, frozenset(map(id, parts))
         if key not in self._merges:
             here = frozenset((unit,))
@@ -178,7 +183,7 @@ class _Graph:
         return self._merges[key]
 
     def _inputs(self, name: str, port: str, at: int) -> list[_Bit]:
-        """The input bits of a cell that one of its output bits depends on."""
+        """Return the input bits of a cell that the given output bit depends on."""
         cell = self._cells[name]
         inputs = {
             key: bits
@@ -195,7 +200,7 @@ class _Graph:
         width = len(cell["connections"][port])
         found: list[_Bit] = list(inputs.pop("S", []))
         for bits in inputs.values():
-            # An operand that is shorter is extended with its last bit or with zeros.
+            # A shorter operand is extended with its last bit or with zeros.
             found += bits[at::width] if len(bits) >= width else bits[min(at, len(bits) - 1) :][:1]
         return found
 
@@ -209,11 +214,11 @@ class _Graph:
         return unit_of(f"{self._design}.{path}" if path else self._design, self._design) or ""
 
     def _name_of(self, bit: _Bit | None, register: str) -> str:
-        """The signal in the register's own module that a bit belongs to, else that module."""
+        """Return the signal in the register's own module that has a bit, else that module."""
         return self._names.get((_path(register), bit)) or plain(_path(register), self._design)
 
     def _signal_names(self, netnames: Mapping[str, Any]) -> dict[tuple[str, _Bit | None], str]:
-        """The signals with a name, by module and bit."""
+        """Return the named signals by module and bit."""
         names: dict[tuple[str, _Bit | None], str] = {}
         for name, net in netnames.items():
             path, _, signal = name.rpartition(".")
@@ -224,7 +229,7 @@ class _Graph:
 
 
 def _path(cell: str) -> str:
-    r"""The module that a cell is in: `core.fetch` for `$flatten\core.\fetch.$add$1.v:2$3`."""
+    r"""Return the module of a cell: `core.fetch` for `$flatten\core.\fetch.$add$1.v:2$3`."""
     cell = cell.removeprefix("$flatten")
     parts = [part.removeprefix("\\") for part in cell.split(".")]
     path: list[str] = []

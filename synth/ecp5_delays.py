@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long an ECP5's cells take, and models that tell Yosys' mapper so.
+"""The delays of an ECP5's cells, and models that give them to Yosys' mapper.
 
-In nanoseconds, as nextpnr has them for speed grade 6, with what wires to and from blocks take more
-than those between slices. Other grades differ by one factor.
+Delays are in nanoseconds, as in nextpnr for speed grade 6. They include the extra time of wires to
+and from blocks, compared with wires between slices. Other grades differ by one factor.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Iterable
 
 FF, MEMORY, MULTIPLIER = "TRELLIS_FF", "DP16KD", "MULT18X18D"
 RAMW = "TRELLIS_RAMW"
-"""What nextpnr makes of the write port of a small memory."""
+"""Type of the write port of a small memory after nextpnr."""
 
 STARTS = {FF: 0.53, RAMW: 0.0, MEMORY: 1.53, MULTIPLIER: 2.0}
-"""From the clock to an output."""
+"""Time from the clock to an output, in nanoseconds."""
 SETUPS = {FF: 0.0, RAMW: 0.0, MEMORY: 0.25, MULTIPLIER: 0.35}
 LUT, LUT_OF_CHAIN, INTO_CHAIN, ALONG_CHAIN = 0.24, 0.44, 0.45, 0.07
-"""Two look-up tables, and two links of the chain, are a cell of Yosys."""
+"""Delays in nanoseconds; a carry cell of Yosys is two look-up tables and two links of the chain."""
 INTO_MUX, SELECT = 0.15, 0.17
 WIRE = 1.0
-"""A wire in a routed machine."""
+"""Delay of a wire in a routed machine, in nanoseconds."""
 
 MODELS = "models.v"
-"""The file in which `mapping` expects `ecp5_models`."""
+"""Name of the file in which `mapping` expects `ecp5_models`."""
 
 
 def mapping(command: str, start: str = "") -> list[str]:
-    """Yosys' commands for what `command` does from its step `start` on, with the models."""
+    """Return Yosys' commands for `command` from its step `start` on, with the models."""
     return [
         f"{command} -run {start}:map_luts",
         f"read_verilog -lib -specify -overwrite {MODELS}",
@@ -38,18 +38,18 @@ def mapping(command: str, start: str = "") -> list[str]:
 
 
 def ecp5_models() -> str:
-    """Verilog of the cells of which Yosys' own library says too little for ABC9, in the form in
-    which `read_verilog -lib -specify -overwrite` takes it in place of those.
+    """Return Verilog of the cells with too few delays in Yosys' own library for ABC9.
 
-    That library knows nothing of the time that blocks and small memories take, and in the delays of
-    its carry chains is no wire. Here there are, and the wires to what is not a look-up table, as
-    `abc9 -W` has those to look-up tables.
+    `read_verilog -lib -specify -overwrite` replaces those cells by these. The library lacks the
+    times of blocks and small memories, and the delays of its carry chains have no wire. These
+    models have them. They also have the wires to cells other than look-up tables; `abc9 -W` has the
+    wires to look-up tables.
     """
     return "\n".join((_carry_chain(), _small_memory(), _memory(), _multiplier()))
 
 
 def _carry_chain() -> str:
-    """Two bits of a chain."""
+    """Return the model of two bits of a carry chain."""
     pins = {half: [f"{letter}{half}" for letter in "ABCD"] for half in "01"}
     into = WIRE + INTO_CHAIN
     times = [_path(pin, f"S{half}", WIRE + LUT_OF_CHAIN) for half in "01" for pin in pins[half]]
@@ -67,8 +67,11 @@ def _carry_chain() -> str:
 
 
 def _small_memory() -> str:
-    """The memory in look-up tables, which is read in the same cycle. What it does is here, too: the
-    mapper tells from that which of its inputs have no path to the output."""
+    """Return the model of the memory in look-up tables, which is read in the same cycle.
+
+    The model has its function, too: from it the mapper knows the inputs without a path to the
+    output.
+    """
     return f"""(* abc9_box, lib_whitebox *)
 module TRELLIS_DPR16X4 (
   input [3:0] DI, input [3:0] WAD, input [3:0] RAD, input WRE, input WCK, output [3:0] DO
@@ -87,7 +90,7 @@ endmodule
 
 
 def _memory() -> str:
-    """The block RAM, each of its two sides with a clock of its own."""
+    """Return the model of the block RAM; each of its two sides has a clock of its own."""
     inputs: list[str] = []
     outputs: list[str] = []
     times: list[str] = []
@@ -107,7 +110,7 @@ def _memory() -> str:
 
 
 def _multiplier() -> str:
-    """The multiplier with its registers."""
+    """Return the model of the multiplier with its registers."""
     factors = [f"{name}{i}" for name in "AB" for i in range(18)]
     products = [f"P{i}" for i in range(36)]
     inputs = factors + [f"{name}{i}" for name in ("C", "SRIA", "SRIB") for i in range(18)]
@@ -140,9 +143,9 @@ def _cell(
     *,
     box: bool = False,
 ) -> str:
-    """A module; a `box` has paths through it."""
+    """Return a module; a `box` has paths through it."""
     ports = [f"input {port}" for port in inputs] + [f"output {port}" for port in outputs]
-    # The mapper must know what is a chain: it has to stay one.
+    # The mapper must know the chain: it has to stay a chain.
     carries = ("input CIN", "output COUT")
     ports = [f"(* abc9_carry *) {port}" if port in carries else port for port in ports]
     return "\n".join(
@@ -163,7 +166,7 @@ def _path(start: str, end: str, delay: float) -> str:
 
 
 def _clocked(name: str, clock: str, inputs: Iterable[str], outputs: Iterable[str]) -> list[str]:
-    """The times of what has registers, those of a wire to an input included."""
+    """Return the times of a cell with registers, the times of wires to its inputs included."""
     setup, start = _picoseconds(WIRE + SETUPS[name]), _picoseconds(STARTS[name])
     return [
         *(f"    $setup({port}, posedge {clock}, {setup});" for port in inputs),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong on the way to a report."""
+"""The errors on the way to a report."""
 
 
 class SynthesisUsageError(Exception):
-    """A mistake by the user, such as an unknown unit or a tool that is missing, in one line."""
+    """A mistake by the user, such as an unknown unit or a missing tool, in one line."""
 
 
 class SynthesisError(Exception):
-    """A tool gave up, or the design breaks a rule, in one line."""
+    """An error of a tool that gave up, or of a design that breaks a rule, in one line."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places for the multipliers of a whole machine, which nextpnr's placers choose badly.
 
-They leave a multiplier 25 columns on average from what it feeds, and some 70. With places that
-follow the data, here, the rest of the machine finds its own around them.
+The placers leave a multiplier 25 columns on average from the cells that it feeds, and some of them
+70 columns. The places here follow the data, and the rest of the machine is placed around them.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ BLOCK = 4
 
 @dataclass(frozen=True, kw_only=True)
 class DspBlocks:
-    """The DSP blocks of a device of the ECP5 family: one of four multipliers at each of `columns`
-    of each of `rows`, in nextpnr's coordinates."""
+    """A description of a device's DSP blocks, for the ECP5 family, in nextpnr's coordinates.
+
+    There is a block of four multipliers at each of `columns` of each of `rows`.
+    """
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
 
     def sites(self, row: int, column: int) -> list[str]:
-        """nextpnr's names for the multipliers of a block."""
+        """Return nextpnr's names for the multipliers of a block."""
         x, y = self.columns[column], self.rows[row]
         return [f"X{x + place}/Y{y}/MULT18_{place}" for place in (0, 1, 4, 5)]
 
 
 def multiplier_sites(cells: Iterable[str], blocks: DspBlocks) -> dict[str, str]:
-    """A site for each of the multipliers with these names; none where they do not fit.
+    """Return a site for each of the multipliers with these names; no sites if they do not fit.
 
-    The array lies on two rows of blocks, its own rows side by side, so that partial sums move from
-    a block to the next one; what they have no room for is at the end of the row behind. A block has
-    four multipliers of one row, or of two: they share the block's few enables. The lanes are side
-    by side on the row behind, the rest beside the array.
+    The array lies on two rows of blocks, its own rows side by side: partial sums move from a block
+    to the next one. Multipliers without room there are at the end of the next row. A block has four
+    multipliers of one row, or of two: they share the block's few enables. The lanes are side by
+    side on the next row, the rest beside the array.
     """
     array, lanes, others = (list[str]() for _ in range(3))
     for cell in sorted(cells, key=_numbers_by_value):
@@ -80,7 +82,7 @@ def _numbers_by_value(name: str) -> list[tuple[int, str]]:
 
 
 def constrain(design: Mapping[str, Any], blocks: DspBlocks) -> None:
-    """Writes the sites into a netlist, where nextpnr looks for them."""
+    """Write the sites into a netlist, in the attribute that nextpnr reads."""
     cells = top_module(design)["cells"]
     names = [name for name, cell in cells.items() if cell["type"] == MULTIPLIER]
     for name, site in multiplier_sites(names, blocks).items():

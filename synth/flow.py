@@ -21,7 +21,8 @@ from systola.synth.tools import find_tool
 from systola.synth.units import check_unit, design_of
 
 MACHINE, POD = "tpu", "pod"
-"""The names of the whole machine and of several in a ring, where units have theirs."""
+"""Design names of the whole machine, and of several machines in a ring; units have their own names.
+"""
 
 
 def measure(
@@ -34,15 +35,14 @@ def measure(
     cores: int | None = None,
     frequency: int | None = None,
 ) -> dict[str, Any]:
-    """All figures of the machine, of one unit, or of a pod of `cores` machines, on a target; also
-    left as report.json.
+    """Return all figures of the machine, of one unit, or of a pod of `cores` machines, on a target.
 
-    Places with the seeds 1 to `seeds`; none: synthesis only. nextpnr is asked to reach `frequency`
-    MHz, the target's choice if None. Everything that the tools wrote stays
-    in build/synth/, and is used again as long as the same would come out.
-    What does not fit is not placed, and `lacks` says what there is too little of.
-    Raises SynthesisUsageError, and SynthesisError when a tool fails or a memory is in the wrong
-    place.
+    The figures are written to report.json, too. The design is placed with the seeds 1 to `seeds`;
+    with 0 it is only synthesised. nextpnr is asked to reach `frequency` MHz; None is the target's
+    choice. All output of the tools stays in build/synth/, and is used again as long as its inputs
+    are the same. A design that does not fit is not placed, and `lacks` lists the missing resources.
+    Raises SynthesisUsageError for a mistake by the user. Raises SynthesisError if a tool fails or a
+    memory is in the wrong place.
     """
     grade = target.speed(speed)
     check_unit(unit, cores)
@@ -69,7 +69,7 @@ def measure(
         **report.area(netlist, target, design),
         "memories": report.memory_figures(memories),
         "crossings": None
-        if unit or cores  # of a pod: those of its cores
+        if unit or cores  # for a pod, see the crossings of its cores
         else report.crossing_figures(
             find_crossings(yosys, design_of(config, None, Fabric.GENERIC), design, folder)
         ),
@@ -87,6 +87,6 @@ def measure(
 
 
 def folder_name(target: Target, config: Config, unit: str | None, cores: int | None) -> str:
-    """The name of a design: that of its folder in build/synth/, where all its files are."""
+    """Return the name of a design's folder in build/synth/, which has all its files."""
     several = f"{cores}_cores" if cores else None
     return "_".join(filter(None, (target.name, config.name, unit, several)))

@@ -2,9 +2,9 @@
 """A frame around a design, so that it can be placed alone: few pins, and registers at every port.
 
 A machine has more ports than an FPGA has pins. The inputs of the design come from one long shift
-register behind a pin, and its outputs are folded into one bit by exclusive ors with a register
-behind each, which ends at another pin. So nothing of the design is optimised away, and every path
-from and to a port is timed from and to a register. Reports leave the frame's own cells out.
+register, which is fed by a pin. Exclusive ors with a register each fold its outputs into one bit,
+which ends at another pin. So nothing of the design is optimised away, and every path from and to a
+port is timed from and to a register. Reports leave the frame's own cells out.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TOP = "harness"
 _PORT = re.compile(r"^\s*(input|output)\s+(?:wire|reg)?\s*(?:\[(\d+):0\])?\s*(\\\S+|\w+)\s*;", re.M)
 _CLOCK_AND_RESET = ("clk", "rst")
 _FOLDED = 4
-"""Bits that one exclusive or takes: one look-up table of any family."""
+"""Bits of one exclusive or: one look-up table of any family."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """A port of a module: its name as Verilog has it, and its width in bits."""
+    """A port of a module: its name in Verilog, and its width in bits."""
 
     name: str
     width: int
@@ -30,7 +30,7 @@ class Port:
 
 
 def ports_of(verilog: str, module: str) -> list[Port]:
-    """The ports of one module of a Verilog text, clock and reset included."""
+    """Return the ports of one module of a Verilog text, clock and reset included."""
     begin = re.search(rf"^module {re.escape(module)}\b", verilog, re.M)
     if begin is None:
         raise ValueError(f"no module '{module}'")
@@ -42,9 +42,9 @@ def ports_of(verilog: str, module: str) -> list[Port]:
 
 
 def harness(verilog: str, module: str) -> str:
-    """Verilog of the module `harness`, with `module` of the text in it as an instance of that name.
+    """Return Verilog of the module `harness`, with `module` of the text as an instance in it.
 
-    Its ports are clk, rst, `pin_in` and `pin_out`.
+    The instance has the name of its module. The ports are clk, rst, `pin_in` and `pin_out`.
     """
     ports = ports_of(verilog, module)
     inputs = [port for port in ports if port.is_input and port.name not in _CLOCK_AND_RESET]
@@ -68,7 +68,7 @@ def harness(verilog: str, module: str) -> str:
     ]
     name, width, level = "out", width_out, 0
     while True:
-        # One exclusive or at least, so that each output ends at a register.
+        # There is at least one exclusive or, so that each output ends at a register.
         parts = -(-width // _FOLDED)
         lines.append(f"  reg [{parts - 1}:0] fold_{level};")
         for part in range(parts):

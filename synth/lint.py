@@ -19,7 +19,7 @@ trains: v1's array in one piece takes Verilator minutes and has no other modules
 
 
 def main() -> int:
-    """Lints the machines above; 1 when Verilator warns about one."""
+    """Lint the machines above; return 1 if Verilator warns about one."""
     status = 0
     for name in _CONFIGURATIONS:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each memory of the design has landed: block RAM is the rule, and the rule is checked."""
+"""The place of each memory of the design: block RAM is the rule, and the rule is checked."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from systola.synth.resources import Kind, resources
 BLOCK, LUTS, FLIP_FLOPS = "block RAM", "LUT RAM", "flip-flops"
 
 LUT_LIMIT = 2048
-"""Bits of a memory that may be LUT RAM: queues of some entries, not worth a block of 16 Kbit."""
+"""Largest memory in LUT RAM, in bits: queues of some entries, which do not deserve a block of 16
+Kbit."""
 FLIP_FLOP_LIMIT = 512
-"""The same for flip-flops. Without LUT RAM, as on the iCE40, queues have no other place, and the
-limit is that of LUT RAM: they are wide and short, and would take tens of block RAMs."""
+"""Largest memory in flip-flops, in bits. Without LUT RAM, as on the iCE40, queues have no other
+place, and the limit of LUT RAM holds. They are wide and short, and would take tens of block RAMs.
+"""
 _WITHOUT_LUT_RAM = frozenset({Fabric.ICE40})
 
 _CELL = re.compile(r"^  cell \$mem_v2 (\S+)\n(.*?)^  end", re.M | re.S)
@@ -28,7 +30,7 @@ _FLIP_FLOPS = re.compile(r"^using FF mapping for memory (\S+)", re.M)
 
 @dataclass(frozen=True)
 class MemoryPlace:
-    """A memory of the design by its path, its size in bits, and where it is."""
+    """A memory of the design: its path, its size in bits, and its place."""
 
     name: str
     bits: int
@@ -36,7 +38,7 @@ class MemoryPlace:
 
 
 def inferred_memories(dump: str, log: str, top: str, design: str) -> list[MemoryPlace]:
-    """The memories that Yosys found a home for, from its dump of $mem_v2 cells and its log.
+    """Return the memories that Yosys mapped, from its dump of $mem_v2 cells and its log.
 
     Tables that are never written are no memories.
     """
@@ -49,14 +51,14 @@ def inferred_memories(dump: str, log: str, top: str, design: str) -> list[Memory
         if not int(parameters["WR_PORTS"]) or not path.startswith(f"{design}."):
             continue
         bits = int(parameters["WIDTH"]) * int(parameters["SIZE"])
-        # What Yosys neither maps nor mentions ends as flip-flops.
+        # A memory that Yosys neither maps nor mentions ends as flip-flops.
         place = places.get(f"{top}.{path}", FLIP_FLOPS)
         found.append(MemoryPlace(plain(path, design), bits, place))
     return sorted(found, key=lambda memory: memory.name)
 
 
 def placed_memories(netlist: Netlist, fabric: Fabric, design: str) -> list[str]:
-    """The modules with block RAMs of their own in them, be they inferred or asked for by name."""
+    """Return the modules that contain block RAMs themselves, inferred or instantiated by name."""
     found: set[str] = set()
     for scope, cells in netlist.by_scope.items():
         used = resources(fabric, cells)
@@ -66,7 +68,7 @@ def placed_memories(netlist: Netlist, fabric: Fabric, design: str) -> list[str]:
 
 
 def check_memories(memories: Iterable[MemoryPlace], fabric: Fabric) -> None:
-    """Raises SynthesisError for the memories that are neither in block RAM nor small."""
+    """Raise SynthesisError for memories that are neither in block RAM nor small."""
     in_flip_flops = LUT_LIMIT if fabric in _WITHOUT_LUT_RAM else FLIP_FLOP_LIMIT
     limits = {LUTS: LUT_LIMIT, FLIP_FLOPS: in_flip_flops}
     wrong = [

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A synthesised netlist as Yosys writes it, and which part of the design each cell belongs to.
+"""A synthesised netlist of Yosys, and the part of the design that each cell belongs to.
 
 The netlist is flat. The names of its cells still begin with the path of the module that they come
-from: a register has the name of its signal, and a look-up table that of a register or a signal that
-it works for (`core.fetch.ring.count_TRELLIS_FF_Q_3_DI_LUT4_Z`). So a cell belongs to the longest
-path that is a module of the design. Where logic of two modules was merged into one look-up table,
-it counts for one of them.
+from. A register has the name of its signal. A look-up table has the name of a register or a signal
+that it works for (`core.fetch.ring.count_TRELLIS_FF_Q_3_DI_LUT4_Z`). So a cell belongs to the
+longest path that is a module of the design. If logic of two modules was merged into one look-up
+table, it counts for one of them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 OUTSIDE = "core"
-"""The module that only holds the units together: its name is left out of theirs."""
+"""Name of the module that only holds the units together: names of units leave it out."""
 
 SCOPE = "$scopeinfo"
-"""The type of the cells that Yosys leaves for each module that it has made flat."""
+"""Type of the cells that Yosys leaves for each module that it has flattened."""
 
 
 @dataclass(frozen=True)
 class Netlist:
-    """The cells of the top module: their types by name, and the paths of all modules in it."""
+    """A netlist of the top module: types of cells by name, and the paths of all modules in it."""
 
     cells: Mapping[str, str]
     scopes: frozenset[str]
@@ -42,7 +42,7 @@ class Netlist:
         return dict(counts)
 
     def scope_of(self, name: str) -> str:
-        """The path of the module that the cell or signal called `name` belongs to."""
+        """Return the path of the module that the cell or signal called `name` belongs to."""
         parts = name.split(".")
         for length in range(len(parts) - 1, 0, -1):
             path = ".".join(parts[:length])
@@ -52,27 +52,27 @@ class Netlist:
 
 
 def read_netlist(path: Path) -> Netlist:
-    """The netlist in a JSON file of Yosys."""
+    """Read the netlist in a JSON file of Yosys."""
     return netlist_of(json.loads(path.read_text()))
 
 
 def netlist_of(design: Mapping[str, Any]) -> Netlist:
-    """The netlist in the content of such a file."""
+    """Return the netlist in the content of a JSON file of Yosys."""
     cells = {name: cell["type"] for name, cell in top_module(design)["cells"].items()}
     scopes = frozenset(name for name, kind in cells.items() if kind == SCOPE)
     return Netlist({name: kind for name, kind in cells.items() if kind != SCOPE}, scopes)
 
 
 def top_module(design: Mapping[str, Any]) -> dict[str, Any]:
-    """The top module of a design as Yosys writes it."""
+    """Return the top module of a design in Yosys' JSON."""
     modules = design["modules"].values()
     return next(m for m in modules if int(m.get("attributes", {}).get("top", "0"), 2))
 
 
 def plain(path: str, design: str) -> str:
-    """A path as the design has it: without the instance `design`, OUTSIDE, and Amaranth's numbers.
+    """Return a path in the design's own names: without `design`, OUTSIDE, and Amaranth's numbers.
 
-    `tpu.core.accumulators$397.bank_1` is `accumulators.bank_1`; '' stays for the design itself.
+    `tpu.core.accumulators$397.bank_1` is `accumulators.bank_1`; the design itself is ''.
     """
     parts = [part for part in re.sub(r"\$\d+", "", path).split(".") if part]
     if parts[:1] == [design]:
@@ -83,10 +83,10 @@ def plain(path: str, design: str) -> str:
 
 
 def unit_of(path: str, design: str) -> str | None:
-    """The part of the report's table that a path belongs to; None for the frame around the design.
+    """Return the part of the report's table that a path belongs to; None for the frame.
 
-    For the machine these are its units, for a unit alone its parts; the design's own name stands
-    for what is in none of them.
+    The parts of the machine are its units, the parts of a unit its modules. The design's own name
+    stands for logic outside of all parts.
     """
     if path != design and not path.startswith(f"{design}."):
         return None

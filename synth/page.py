@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables and the picture of docs/synthesis.md, made from the baseline.
 
-`python -m systola.synth.page --write docs` writes them, `--check docs` exits with status 1 where
-one is missing or out of date.
+`python -m systola.synth.page --write docs` writes them. `--check docs` exits with status 1 if one
+is missing or out of date.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from systola.synth.targets import TARGETS
 
 
 def synthesis_page() -> str:
-    """The text of docs/synthesis.md."""
+    """Return the text of docs/synthesis.md."""
     figures = baseline.stored()
     targets = table(
         ("Target", "Device", "Speed", "Place and route"),
@@ -43,7 +43,7 @@ def synthesis_page() -> str:
 
 
 def synthesis_picture() -> str:
-    """The text of docs/synthesis.svg: the first whole machine of the baseline, unit by unit."""
+    """Return the text of docs/synthesis.svg: the first whole machine in the baseline, by unit."""
     for figures in baseline.stored().values():
         if figures["unit"] is None:
             title = f"{figures['device']}, preset {figures['preset']}, by unit"
@@ -53,9 +53,9 @@ def synthesis_picture() -> str:
 
 _PICTURE = "synthesis.svg"
 _PLACED = "ecp5-85f_small"
-"""The whole machine of which everything is measured."""
+"""Name of the whole machine that has all figures."""
 _LARGEST = 5
-"""Units that are named where a design does not fit."""
+"""Number of units that are named if a design does not fit."""
 PAGES: Pages = {"synthesis.md": synthesis_page, _PICTURE: synthesis_picture}
 
 
@@ -132,7 +132,7 @@ def _optional(value: float | None, form: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes or checks the page; the exit status."""
+    """Write or check the page, and return the exit status."""
     return write_or_check(PAGES, "systola.synth.page", arguments)
 
 

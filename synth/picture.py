@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the look-up tables and registers of a machine are, as a picture."""
+"""The picture of the look-up tables and registers of a machine, by unit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COLOURS = {"lut": ("LUT", "#2a7f62"), "ff": ("FF", "#335c81")}
 
 
 def picture(title: str, units: Mapping[str, Mapping[str, float]]) -> str:
-    """An SVG with a pair of bars for each unit, the largest first."""
+    """Return an SVG with a pair of bars for each unit, the largest first."""
     width, left, height, gap = 460, 140, 9, 8
     ordered = sorted(units.items(), key=lambda item: -item[1]["lut"])
     longest = max((unit[kind] for unit in units.values() for kind in _COLOURS), default=0) or 1

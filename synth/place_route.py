@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a netlist to clock frequencies, with nextpnr, once for each seed of the placement.
+"""The step from a netlist to clock frequencies, with nextpnr, once for each seed of the placement.
 
-A whole machine on an ECP5 has more help: multipliers get their places before (floorplan), and what
-nextpnr has placed is improved before it routes (refine).
+A whole machine on an ECP5 has more help. Multipliers get their places before (floorplan), and the
+placement is improved before nextpnr routes (refine).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from systola.synth.targets import PINS, Target
 from systola.synth.tools import Tool, run_tool
 
 FLOORPLAN = "floorplan.json"
-"""The netlist with places for some of its cells."""
+"""Name of the netlist with places for some of its cells."""
 PLACED = "placed.json"
-"""What nextpnr leaves between placing and routing."""
+"""Name of the netlist that nextpnr writes between placing and routing."""
 
 
 def place_and_route(
@@ -35,8 +35,11 @@ def place_and_route(
     whole: bool,
     frequency: int | None = None,
 ) -> dict[int, dict[str, Any]]:
-    """nextpnr's reports on the netlist in `folder`, of the `whole` machine or a unit, for the seeds
-    1 to `seeds`. It is asked to reach `frequency` MHz, or what the target says."""
+    """Return nextpnr's reports on the netlist in `folder`, by seed, for the seeds 1 to `seeds`.
+
+    The netlist is the `whole` machine or a unit. nextpnr is asked to reach `frequency` MHz, or the
+    target's default.
+    """
     netlist, options, usual = NETLIST, target.options, target.frequency
     blocks, helpers = None, ""
     if whole:
@@ -87,13 +90,13 @@ def place_and_route(
 
 
 def _improve(file: Path, seed: int, frequency: int, what: str) -> None:
-    """Refines the placement in a file."""
+    """Refine the placement in a file."""
     design = json.loads(file.read_text())
     refine(design, seed=seed, frequency=frequency, what=what)
     file.write_text(json.dumps(design))
 
 
 def _helpers() -> str:
-    """The text of what improves a placement: another one, another result."""
+    """Return the text of the code that improves placements: other code gives other results."""
     modules = files("systola.synth.refine").iterdir()
     return "".join(sorted(m.read_text() for m in modules if m.name.endswith(".py")))

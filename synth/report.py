@@ -17,10 +17,10 @@ from systola.synth.resources import Kind, resources
 from systola.synth.targets import Target
 
 _ARRAY = "mxu"
-"""The module that the array is in."""
+"""Name of the module with the array."""
 
 _SHOWN = 12
-"""Unregistered paths in the text; JSON has them all."""
+"""Number of unregistered paths in the text; JSON has them all."""
 
 _COLUMNS = {
     Kind.LUT: "LUT",
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
-    """Resources of the design and of each part of it, those of the frame left out."""
+    """Return the resources of the design and of each part of it, without the frame's."""
     units: dict[str, Counter[str]] = defaultdict(Counter)
     modules: dict[str, Counter[str]] = defaultdict(Counter)
     frame: Counter[str] = Counter()
@@ -62,7 +62,10 @@ def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
 
 
 def lacks(figures: Mapping[str, Any]) -> list[str]:
-    """What the design, frame and all, needs more of than the device has, each in a few words."""
+    """Return the resources that design and frame need more of than the device has.
+
+    Each is a few words.
+    """
     found: list[str] = []
     for kind, name in _COLUMNS.items():
         need = figures["resources"][kind.value] + figures["frame"][kind.value]
@@ -75,7 +78,7 @@ def lacks(figures: Mapping[str, Any]) -> list[str]:
 def timing(
     placements: Mapping[int, Mapping[str, Any]], netlist: Netlist, target: Target, design: str
 ) -> dict[str, Any]:
-    """Fmax of each clock over the seeds in MHz, and the critical path at the median."""
+    """Return Fmax of each clock over the seeds, in MHz, and the critical path at the median."""
     clocks: dict[str, Any] = {}
     for clock in next(iter(placements.values()))["fmax"]:
         reached = {seed: report["fmax"][clock]["achieved"] for seed, report in placements.items()}
@@ -97,18 +100,20 @@ def timing(
 
 
 def fmax(clock: Mapping[str, Any], *, digits: int) -> str:
-    """One of `timing`'s clocks in words: the median, and the spread where there is one."""
+    """Write one of `timing`'s clocks in words: the median, and the spread if there is one."""
     seeds = len(clock["seeds"])
     low, middle, high = (f"{clock[key]:.{digits}f}" for key in ("min", "median", "max"))
     return f"{middle} MHz" + (", 1 seed" if seeds == 1 else f" ({low} to {high}), {seeds} seeds")
 
 
 def speed(figures: Mapping[str, Any], macs: int) -> dict[str, Any]:
-    """What the arrays, with `macs` multiply-accumulates a cycle, can do at that clock, and with
-    that many DSPs."""
+    """Return the speed of the arrays at this clock, and their multiply-accumulates for each DSP.
+
+    `macs` is the number of multiply-accumulates a cycle.
+    """
     dsp = figures["array_dsp"]
     clocks = figures.get("clocks") or {}
-    # The slowest clock: the machine has one.
+    # The slowest clock counts: the machine has one.
     fmax = min((clock["median"] for clock in clocks.values()), default=None)
     return {
         "macs_per_cycle": macs,
@@ -118,7 +123,7 @@ def speed(figures: Mapping[str, Any], macs: int) -> dict[str, Any]:
 
 
 def text(figures: Mapping[str, Any]) -> str:
-    """The figures for people."""
+    """Write the figures for people."""
     available = figures["available"]
     total = figures["resources"]
     kinds = [k for k in _COLUMNS if k.value in available or total[k.value]]
@@ -174,12 +179,12 @@ def text(figures: Mapping[str, Any]) -> str:
 
 
 def memory_figures(memories: Sequence[MemoryPlace]) -> list[dict[str, Any]]:
-    """The memories for JSON."""
+    """Return the memories for JSON."""
     return [asdict(memory) for memory in memories]
 
 
 def crossing_figures(crossings: Sequence[Crossing]) -> dict[str, Any]:
-    """The unregistered paths between units for JSON."""
+    """Return the unregistered paths between units for JSON."""
     third = [c for c in crossings if set(c.through) - {c.start, c.end}]
     return {
         "count": len(crossings),
@@ -194,7 +199,7 @@ def _figures(target: Target, cells: Mapping[str, int]) -> dict[str, float]:
 
 
 def _clock_name(name: str) -> str:
-    """nextpnr adds buffer and module to the name: `$glbnet$clk`, `mxu.clk$SB_IO_IN_$glb_clk`."""
+    """Remove nextpnr's additions from a name: `$glbnet$clk`, `mxu.clk$SB_IO_IN_$glb_clk`."""
     return name.removeprefix("$glbnet$").split("$")[0].split(".")[-1] or name
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cells of each family take up."""
+"""The resources that the cells of each family occupy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Kind(Enum):
     """A column of the report."""
 
     LUT = "lut"
-    """Places of look-up tables, be it for logic, for a carry chain, or as a small memory."""
+    """Places of look-up tables, for logic, for a carry chain, or for a small memory."""
     CARRY = "carry"
     """Cells of carry chains."""
     LUT_RAM = "lut_ram"
@@ -25,14 +25,14 @@ class Kind(Enum):
     DSP = "dsp"
     BLOCK_RAM = "block_ram"
     LARGE_RAM = "large_ram"
-    """The large single-port memories of some small FPGAs."""
+    """Large single-port memories of some small FPGAs."""
 
 
 CELLS: Mapping[Fabric, tuple[tuple[str, Mapping[Kind, float]], ...]] = {
     Fabric.ECP5: (
         (r"LUT4", {Kind.LUT: 1}),
         (r"CCU2C", {Kind.LUT: 2, Kind.CARRY: 1}),
-        # Two slices with the 16 x 4 bits, and one that drives their write port.
+        # Two slices hold the 16 x 4 bits, and one drives their write port.
         (r"TRELLIS_DPR16X4", {Kind.LUT: 6, Kind.LUT_RAM: 6}),
         (r"TRELLIS_FF", {Kind.FF: 1}),
         (r"MULT18X18D", {Kind.DSP: 1}),
@@ -84,11 +84,11 @@ CELLS: Mapping[Fabric, tuple[tuple[str, Mapping[Kind, float]], ...]] = {
         (r"RAMB36E1", {Kind.BLOCK_RAM: 2}),
     ),
 }
-"""By fabric: patterns of cell names, and what one such cell takes."""
+"""For each fabric, patterns of cell names, and the resources of one such cell."""
 
 
 def resources(fabric: Fabric, cells: Mapping[str, int]) -> Counter[Kind]:
-    """What a number of cells of each type takes up; types that are in no column count nothing."""
+    """Return the resources of a number of cells of each type; other types count nothing."""
     total: Counter[Kind] = Counter()
     for name, count in cells.items():
         for kind, weight in _weights(fabric, name).items():

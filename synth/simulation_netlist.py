@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The netlist that Yosys makes of Verilog, as Verilog for a simulator."""
+"""A netlist that Yosys makes of Verilog, as Verilog for a simulator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ endmodule
 """
 """Look-up tables and carry chains, the same as in Yosys' own models in a quarter of the text."""
 
-# Flip-flops and memories in LUTs become what Yosys' models say that they do.
+# Flip-flops and memories in LUTs are replaced by Yosys' models of them.
 _ECP5 = (
     "\n".join(mapping("synth_ecp5 -top {top} -noiopad"))
     + """
@@ -55,7 +55,7 @@ opt_expr
 opt_dff
 """
 )
-# Gates and flip-flops, memories left as they are: what a chip makes of them is a matter of macros.
+# Gates and flip-flops; memories stay as they are, because a chip makes them of macros.
 _GENERIC = """
 synth -top {top} -flatten -run begin:fine
 opt -fast -full
@@ -66,15 +66,15 @@ opt -fast
 """
 _SCRIPTS = {Fabric.GENERIC: _GENERIC, Fabric.ECP5: _ECP5}
 NETLISTS = tuple(fabric.value for fabric in _SCRIPTS)
-"""What `make sim NETLIST=` takes: gates of a generic library, or cells of an FPGA."""
+"""Values of `make sim NETLIST=`: gates of a generic library, or cells of an FPGA."""
 
 
 def netlist_of(verilog: str, top: str, fabric: Fabric) -> str:
-    """Module `top` after synthesis for one of NETLISTS, with models of the blocks in it.
+    """Return module `top` after synthesis for one of NETLISTS, with models of the blocks in it.
 
-    Flat, with the ports of `verilog`, which has been generated for `fabric`. From the cache where
-    the same text has been synthesised before; a whole machine takes minutes. Raises
-    SynthesisUsageError where Yosys is missing, and SynthesisError.
+    The result is flat, with the ports of `verilog`, which has been generated for `fabric`. It comes
+    from the cache if the same text has been synthesised before; a whole machine takes minutes.
+    Raises SynthesisUsageError if Yosys is missing, and SynthesisError.
     """
     yosys, models = find_tool("yosys"), ecp5_models()
     script = "\n".join(
@@ -101,5 +101,5 @@ def netlist_of(verilog: str, top: str, fabric: Fabric) -> str:
     key = content_key(yosys.version, script, _CELLS, models, verilog)
     what = f"netlist of '{top}' for {fabric.value}"
     text = built_once("netlist", f"{key}.v", what, make).read_text()
-    # Pins of a block that nothing is connected to.
+    # Some pins of a block are not connected.
     return f"{MARK}// verilator lint_off PINMISSING\n{text}\n{models_of(text)}"

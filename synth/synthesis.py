@@ -17,9 +17,9 @@ SOURCE, NETLIST, MEMORIES, LOG = "design.v", "netlist.json", "memories.txt", "yo
 
 
 def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path) -> None:
-    """Leaves SOURCE, NETLIST, MEMORIES (all memories before they are mapped) and LOG in `folder`.
+    """Leave SOURCE, NETLIST, MEMORIES (all memories before they are mapped) and LOG in `folder`.
 
-    Does nothing where they are the result of the same text, options and tool already.
+    Nothing is done if they are already the result of the same text, options and tool.
     """
     script = _script(target, top)
     key = content_key(verilog, script, target.models, tool.version)
@@ -37,9 +37,9 @@ def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path)
 
 
 def _leave_carry_in_open(path: Path) -> None:
-    """Cuts the constants from the carry inputs at which Nexus' chains begin.
+    """Cut the constants from the carry inputs at which Nexus' chains begin.
 
-    There the techmap of Yosys leaves the input open, later passes tie it to zero, and nextpnr wants
+    There the techmap of Yosys leaves the input open, later passes tie it to zero, and nextpnr needs
     it open.
     """
     design = json.loads(path.read_text())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The FPGAs that `tpu synth` knows: their tools, options, and what there is room for."""
+"""The FPGAs that `tpu synth` knows: their tools, options, and capacities."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from systola.synth.floorplan import DspBlocks
 from systola.synth.resources import Kind
 
 PINS = "pins.txt"
-"""The file with the constraints on the pins of the frame, where a target has some."""
+"""Name of the file with the constraints on the pins of the frame, if a target has some."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One FPGA. `speeds` are the grades it can be asked for, the first being the default."""
+    """An FPGA. `speeds` are the grades that a user can choose; the first is the default."""
 
     name: str
     device: str
@@ -26,30 +26,30 @@ class Target:
     synthesis: str
     """Yosys' command for the family, with options that all its designs need."""
     memory_step: str
-    """Where that command begins to look for a home for the memories."""
+    """Step of that command that begins to map memories."""
     models: str = ""
-    """Verilog of cells, with delays and the wires to them, for Yosys' mapper; none: those that it
-    has itself."""
+    """Verilog of cells, with delays and the wires to them, for Yosys' mapper; empty for its own
+    models."""
     place_and_route: str | None
-    """The nextpnr of the family; None where no place and route is published."""
+    """Name of the family's nextpnr; None if no place and route is published."""
     options: tuple[str, ...] = ()
-    """Those of nextpnr; `{speed}` stands for the speed grade."""
+    """Options of nextpnr; `{speed}` stands for the speed grade."""
     machine_options: tuple[str, ...] = ()
-    """More of them, for the whole machine."""
+    """Further options of nextpnr for the whole machine."""
     dsp_blocks: DspBlocks | None = None
-    """Where those are whose multipliers get their places from us, in the whole machine."""
+    """Places of the DSP blocks, to which this project assigns the whole machine's multipliers."""
     pins: str = ""
-    """Constraints on the pins of the frame, where nextpnr does not choose: the file PINS."""
+    """Constraints on the pins of the frame, for the file PINS, if nextpnr does not choose them."""
     speeds: tuple[str, ...] = ("",)
     frequency: int = 100
-    """What nextpnr is asked to reach, in MHz."""
+    """Frequency that nextpnr is asked to reach, in MHz."""
     machine_frequency: int | None = None
-    """The same for the whole machine, if it is another one: where much is too slow for what is
-    asked for, the router tears up its ways again and again."""
+    """Frequency for the whole machine, in MHz, if it differs. If much is too slow for the
+    frequency, the router removes its ways again and again."""
     capacity: Mapping[Kind, int] = field(default_factory=dict)
 
     def speed(self, wanted: str | None) -> str:
-        """The speed grade to use; raises SynthesisUsageError for one that does not exist."""
+        """Return the speed grade to use. Raises SynthesisUsageError for an unknown one."""
         if wanted is None:
             return self.speeds[0]
         if wanted not in self.speeds:
@@ -60,7 +60,7 @@ class Target:
 
 _NEXUS_PINS = {"clk": "L5", "rst": "E17", "pin_in": "F13", "pin_out": "G13"}
 _GOWIN_PINS = {"clk": "H11", "rst": "T10", "pin_in": "T3", "pin_out": "L14"}
-"""Any pins will do for the frame, but for the clock's."""
+"""Any pins suit the frame, except for the clock."""
 
 TARGETS = {
     target.name: target
@@ -77,7 +77,7 @@ TARGETS = {
                 *("--85k", "--package", "CABGA381", "--speed", "{speed}"),
                 "--lpf-allow-unconstrained",
             ),
-            # A tenth less wire than with the default one, which is better for units.
+            # It needs a tenth less wire than the default placer, which is better for units.
             machine_options=("--placer", "static"),
             dsp_blocks=DspBlocks(
                 rows=(10, 34, 58),
@@ -172,14 +172,14 @@ TARGETS = {
         ),
     )
 }
-"""DSP blocks are counted as multipliers of 18x18 bits (25x18 on Xilinx, 16x16 on iCE40), block RAM
-in the smallest piece: 16 or 18 Kbit, 4 Kbit on iCE40."""
+"""Targets by name. DSP blocks are counted as multipliers of 18x18 bits (25x18 on Xilinx, 16x16 on
+iCE40), block RAM in the smallest piece: 16 or 18 Kbit, 4 Kbit on iCE40."""
 
 DEFAULT_TARGET = "ecp5-85f"
 
 
 def target(name: str) -> Target:
-    """The target of that name; raises SynthesisUsageError for an unknown one."""
+    """Return the target of that name. Raises SynthesisUsageError for an unknown one."""
     if name not in TARGETS:
         raise SynthesisUsageError(f"unknown target '{name}' (known: {', '.join(TARGETS)})")
     return TARGETS[name]

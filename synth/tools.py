@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Yosys and nextpnr: finding them, and running them with a log and a sign of life."""
+"""The functions that find Yosys and nextpnr, and run them with a log and a sign of life."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tqdm import tqdm
 from systola.synth.errors import SynthesisError, SynthesisUsageError
 
 MINIMUM = {"yosys": (0, 70), "nextpnr": (0, 11)}
-"""Oldest versions that are used from PATH: those that the figures of the project were measured
-with. Older ones lack families or map other memories to block RAM."""
+"""Oldest versions that are used from PATH: the versions that measured the project's figures. Older
+versions lack families or map other memories to block RAM."""
 
 _STEP = re.compile(r"(?:[\d.]+\. Executing (.+?)(?: pass.*| \(.*)?\.?$)|(?:Info: ((?!\s).{4,60}))")
-"""What Yosys or nextpnr is doing now, in a line of its log."""
+"""Pattern of the present step of Yosys or nextpnr in a line of its log."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that can be run, and the version that it says it has, such as `Yosys 0.70`."""
+    """A program that can be run, and the version that it reports, such as `Yosys 0.70`."""
 
     name: str
     path: str
@@ -36,10 +36,10 @@ class Tool:
 
 @lru_cache
 def find_tool(name: str) -> Tool:
-    """The tool called `name` (`yosys`, `nextpnr-ecp5`, ...).
+    """Find the tool called `name` (`yosys`, `nextpnr-ecp5`, ...).
 
-    One on PATH goes first when it is new enough, then the YoWASP package of that name from PyPI.
-    Raises SynthesisUsageError with what to install when there is neither.
+    A tool on PATH comes first if it is new enough, then the YoWASP package of that name from PyPI.
+    Raises SynthesisUsageError with the package to install if there is neither.
     """
     minimum = MINIMUM[name.split("-")[0]]
     packaged = f"yowasp-{name}"
@@ -56,10 +56,10 @@ def find_tool(name: str) -> Tool:
 
 
 def run_tool(tool: Tool, arguments: Sequence[str], *, folder: Path, log: str, what: str) -> None:
-    """Runs a tool in `folder`, its log going to the file `log` there.
+    """Run a tool in `folder`; its log goes to the file `log` there.
 
-    `what` and the step that the tool is at show on stderr. Raises SynthesisError with the tool's
-    own words when it fails.
+    `what` and the present step of the tool are shown on stderr. Raises SynthesisError with the
+    tool's own words if it fails.
     """
     started = time.monotonic()
     last = problem = ""
@@ -94,7 +94,7 @@ def run_tool(tool: Tool, arguments: Sequence[str], *, folder: Path, log: str, wh
 
 
 def _version(path: str) -> str | None:
-    """The first `Yosys 0.70` or `nextpnr-0.11` in what `--version` prints."""
+    """Return the first `Yosys 0.70` or `nextpnr-0.11` in the output of `--version`."""
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, errors="replace", timeout=600

@@ -30,12 +30,14 @@ UNITS = {
     "machine_control": "MachineControl",
     "counters": "Counters",
 }
-"""File in hdl/ and class of each."""
+"""File in hdl/, and class, of each unit."""
 
 
 def check_unit(name: str | None, cores: int | None = None) -> None:
-    """Raises SynthesisUsageError for an unknown name, and for a unit of a pod of `cores`; None
-    stands for the whole machine."""
+    """Raise SynthesisUsageError for an unknown name, and for a unit of a pod of `cores`.
+
+    None stands for the whole machine.
+    """
     if name is not None and cores is not None:
         raise SynthesisUsageError("--unit is of one machine: it does not go with --cores")
     if name is not None and name not in UNITS:
@@ -43,9 +45,11 @@ def check_unit(name: str | None, cores: int | None = None) -> None:
 
 
 def design_of(config: Config, unit: str | None, fabric: Fabric, cores: int | None = None) -> str:
-    """Verilog of the module `tpu`, of one unit in a module of its own name, or of the module `pod`
-    of so many `cores`."""
-    # Amaranth takes a while to load.
+    """Return Verilog of the module `tpu`, of one unit, or of a pod.
+
+    The module of a unit has its name. A pod has `cores` cores, and its module is `pod`.
+    """
+    # Imported here: Amaranth loads slowly.
     from systola.hdl.core import UNITS as CLEARED
     from systola.hdl.verilog import generate, generate_pod, generate_unit
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registers of a small array, cycle by cycle, out of a waveform of the RTL."""
+"""The registers of a small array, cycle by cycle, from a waveform of the RTL."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from systola.runtime.run_result import RunResult
 from systola.sim.vcd import variables
 
 CONFIG = replace(PRESETS["tiny"], name="4x4, a column a cycle", columns_per_stage=1)
-"""The textbook's array: what moves along a row takes a cycle from column to column. The presets
-let several columns share a register, so that the wave would only run downwards."""
+"""The textbook's array: a value that moves along a row takes a cycle from column to column. In the
+presets several columns share a register, so that the wave would only run downwards."""
 FIRST, CYCLES = 1, 240
-"""What is watched: from that cycle of the program on, so many."""
+"""Cycles that are watched: the first cycle of the program, and the number of cycles."""
 
 _ARRAY = "tpu.tpu.core.matrix_unit.mxu."
 _WEIGHT, _ACTIVATION = "tile.row_{}.factor_{}_0", "tile.row_{}.activation_{}"
-"""The operand registers of the multiplier in a row and a column, which is a stage of its own."""
+"""Names of the operand registers of the multiplier in a row and a column; each column is a stage.
+"""
 _SUM = "tile.partial_{}_{}"
 
 
 @dataclass(frozen=True)
 class ArrayState:
-    """What the registers hold in one cycle; lists are indexed by row, then by column."""
+    """A state of the array's registers in one cycle; lists have indices [row][column]."""
 
     weights: list[list[int]]
-    """The active ones."""
+    """Active weights."""
     activations: list[list[int]]
-    """Those that meet them in this cycle."""
+    """Activations that meet the weights in this cycle."""
     sums: list[list[int]]
-    """Partial sums, that of the bottom row being the result of a column."""
+    """Partial sums; the bottom row has the results of the columns."""
 
 
 def watch(model: CompiledModel, x: object) -> tuple[RunResult, list[ArrayState]]:
-    """Runs `model`, which is compiled for CONFIG, on `x`, and returns the array's states as well:
-    one for each cycle from FIRST on.
+    """Run `model`, which is compiled for CONFIG, on `x`, and watch the array.
 
-    Raises BackendError where the simulator cannot be built.
+    Returns the result, and a state of the array for each cycle from FIRST on. Raises BackendError
+    if the simulator cannot be built.
     """
     with TemporaryDirectory() as folder:
         waveform = Path(folder) / "array.vcd"
@@ -53,7 +54,7 @@ def watch(model: CompiledModel, x: object) -> tuple[RunResult, list[ArrayState]]
 
 
 def read_states(waveform: Path, rows: int, cols: int) -> Iterator[ArrayState]:
-    """The states in a VCD file of a machine whose array is one tile, at the end of each cycle."""
+    """Yield the state at the end of each cycle from a VCD file, for an array of one tile."""
     names = _names(rows, cols)
     with waveform.open() as file:
         codes: dict[str, list[tuple[str, int]]] = {}
@@ -65,7 +66,7 @@ def read_states(waveform: Path, rows: int, cols: int) -> Iterator[ArrayState]:
         half = None
         for line in file:
             if line[0] == "#":
-                # The clock is low in the first half of a cycle: all has settled.
+                # The clock is low in the first half of a cycle: all signals have settled.
                 if half is not None and half % 2 == 0:
                     yield _state(values, rows, cols)
                 half = int(line[1:])

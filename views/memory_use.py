@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lay where in the memories of a machine while a recorded program ran, and for whom."""
+"""The content of a machine's memories while a recorded program ran, with the layers it was for."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ REST = "after the last layer"
 
 @dataclass
 class Stay:
-    """Lines of the unified buffer that hold something, from its first write to its last read."""
+    """A range of lines in the unified buffer that hold data, from first write to last read."""
 
     layer: str
-    """That it was written for."""
+    """Layer that the data were written for."""
     mnemonic: str
-    """Of the instructions that wrote it."""
+    """Mnemonic of the instructions that wrote the data."""
     first: int
     count: int
-    """Lines."""
+    """Number of lines."""
     begin: int
     end: int
-    """Cycles since START."""
+    """Cycles since START in which the lines are first written (`begin`) and last used (`end`)."""
     reads: int = 0
-    """Instructions that read some of it."""
+    """Number of instructions that read some of the lines."""
 
     @property
     def from_host(self) -> bool:
-        """Whether it came from host memory."""
+        """Whether the data came from host memory."""
         return self.mnemonic.startswith("read_host")
 
 
 @dataclass(frozen=True)
 class WeightTiles:
-    """Weight tiles that a layer takes."""
+    """A range of weight tiles that a layer consumes."""
 
     layer: str
     tile: int
     count: int
     times: int
-    """How often they were read."""
+    """Number of times that the tiles were read."""
 
 
 @dataclass(frozen=True)
 class _Step:
-    """An instruction as it ran; `work` is None where it does not reach a unit."""
+    """An instruction as it ran; `work` is None if it does not reach a unit."""
 
     layer: str
     entry: Instruction
@@ -65,10 +65,10 @@ class _Step:
 def buffer_stays(
     config: Config, program: bytes, timeline: Timeline, layers: Sequence[str]
 ) -> list[Stay]:
-    """What the unified buffer held, in the order of its begin of writing.
+    """Return the content of the unified buffer, in the order in which writing began.
 
-    `layers` names what ends with each tag. Instructions of one layer that write one after the
-    other are taken together.
+    `layers` names the layer that ends with each tag. Consecutive instructions of one layer that
+    write consecutive lines are joined.
     """
     stays: list[Stay] = []
     owner = np.full(config.buffer_lines, -1)
@@ -105,9 +105,10 @@ def buffer_stays(
 
 
 def weight_tiles(program: bytes, timeline: Timeline, layers: Sequence[str]) -> list[WeightTiles]:
-    """The tiles of weight memory that each layer takes, in the order of their addresses.
+    """Return the tiles of weight memory that each layer consumes, in the order of their addresses.
 
-    Whoever asks for tiles, they belong to the layer whose MatrixMultiply or Convolve consumes them.
+    Tiles belong to the layer with the MatrixMultiply or Convolve that consumes them, even if
+    another layer reads them.
     """
     times: dict[tuple[int, str], int] = {}
     queue = deque[range]()
@@ -143,21 +144,21 @@ def weight_tiles(program: bytes, timeline: Timeline, layers: Sequence[str]) -> l
 
 
 def _lines(config: Config, step: _Step, uses: Sequence[Use], window: Window) -> Iterator[range]:
-    """The lines of these uses of an instruction."""
+    """Yield the lines of these uses of an instruction."""
     for use in uses:
         if use.memory is Memory.BUFFER:
             yield step.entry.addresses(use, step.operands, window.sizes(config))
 
 
 def _window(step: _Step, before: Window) -> Window:
-    """The window that holds after a step."""
+    """Return the window that holds after a step."""
     if step.entry.opcode != Opcode.SET_CONFIG_WINDOW:
         return before
     return Window(**{each.name: step.operands[each.name] for each in fields(Window)})
 
 
 def _steps(program: bytes, timeline: Timeline, layers: Sequence[str]) -> Iterator[_Step]:
-    """The program as it ran, each instruction with the layer whose tag comes next."""
+    """Yield the program as it ran, each instruction with the layer of the next tag."""
     waiting: list[tuple[Instruction, dict[str, int], Work | None]] = []
     issued = iter(timeline.work)
     work = next(issued, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of runs, with matplotlib: layers, the roofline, and where the cycles went."""
+"""The figures of runs, with matplotlib: layers, the roofline, and the causes of cycles."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ CLASS_COLOURS = {
     CycleClass.DRAIN: "#d0d4d9",
 }
 NAME_WIDTH = 28
-"""Characters of a layer's name."""
+"""Largest length of a layer's name, in characters."""
 LEGEND_LINES = 28
-"""Of a column of names."""
+"""Lines in a column of names."""
 TOUCHING = 0.012
-"""Dots nearer than that, as a share of the axes, have one label."""
+"""Distance, as a share of the axes, below which dots share one label."""
 
 
 class MissingLibraryError(RuntimeError):
-    """A picture was asked for, and what draws it is not installed."""
+    """An error for a picture when the library that draws it is not installed."""
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, whose parts make room for each other.
+    """Make an empty figure, in inches, with parts that make room for each other.
 
     Raises MissingLibraryError without matplotlib. No window is opened, and no global state of
-    matplotlib is touched: in a notebook the figure shows itself.
+    matplotlib is changed: a notebook shows the figure by itself.
     """
     try:
         from matplotlib.figure import Figure
@@ -60,7 +60,9 @@ def new_figure(width: float, height: float) -> Figure:
         ) from None
 
     class ShownFigure(Figure):
-        """Notebooks know by themselves only figures of pyplot, which has global state."""
+        """A figure that notebooks show. By themselves they show only figures of pyplot, which has
+        global state.
+        """
 
         def _repr_png_(self) -> bytes:
             drawn: Any = self
@@ -72,10 +74,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def to_svg(figure: Figure, *, transparent: bool = False) -> bytes:
-    """The figure as SVG, the same each time; `transparent` leaves the background to the page."""
+    """Return the figure as SVG, the same bytes each time.
+
+    `transparent` leaves the background to the page.
+    """
     import matplotlib
 
-    # What it says of its own types is not complete.
+    # matplotlib's own types are incomplete.
     library: Any = matplotlib
     drawn: Any = figure
     content = io.BytesIO()
@@ -85,14 +90,14 @@ def to_svg(figure: Figure, *, transparent: bool = False) -> bytes:
 
 
 def as_label(text: str) -> str:
-    """Returns `text` as matplotlib shows it: dollar signs are no mathematics."""
+    """Return `text` for matplotlib to show unchanged: dollar signs do not begin mathematics."""
     return printable(text).replace("$", r"\$")
 
 
 def roofline_figure(config: Config, report: Report, title: str, *, names: bool = True) -> Figure:
-    """The layers of `report` under the roofs of array and ports, see systola.runtime.roofline.
+    """Draw the layers of `report` under the roofs of array and ports, see systola.runtime.roofline.
 
-    Their `names` stand beside the axes.
+    With `names`, the names of the layers stand beside the axes.
     """
     roof = roofline(config, report)
     columns = ceil((len(roof.dots) + 3) / LEGEND_LINES) if names else 1
@@ -125,14 +130,14 @@ def roofline_figure(config: Config, report: Report, title: str, *, names: bool =
             [left, roof.peak / bandwidth],
             [left * bandwidth, roof.peak],
             color=PORT_COLOURS[port],
-            # Of ports that are equally fast one is dashed, so that both can be seen.
+            # If two ports are equally fast, one is dashed, so that both can be seen.
             linestyle="--" if number else "-",
             label=f"{PORT_NAMES[port]}: {bandwidth:g} bytes a cycle",
         )
     for number, dot in enumerate(roof.dots):
         colour = TOTAL_COLOUR if dot.is_total else PORT_COLOURS[dot.port]
         axes.plot(
-            # What moves nothing is at the right border.
+            # A dot that moves no bytes is at the right border.
             [min(dot.x, right)],
             [dot.y],
             marker="o",
@@ -156,7 +161,7 @@ def roofline_figure(config: Config, report: Report, title: str, *, names: bool =
             textcoords="offset points",
             fontsize=8,
         )
-    # Beside the axes: on them it would lie on the roof, wherever that is.
+    # The legend is beside the axes: on them it could cover the roof.
     axes.legend(
         loc="upper left",
         bbox_to_anchor=(1.01, 1),
@@ -169,7 +174,7 @@ def roofline_figure(config: Config, report: Report, title: str, *, names: bool =
 
 
 def _labels(dots: Sequence[Dot], right: float, axes: Any) -> list[tuple[Dot, str]]:
-    """The labels beside the dots, one for those that touch."""
+    """Return the labels of the dots; dots that touch have one label."""
     groups: list[tuple[Dot, list[str]]] = []
     to_axes = axes.transScale + axes.transLimits
     places = to_axes.transform([(min(dot.x, right), dot.y) for dot in dots])
@@ -189,7 +194,7 @@ def _labels(dots: Sequence[Dot], right: float, axes: Any) -> list[tuple[Dot, str
 
 
 def layers_figure(report: Report, title: str) -> Figure:
-    """The cycles of each layer, estimated and measured, and what limits it."""
+    """Draw the cycles of each layer, estimated and measured, and its limit."""
     rows = [row for row in report.rows if row.place != HOST]
     figure = new_figure(8, 1.2 + 0.32 * len(rows))
     axes: Any = figure.add_subplot()
@@ -218,8 +223,10 @@ def layers_figure(report: Report, title: str) -> Figure:
 
 
 def cycles_figure(title: str, results: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
-    """Where the cycles went: a bar for each result, a label and a mapping with `cycles` and
-    `counters`, the latter by the name of a CycleClass in lower case."""
+    """Draw the causes of cycles: a bar for each of `results`, a label and a mapping.
+
+    The mapping has `cycles` and `counters`. Counters have the name of a CycleClass in lower case.
+    """
     figure: Any = new_figure(9, 1.4 + 0.27 * len(results))
     axes = figure.add_subplot()
     places = range(len(results))

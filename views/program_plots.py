@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of one recorded program, with matplotlib: its memories and a piece of its timeline.
+"""The figures of one recorded program, with matplotlib: its memories and a piece of its timeline.
 
 Each mark has a name that the SVG keeps, such as `buffer-3`: the number is its place in the list
 that it was drawn from.
@@ -30,22 +30,22 @@ TRACK_COLOURS = {
     Track.HOST_WRITE: "#8d6a4f",
 }
 _LANES = 64
-"""Rows of a unit, at most."""
+"""Largest number of rows of a unit."""
 _CYCLES_AN_INCH = 160
 _NAMES_EVERY = 1000
-"""Cycles from one name of a track to the next."""
+"""Cycles between two names of a track."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """An instruction in a unit, or a burst of instructions that is fetched."""
+    """A bar of the timeline: an instruction in a unit, or a burst of fetched instructions."""
 
     track: Track
     lane: int
     begin: int
     end: int
     work: int | None
-    """Its place in Timeline.work; None for a burst."""
+    """Place of the instruction in Timeline.work; None for a burst."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Box:
 
 
 def slices_between(timeline: Timeline, begin: int, end: int) -> list[Slice]:
-    """What is to be seen of `timeline` from cycle `begin` up to cycle `end`, unit by unit."""
+    """Return the slices of `timeline` from cycle `begin` up to cycle `end`, unit by unit."""
     free = {track: [0] * _LANES for track in Track}
     pieces: list[tuple[Track, int, int, int | None]] = [
         (Track.FETCH, first, last, None) for first, last in timeline.fetches
@@ -79,7 +79,10 @@ def slices_between(timeline: Timeline, begin: int, end: int) -> list[Slice]:
 
 
 def timeline_figure(slices: Sequence[Slice], begin: int, end: int) -> Figure:
-    """`slices` of slices_between, one below the other; marks are called `timeline-0` and so on."""
+    """Draw `slices` of slices_between, one below the other.
+
+    Marks are called `timeline-0` and so on.
+    """
     rows = {
         track: 1 + max((s.lane for s in slices if s.track == track), default=0) for track in Track
     }
@@ -109,7 +112,10 @@ def timeline_figure(slices: Sequence[Slice], begin: int, end: int) -> Figure:
 
 
 def buffer_figure(config: Config, stays: Sequence[Stay], cycles: int) -> Figure:
-    """Which lines of the unified buffer held something when; marks are called `buffer-0` ..."""
+    """Draw the lines of the unified buffer that hold data, over time.
+
+    Marks are called `buffer-0` and so on.
+    """
     figure = new_figure(10, 5)
     axes: Any = figure.add_subplot()
     boxes = [
@@ -136,7 +142,10 @@ def buffer_figure(config: Config, stays: Sequence[Stay], cycles: int) -> Figure:
 
 
 def weights_figure(tiles: Sequence[WeightTiles]) -> Figure:
-    """The tiles of weight memory, a row for each layer; marks are called `weights-0` and so on."""
+    """Draw the tiles of weight memory, a row for each layer.
+
+    Marks are called `weights-0` and so on.
+    """
     layers = list(dict.fromkeys(each.layer for each in tiles))
     figure = new_figure(10, 1.3 + 0.28 * len(layers))
     axes: Any = figure.add_subplot()
@@ -159,7 +168,7 @@ def weights_figure(tiles: Sequence[WeightTiles]) -> Figure:
 
 
 def _draw(axes: Any, name: str, boxes: Sequence[Box]) -> None:
-    """The boxes as marks, called `name`-0 and so on."""
+    """Draw the boxes as marks, called `name`-0 and so on."""
     marks = axes.bar(
         [each.x for each in boxes],
         [each.height for each in boxes],
@@ -176,7 +185,7 @@ def _draw(axes: Any, name: str, boxes: Sequence[Box]) -> None:
 
 
 def _explain(figure: Any, axes: Any, colours: dict[str, str]) -> None:
-    """What the colours mean, below the axes."""
+    """Explain the colours below the axes."""
     for name, colour in colours.items():
         axes.bar(0, 0, color=colour, label=name)
     figure.legend(loc="outside lower center", ncols=len(colours), fontsize=8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as a page of HTML that needs nothing else: layers, roofline, memories, timeline."""
+"""A page of HTML about a run, without other files: layers, roofline, memories, timeline."""
 
 from __future__ import annotations
 
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
     from systola.views.plots import Figure
 
 TIMELINE_CYCLES = 4000
-"""Of a program, at most; the first ones unless others are asked for."""
+"""Largest number of cycles of a program in the timeline; the first ones by default."""
 MARKS = 2000
-"""Of a figure, at most; what is left out is said below it."""
+"""Largest number of marks in a figure; a text below it has the number of marks left out."""
 
 _Value = float | str | None
 Column = tuple[str, Callable[[LayerRow], str], Callable[[LayerRow], _Value]]
-"""Heading, the cell of a row, and what it is sorted by; None comes last."""
+"""Heading, the function for the cell of a row, and the function for its sort key; None comes last.
+"""
 
 
 def _name(row: LayerRow) -> str:
@@ -77,7 +78,7 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True)
 class _Chart:
-    """A figure, what is said of its marks, by their names, and the numbers that it shows."""
+    """A figure, the text of each mark by its name, and the numbers that the figure shows."""
 
     name: str
     title: str
@@ -85,12 +86,12 @@ class _Chart:
     svg: str
     tips: dict[str, list[str]]
     wide: bool = False
-    """Whether it is as wide as it needs to be, and not as the page."""
+    """Whether the figure is as wide as it needs to be, and not as wide as the page."""
 
 
 @dataclass
 class _Page:
-    """What is in the page beside the table."""
+    """A page without its table: charts and figures."""
 
     charts: list[_Chart] = field(default_factory=list[_Chart])
     figures: dict[str, object] = field(default_factory=dict[str, object])
@@ -103,12 +104,12 @@ def report_page(
     figures: Mapping[str, object],
     window: tuple[int, int] | None = None,
 ) -> bytes:
-    """The content of a .html file about `run`, whose `report` is of the same run.
+    """Return the content of a .html file about `run`; `report` is the report of the same run.
 
-    `figures` are plain data that the page holds as JSON, with what it draws added to them.
-    Memories and timeline are those of the longest program that was recorded; without a recording
-    they are missing. The timeline has the cycles since START from the first of `window` up to
-    the second, TIMELINE_CYCLES at most. Raises MissingLibraryError without matplotlib.
+    `figures` are plain data that the page holds as JSON, together with the data that it draws.
+    Memories and timeline show the longest program that was recorded; without a recording they are
+    missing. The timeline has the cycles since START from the first up to the second number of
+    `window`, at most TIMELINE_CYCLES. Raises MissingLibraryError without matplotlib.
     """
     page = _Page(figures=dict(figures))
     _add_roofline(page, run, report)
@@ -154,7 +155,7 @@ def report_page(
 
 
 def _embedded(content: object) -> str:
-    """JSON that can stand in a script element."""
+    """Return JSON that can stand in a script element."""
     return json.dumps(content).replace("<", "\\u003c")
 
 

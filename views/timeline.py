@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When each instruction of a recorded program was where, and what it waited for."""
+"""The course of a recorded program: the cycles of each instruction in its unit, and its waits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from systola.sim.recording import Recording
 
 
 class Track(StrEnum):
-    """A unit, as it is called in a timeline."""
+    """A unit, by its name in a timeline."""
 
     FETCH = "fetch"
     ISSUE = "decode and issue"
@@ -47,38 +47,38 @@ TRACKS = {
     Executor.ACTIVATION_UNIT: Track.ACTIVATION,
     Executor.HOST_WRITER: Track.HOST_WRITE,
 }
-"""The units whose instructions are shown."""
+"""Units with instructions that are shown."""
 ISSUE_CYCLES = 2
-"""Of an instruction that waits for nothing, before it is issued."""
+"""Cycles from offer to issue of an instruction that waits for nothing."""
 _COLUMNS = {name: number for number, name in enumerate(LEVEL_NAMES)}
 
 
 @dataclass(frozen=True)
 class Wait:
-    """An instruction waited for another one."""
+    """A record of an instruction that waited for another instruction."""
 
     source: int
-    """The other one, as a place in Timeline.work: the last of those it had to wait for."""
+    """The last instruction that it had to wait for, as a place in Timeline.work."""
     resource: str
     cycles: int
 
 
 @dataclass
 class Work:
-    """An instruction in its unit. Cycles count from START; `end` is the first one without it."""
+    """An instruction in its unit. Cycles count from START; `end` is the first cycle without it."""
 
     number: int
-    """Its place in the program."""
+    """Number of the instruction in the program."""
     entry: Instruction
     operands: dict[str, int]
-    """Index registers added."""
+    """Operands with index registers added."""
     track: Track | None
-    """None for one that is only issued."""
+    """Unit of the instruction; None if it is only issued."""
     offered: int
-    """It is the next one to be issued."""
+    """Cycle from which on it is the next instruction to be issued."""
     issued: int
     begin: int = -1
-    """-1 where it never began."""
+    """Cycle in which the unit began; -1 if it never began."""
     end: int = -1
     waits: list[Wait] = field(default_factory=list[Wait])
     awaited_weights: int = 0
@@ -87,17 +87,19 @@ class Work:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A program as it ran."""
+    """A course of a program as it ran."""
 
     work: tuple[Work, ...]
-    """In the order of their issue."""
+    """Instructions in the order of their issue."""
     fetches: tuple[tuple[int, int], ...]
-    """Begin and end of bursts of instructions."""
+    """Begin and end of bursts of instructions, in cycles."""
 
 
 def executed(program: bytes) -> Iterator[tuple[int, Instruction, dict[str, int]]]:
-    """The instructions of a program in the order in which they run, with their effective operands:
-    what a loop repeats comes again."""
+    """Yield the instructions of a program in the order in which they run, with effective operands.
+
+    Instructions that a loop repeats come again.
+    """
     scalar, pc = ScalarUnit(), 0
     while True:
         decoded = decode(program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
@@ -119,14 +121,14 @@ def executed(program: bytes) -> Iterator[tuple[int, Instruction, dict[str, int]]
 
 
 def make_timeline(config: Config, image: Image, recording: Recording) -> Timeline:
-    """The course of `image` on a machine of configuration `config`, as it was recorded."""
+    """Return the course of `image` on a machine of configuration `config`, as it was recorded."""
     return _Course(config, image, recording).run()
 
 
 def take_lane(free: list[int], begin: int, end: int) -> int:
-    """The first of a unit's rows that is free in cycle `begin`, which then is not until `end`.
+    """Return the first of a unit's rows that is free in cycle `begin`, and occupy it until `end`.
 
-    `free` has for each row the cycle since which it is.
+    `free` has for each row the cycle from which on it is free.
     """
     lane = next(i for i, since in enumerate(free) if since <= begin)
     free[lane] = end
@@ -134,7 +136,7 @@ def take_lane(free: list[int], begin: int, end: int) -> int:
 
 
 class _Course:
-    """Goes through the events, and keeps queues and lists as the scoreboard does."""
+    """A reader of events that keeps queues and lists as the scoreboard does."""
 
     def __init__(self, config: Config, image: Image, recording: Recording) -> None:
         self._config = config
@@ -142,26 +144,28 @@ class _Course:
         self._program = executed(image.program)
         self._work: list[Work] = []
         self._rows: list[int] = []
-        """Of the recording, in which each of them was issued, and later in which it began."""
+        """Row of the recording in which each instruction was issued or, later, in which it began.
+        """
         self._lists = {name: deque[int]() for name in LISTS}
         self._pushed = dict.fromkeys(LISTS, 0)
-        """Instructions that have entered each list."""
+        """Number of instructions that have entered each list."""
         self._queues = {queue.name: deque[int]() for queue in QUEUES}
         self._free = dict.fromkeys(self._queues, 0)
-        """The row from which on the oldest instruction of a queue is the one that waits."""
+        """Row from which on the oldest instruction of a queue is the waiting one."""
         self._issue_row = 0
         self._in_the_way: dict[int, dict[str, int]] = {}
-        """Of an instruction for each of its masks the one that it may have to wait for."""
+        """For each instruction and each of its masks, the instruction that it may have to wait for.
+        """
         self._weight_queue = deque[int]()
         self._weight_reads = deque[tuple[int, int]]()
-        """Those under way, and how many beats have moved when each is complete."""
+        """Weight reads under way, each with the number of beats moved when it is complete."""
         self._beats = 0
         self._fetching = deque[int]()
         self._fetches: list[tuple[int, int]] = []
 
     def run(self) -> Timeline:
         handlers: dict[Event, Callable[[int, int], None]] = {
-            # Masks belong to the lists as they stand before anything leaves them.
+            # Masks refer to the lists before any instruction leaves them.
             Event.MASKED: self._mask,
             **{event: partial(self._leave, name) for name, (event, _) in LISTS.items()},
             **{queue.begin: partial(self._begin, queue) for queue in QUEUES if queue.begin},
@@ -182,7 +186,7 @@ class _Course:
     def _issue(self, row: int, cycle: int) -> None:
         number = int(self._recording.values[row])
         pc, entry, operands = next(self._program)
-        while pc != number:  # what is done before the issue
+        while pc != number:  # instructions that end before the issue
             pc, entry, operands = next(self._program)
         waited = self._cycles(ISSUE_WAITS, self._issue_row, row)
         self._issue_row = row
@@ -212,7 +216,7 @@ class _Course:
             self._weight_queue.append(index)
 
     def _way(self, work: Work) -> tuple[Queue, tuple[str, ...]]:
-        """The queue of an instruction, and the lists that it leaves one after the other."""
+        """Return the queue of an instruction, and the lists that it leaves one after the other."""
         way = way_of(work.entry)
         assert way is not None
         return next(queue for queue in QUEUES if queue.name == way.queue), way.lists
@@ -257,7 +261,9 @@ class _Course:
             self._in_the_way.pop(index, None)
 
     def _waited(self, queue: Queue, index: int, row: int) -> None:
-        """Notes for what an instruction has waited until `row`, from where the next one waits."""
+        """Record the waits of an instruction until `row`, where the next instruction begins to
+        wait.
+        """
         first = max(self._rows[index], self._free[queue.name])
         self._free[queue.name] = row
         for name, source in self._in_the_way[index].items():
@@ -266,7 +272,7 @@ class _Course:
                 self._work[index].waits.append(Wait(source, LISTS[list_of(name)][1], cycles))
 
     def _cycles(self, level: str, first: int, last: int) -> int:
-        """Cycles with that level behind row `first` up to row `last`."""
+        """Return the cycles with a level high after row `first` up to row `last`."""
         totals = self._recording.totals[:, _COLUMNS[level]]
         return int(totals[last]) - int(totals[first])
 

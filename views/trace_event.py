@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded programs as a trace that Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) open.
+"""Recorded programs as a trace for Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing).
 
-The format is the trace-event one:
+The format is the trace-event format:
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsChNtSj0U. A cycle is shown as
 a microsecond. Programs stand one after the other, each from its START to its DONE.
 """
@@ -31,12 +31,13 @@ from systola.timing.record import Unit
 from systola.views.timeline import Timeline, Track, Work, make_timeline, take_lane
 
 DETAILED = 50_000
-"""Instructions that are shown one by one, with their flows. Of more, those that follow each other
-closely in a unit are drawn together, so many cycles at a time that no more are left."""
+"""Largest number of instructions that are drawn one by one, with their flows. Of more instructions,
+neighbours in a unit are drawn together. The span of such a group, in cycles, is chosen so that at
+most this many slices are left."""
 POINTS = 4096
-"""Of a counter, at most, in all programs."""
+"""Largest number of points of a counter, in all programs."""
 _UNITS, _LAYERS, _MODEL = 1, 2, 3
-"""Numbers of the groups of tracks: what units did, layers, and what units should have done."""
+"""Numbers of the groups of tracks: measured work of units, layers, and estimated work of units."""
 _MODEL_TRACKS = {
     Unit.HOST_READ: Track.HOST_READ,
     Unit.WEIGHTS: Track.WEIGHT_FETCH,
@@ -45,11 +46,11 @@ _MODEL_TRACKS = {
     Unit.HOST_WRITE: Track.HOST_WRITE,
 }
 _LANES = 64
-"""Rows of a unit whose instructions overlap: more than it has places for them."""
+"""Rows of a unit with instructions that overlap: more than the unit can hold at one time."""
 
 Event = dict[str, Any]
 _Piece = tuple[int, int, int]
-"""Begin, end, and a number of the caller's."""
+"""Begin, end, and a number that the caller chooses."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,20 @@ class RecordedRun:
     image: Image
     result: Result
     layers: tuple[str, ...] = ()
-    """What ends with each tag."""
+    """Name of the layer that ends with each tag."""
     estimates: Mapping[int, float] = field(default_factory=dict[int, float])
-    """For each tag the cycles that one pass should take."""
+    """For each tag, the estimated cycles of one pass."""
     model: tuple[UnitWork, ...] = ()
-    """What each unit should do when."""
+    """Estimated work of each unit."""
 
 
 def with_model(
     config: Config, runs: Sequence[RecordedRun], memory: MemorySpeed | None
 ) -> list[RecordedRun]:
-    """The same with what the timing model expects with such memories; of more than DETAILED
-    instructions in all runs the layers alone."""
+    """Return the runs with the estimates of the timing model for memories of this speed.
+
+    If all runs together have more than DETAILED instructions, estimates are for layers alone.
+    """
     few = _instructions(runs) <= DETAILED
     models: dict[int, RecordedRun] = {}
     found: list[RecordedRun] = []
@@ -93,8 +96,10 @@ def network_trace(
     memory: MemorySpeed | None,
     title: str,
 ) -> bytes:
-    """The programs of a network, its layers above their instructions, measured and as they should
-    be with such memories; see `trace`."""
+    """Return a trace of a network's programs, with its layers above their instructions.
+
+    It has measured cycles, and estimated cycles for memories of the given speed; see `trace`.
+    """
     runs = [
         RecordedRun(
             program.image, result, tuple(short_name(each.operator) for each in program.layers)
@@ -105,7 +110,7 @@ def network_trace(
 
 
 def trace(config: Config, runs: Sequence[RecordedRun], title: str) -> bytes:
-    """The content of a .json file. Each result must have a recording."""
+    """Return the content of a .json file. Each result must have a recording."""
     events: list[Event] = []
     instructions = _instructions(runs)
     start = 0
@@ -119,7 +124,7 @@ def trace(config: Config, runs: Sequence[RecordedRun], title: str) -> bytes:
         start += run.result.cycles
     threads = {(event["pid"], event["tid"]) for event in events if event["ph"] == "X"}
     events += _names(title, threads)
-    # One event a line: nearly as short as without lines, and still something to look into.
+    # One event a line: nearly as short as without lines, and still readable.
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
     about = json.dumps({"machine": config.name, "time": "1 us is 1 cycle", "cycles": start})
     return f'{{"displayTimeUnit":"ms","otherData":{about},"traceEvents":[\n{lines}\n]}}\n'.encode()
@@ -131,12 +136,12 @@ def _recording(run: RecordedRun) -> Recording:
 
 
 def _instructions(runs: Sequence[RecordedRun]) -> int:
-    """How many were issued."""
+    """Return the number of instructions issued."""
     return sum(int(np.count_nonzero(_recording(run).events & 1)) for run in runs)
 
 
 def _names(title: str, threads: Iterable[tuple[int, int]]) -> Iterator[Event]:
-    """Names and order of the tracks."""
+    """Yield the names and the order of the tracks."""
     for place, (group, name) in enumerate(
         ((_LAYERS, "layers"), (_UNITS, "units"), (_MODEL, "units, by the timing model"))
     ):
@@ -159,7 +164,7 @@ def _thread(track: Track, lane: int = 0) -> int:
 
 
 class _Trace:
-    """The slices and flows of one program, which begins at `start`."""
+    """A trace of one program, with slices and flows; it begins at `start`."""
 
     def __init__(self, timeline: Timeline, run: RecordedRun, start: int) -> None:
         self._work, self._run, self._start = timeline.work, run, start
@@ -182,7 +187,7 @@ class _Trace:
             begin = cycle
 
     def events(self, detailed: int) -> Iterator[Event]:
-        """All of them, no more than `detailed` slices in all units, and as many layers."""
+        """Yield all events, with at most `detailed` slices in all units, and as many layers."""
         units = [
             each for thread, each in self._threads.items() if thread >= _thread(Track.HOST_READ)
         ]
@@ -212,7 +217,9 @@ class _Trace:
         yield from self._passes(span)
 
     def _model(self, span: int) -> Iterator[Event]:
-        """What the units should have done, the same instructions below one another."""
+        """Yield the estimated work of the units; instructions that overlap are in rows one below
+        the other.
+        """
         work = self._run.model
         free = {track: [0] * _LANES for track in Track}
         threads: dict[int, list[_Piece]] = {}
@@ -240,7 +247,7 @@ class _Trace:
         return {"ph": "X", "name": name, **place, **({"args": more} if more else {})}
 
     def _details(self, work: Work) -> dict[str, object]:
-        """What is shown when one clicks on an instruction."""
+        """Return the details that a click on an instruction shows."""
         waited = [
             f"{wait.cycles} cycles for {wait.resource} "
             f"(instruction {self._work[wait.source].number})"
@@ -248,7 +255,7 @@ class _Trace:
         ]
         if work.awaited_weights:
             waited.append(f"{work.awaited_weights} cycles for weights")
-        # Where a register was added, the text does not say where the operand ended up.
+        # If a register was added, the text does not show the final operand.
         place = work.number * INSTRUCTION_BYTES
         word = decode(self._run.image.program[place : place + INSTRUCTION_BYTES])
         assert word is not None
@@ -266,7 +273,7 @@ class _Trace:
         }
 
     def _flows(self, shown: Sequence[int]) -> Iterator[Event]:
-        """From what an instruction waited for to the instruction."""
+        """Yield flows to an instruction from the instructions that it waited for."""
         all_shown = set(shown)
         for index in shown:
             work = self._work[index]
@@ -288,7 +295,7 @@ class _Trace:
                     yield {**kind, **flow, "tid": thread, "ts": self._start + at}
 
     def _passes(self, span: int) -> Iterator[Event]:
-        """A slice for each pass of a layer, and below it the one that was estimated."""
+        """Yield a slice for each pass of a layer, and below it the estimated pass."""
         layers, estimates = self._run.layers, self._run.estimates
         for group in together(self._layers, span):
             begin, end, tag = group[0][0], group[-1][1], group[0][2]
@@ -303,7 +310,7 @@ class _Trace:
 
 
 def _places(work: Sequence[Work]) -> dict[int, int]:
-    """The thread of each instruction that was in a unit from begin to end."""
+    """Return the thread of each instruction that was in a unit from begin to end."""
     free: dict[Track, list[int]] = {track: [0] * _LANES for track in Track}
     return {
         index: _thread(each.track, take_lane(free[each.track], each.begin, each.end))
@@ -313,7 +320,7 @@ def _places(work: Sequence[Work]) -> dict[int, int]:
 
 
 def together(pieces: Iterable[_Piece], span: int) -> Iterator[list[_Piece]]:
-    """The pieces one by one, or as many together as there are in `span` cycles."""
+    """Yield the pieces one by one, or as many together as lie in `span` cycles."""
     group: list[_Piece] = []
     for each in pieces:
         if group and each[1] - group[0][0] > span:
@@ -327,7 +334,10 @@ def together(pieces: Iterable[_Piece], span: int) -> Iterator[list[_Piece]]:
 def _counters(
     config: Config, timeline: Timeline, recording: Recording, start: int, points: int
 ) -> Iterator[Event]:
-    """Bytes a cycle on each port, how busy the array is, and what waits in front of each unit."""
+    """Yield bytes a cycle on each port, the use of the array, and the instructions that wait.
+
+    Instructions are counted for each unit.
+    """
     samples = len(recording.samples)
     stride = max(1, -(-samples // points))
     edges = np.unique([*range(0, samples, stride), samples])
@@ -360,7 +370,7 @@ def _counters(
 def _counter(
     name: str, times: NDArray[np.int64], values: NDArray[Any], start: int
 ) -> Iterator[Event]:
-    """A counter, where it changes."""
+    """Yield the values of a counter where it changes."""
     before = None
     for time, value in zip(times.tolist(), np.round(values, 2).tolist(), strict=True):
         if value != before:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A local page on which one draws a digit and watches the array classify it."""
+"""A local page on which a user draws a digit and watches the array classify it."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from systola.runtime.compile_content import compile_content
 from systola.views.array_wave import CONFIG, FIRST, watch
 
 HOST = "127.0.0.1"
-"""The loopback: no other machine reaches the page."""
+"""The loopback address: no other machine reaches the page."""
 MODEL = "mlp_tutorial_pc_softmax.tflite"
 IMAGES = "digits_test.npz"
 PIXELS = 64
 BRIGHTEST = 16
-"""Of a pixel, as in the data set: that many of its 4 x 4 dots are set."""
+"""Largest value of a pixel, as in the data set: the number of its 4 x 4 dots that are set."""
 CONNECTIONS = 32
-"""Connections that are served at one time; others are closed at once."""
+"""Largest number of connections that are served at one time; others are closed at once."""
 WAITING = 4
-"""Pictures that the machine works on or that wait for it; others are refused."""
+"""Largest number of pictures that are classified or wait for it; others are refused."""
 IDLE_SECONDS = 10.0
-"""Time without a byte after which a connection is closed."""
+"""Time without a byte after which a connection is closed, in seconds."""
 _LARGEST_BODY = 4096
 _HTTP_PORT = 80
-"""The port that no browser names in Host and Origin."""
+"""The port that browsers leave out in Host and Origin."""
 _POLICY = (
     "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What a page may load, and that no other page may show it in a frame."""
+"""The policy of the pages: only own content is loaded, and no other page shows them in a frame."""
 _PAGES = {
     "/": ("demo.html", "text/html; charset=utf-8"),
     "/common.css": ("common.css", "text/css; charset=utf-8"),
@@ -49,20 +49,20 @@ _PAGES = {
 }
 
 Classify = Callable[[Sequence[int]], Mapping[str, object]]
-"""From pixels to what the page shows."""
+"""A function from pixels to the data that the page shows."""
 
 
 def quantised(pixels: Sequence[int]) -> NDArray[np.int8]:
-    """Pixels from 0 to BRIGHTEST as the network takes them, [1, 1, PIXELS]: 0 to 1 in 255 steps.
+    """Turn pixels from 0 to BRIGHTEST into the network's input, int8 [1, 1, PIXELS].
 
-    The step is a float32, as in the model: half of BRIGHTEST is no tie.
+    Steps are 1/255. The step is a float32, as in the model: half of BRIGHTEST is no tie.
     """
     codes = np.round(np.array(pixels, np.float32) / BRIGHTEST / np.float32(1 / 255)) - 128
     return codes.astype(np.int8).reshape(1, 1, PIXELS)
 
 
 def examples() -> list[list[int]]:
-    """For each digit the pixels of a test image."""
+    """Return the pixels of a test image for each digit."""
     with np.load(io.BytesIO((files("systola.models") / IMAGES).read_bytes())) as archive:
         x, digits = archive["x"], archive["y"]
     found: list[list[int]] = []
@@ -73,13 +73,13 @@ def examples() -> list[list[int]]:
 
 
 def make_classifier() -> Classify:
-    """The network on the simulated RTL; the first call builds the simulator."""
+    """Return the network on the simulated RTL; the first call builds the simulator."""
     content = (files("systola.models") / MODEL).read_bytes()
     model = compile_content(CONFIG, content, None, 1)
     lock = Lock()
 
     def classify(pixels: Sequence[int]) -> Mapping[str, object]:
-        with lock:  # of two processors at most one is busy with it
+        with lock:  # keeps the second of two processors free
             run, states = watch(model, quantised(pixels))
         scores = run.y.ravel().astype(int)
         return {
@@ -101,27 +101,27 @@ class _Server(ThreadingHTTPServer):
         self._free = BoundedSemaphore(CONNECTIONS)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Returns whether there is room for one more connection."""
+        """Return whether there is room for one more connection."""
         return self._free.acquire(blocking=False)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serves a connection."""
+        """Serve a connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Prints what went wrong, unless the client has left."""
+        """Print an error, unless the client has left."""
         if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
 
 def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
-    """Makes a server of the page on the loopback, at `port` or, for 0, a free one.
+    """Make a server of the page on the loopback, at `port` or, for 0, at a free one.
 
-    Only pages of this server get an answer: other sites that a browser shows do not. Raises
-    OSError where the port is taken.
+    Only pages of this server get an answer: other sites in a browser do not. Raises OSError if the
+    port is taken.
     """
     known = json.dumps(examples()).encode()
     room = BoundedSemaphore(WAITING)
@@ -168,9 +168,9 @@ def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
             return _picture(self.rfile.read(int(size)))
 
         def _is_local(self) -> bool:
-            """Returns whether Host is this server, and refuses the request if not.
+            """Return whether Host is this server, and refuse the request if it is not.
 
-            A page from elsewhere may have a name that somebody has pointed to this machine.
+            A page from elsewhere may have a name that points to this machine.
             """
             if self.headers.get("Host", "").lower() in self._own_names():
                 return True
@@ -178,9 +178,9 @@ def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
             return False
 
         def _is_from_here(self) -> bool:
-            """Returns whether a page of this server has sent the request, and refuses it if not.
+            """Return whether a page of this server has sent the request, and refuse it if not.
 
-            Browsers say where a request comes from; what says nothing is no browser.
+            Browsers send the origin of a request; a client without this header is no browser.
             """
             origin = self.headers.get("Origin")
             site = self.headers.get("Sec-Fetch-Site", "same-origin")
@@ -210,13 +210,13 @@ def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Prints nothing: nobody wants to read of each request."""
+            """Print nothing: requests are of no interest to the user."""
 
     return _Server(port, Handler)
 
 
 def _picture(body: bytes) -> list[int] | None:
-    """Returns the pixels that a request brings; None for anything else."""
+    """Return the pixels that a request brings; None for anything else."""
     try:
         content: object = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make bench-original`: the six applications on the RTL, one after the other or in parallel.
 
-What was measured of the same machine and program stays; the rest is run. So it can be interrupted
-at any time, and goes on with the next application.
+Results of the same machine and program are kept; the other applications are run. So a run can be
+interrupted at any time, and goes on with the next application.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from systola.runtime.backend import BackendError
 from systola.timing.estimate import estimate
 
 STEP = 100
-"""Cycles in a unit of the bars."""
+"""Cycles in a unit of the progress bars."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 where a result is wrong, 2 for a name that nobody knows."""
+    """Run the command, and return its exit status.
+
+    The status is 1 if a result is wrong, and 2 for an unknown name.
+    """
     known = list(applications())
     parser = argparse.ArgumentParser(prog="make bench-original", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="APP", help=f"some of {', '.join(known)}")
@@ -61,7 +64,7 @@ def _is_measured(name: str) -> bool:
 
 
 def _results(names: Sequence[str], jobs: int) -> Iterator[tuple[str, Result | str]]:
-    """Name and result, or what went wrong, of each as it ends."""
+    """Yield the name of each application as it ends, with its result or the text of its error."""
     if jobs == 1 or len(names) < 2:
         for name in names:
             yield name, _run(name, 0)
@@ -74,7 +77,7 @@ def _results(names: Sequence[str], jobs: int) -> Iterator[tuple[str, Result | st
 
 
 def _run(name: str, place: int) -> Result | str:
-    """One application, with a bar in line `place`."""
+    """Run one application, with a progress bar in line `place`."""
     work = work_of(name)
     total = estimate(preset(PRESET), work.image).cycles
     with tqdm(total=total, desc=name, unit="cycle", unit_scale=True, position=place) as bar:

@@ -2,8 +2,8 @@
 """Operations with random weights, quantised as a converter would do it for such activations.
 
 Weights are bell-shaped, symmetric int8. Each channel has a multiplier of its own, chosen so that
-results spread over the codes of int8: sums of K products of independent weights (deviation w) and
-activations (root mean square x) have the deviation w x sqrt(K).
+results spread over the codes of int8. Sums have the deviation w x sqrt(K), for K products of
+independent weights (deviation w) and activations (root mean square x).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from systola.compiler.operations import (
 from systola.compiler.quantise import curve_table, folded_bias, quantise_multiplier, table_bytes
 
 HALF = 64
-"""Weights are the sum of two numbers from -HALF + 1 to HALF - 1."""
+"""Bound of the two random numbers that a weight is the sum of: -HALF + 1 to HALF - 1."""
 WEIGHT_DEVIATION = sqrt(2 / 3 * HALF * (HALF - 1))
 DEVIATION = 45.0
-"""Codes that results of a layer deviate from zero, before ReLU."""
+"""Deviation of a layer's results from zero, in codes, before ReLU."""
 GATE_SCALE, CELL_SCALE = 1 / 16, 1 / 32
-"""What a code of a gate's argument, and of a cell, stands for."""
+"""Values of one code of a gate's argument, and of a cell."""
 GATE_DEVIATION = 24.0
-"""Codes that the arguments of gates deviate from zero: one and a half."""
+"""Deviation of the arguments of gates from zero, in codes: a value of one and a half."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value with what is known of its codes."""
+    """A value with the statistics of its codes."""
 
     value: Value
     zero_point: int
@@ -56,7 +56,7 @@ class Tensor:
 
 
 class Builder:
-    """Appends operations, with weights from `seed`."""
+    """A builder that appends operations, with weights from `seed`."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -64,18 +64,18 @@ class Builder:
         self._inputs: list[Value] = []
 
     def operations(self, *outputs: Tensor) -> Operations:
-        """All that was appended."""
+        """Return all operations that were appended."""
         values = tuple(output.value for output in outputs)
         return Operations(tuple(self._inputs), values, tuple(self._nodes))
 
     def input(self, *shape: int) -> Tensor:
-        """An input of the network."""
+        """Append an input of the network."""
         value = Value(f"input {len(self._inputs)}", shape)
         self._inputs.append(value)
         return Tensor(value, 0, DEVIATION)
 
     def dense(self, x: Tensor, size: int, *, curve: str = "") -> Tensor:
-        """A fully connected layer with ReLU, or with LOGISTIC or TANH behind it."""
+        """Append a fully connected layer, followed by ReLU or, with `curve`, LOGISTIC or TANH."""
         k = x.value.pixels * x.value.channels
         weights = self._weights(k, size)
         multiplier, shift, bias = self._sums(
@@ -103,7 +103,7 @@ class Builder:
     def convolution(
         self, x: Tensor, kernel: int, channels: int, *, stride: int = 1, relu: bool = True
     ) -> Tensor:
-        """A convolution with SAME padding, and ReLU behind it unless told otherwise."""
+        """Append a convolution with SAME padding, followed by ReLU if `relu`."""
         height, width = x.value.grid
         weights = self._weights(kernel, kernel, x.value.channels, channels)
         flat = weights.reshape(-1, channels)
@@ -131,7 +131,7 @@ class Builder:
         return Tensor(result, zero_point, DEVIATION / sqrt(2))
 
     def pooling(self, x: Tensor, kernel: int, stride: int, *, valid: bool = False) -> Tensor:
-        """The largest of each window, with SAME padding or none."""
+        """Append a pooling that keeps the largest of each window, with SAME padding or none."""
         height, width = x.value.grid
         window = _window(kernel, stride, height, width)
         if valid:
@@ -150,7 +150,9 @@ class Builder:
         return Tensor(result, x.zero_point, x.rms)
 
     def side_by_side(self, parts: list[Tensor]) -> Tensor:
-        """All channels of all parts, whose codes mean about the same."""
+        """Append a concatenation of all channels of all parts; their codes must have about the same
+        scale.
+        """
         if len(parts) == 1:
             return parts[0]
         shape = parts[0].value.shape
@@ -166,24 +168,24 @@ class Builder:
         return Tensor(result, parts[0].zero_point, max(part.rms for part in parts))
 
     def flat(self, x: Tensor) -> Tensor:
-        """All elements as one vector."""
+        """Append a reshape of all elements to one vector."""
         result = self._value(1, prod(x.value.shape))
         self._nodes.append(Reshape(operator=self._name("reshape"), result=result, source=x.value))
         return Tensor(result, x.zero_point, x.rms)
 
     def multiplied(self, a: Tensor, b: Tensor, scale: float) -> Tensor:
-        """The product of two, whose codes are `scale` times as large as they should be."""
+        """Append the product of two values; `scale` corrects the scale of its codes."""
         zero_points = (a.zero_point, b.zero_point)
         return self._binary(Operation.MULTIPLY, a, b, scale, zero_points, a.rms * b.rms * scale)
 
     def added(self, a: Tensor, b: Tensor, scale: float = 1.0) -> Tensor:
-        """The sum of two of the same scale, or that times `scale`."""
+        """Append the sum of two values of the same scale, times `scale`."""
         zero_points = (a.zero_point, b.zero_point)
         rms = sqrt(a.rms**2 + b.rms**2) * scale
         return self._binary(Operation.ADD, a, b, scale, zero_points, rms)
 
     def tanh(self, cell: Tensor) -> Tensor:
-        """The curve of cells."""
+        """Append the curve TANH of a cell."""
         zero_point, rms, table = _curve("TANH", CELL_SCALE)
         result = self._value(*cell.value.shape)
         self._nodes.append(
@@ -227,7 +229,7 @@ class Builder:
     def _sums(
         self, weights: NDArray[np.int8], x: Tensor, deviation: float, *, rounding: Rounding
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """Multiplier, shift and bias of each channel of weights K x N."""
+        """Return multiplier, shift and bias of each channel of weights K x N, int32 [N] each."""
         k, n = weights.shape
         spread = WEIGHT_DEVIATION * x.rms * sqrt(k)
         scales = deviation / spread * self._rng.uniform(0.8, 1.2, n)
@@ -244,7 +246,7 @@ class Builder:
 
 
 def _window(kernel: int, stride: int, height: int, width: int) -> Window:
-    """SAME padding, as LiteRT has it."""
+    """Return a window with SAME padding, as in LiteRT."""
     out = (-(-height // stride), -(-width // stride))
     first = [
         -(max((count - 1) * stride + kernel - size, 0) // 2)
@@ -256,7 +258,7 @@ def _window(kernel: int, stride: int, height: int, width: int) -> Window:
 
 
 def _curve(curve: str, scale: float) -> tuple[int, float, bytes]:
-    """Zero point and root mean square of what comes out of a curve, and its table."""
+    """Return zero point and root mean square of a curve's results, and its table."""
     if curve == "LOGISTIC":
         zero_point, out_scale, rms = -128, 1 / 256, 145.0
     else:

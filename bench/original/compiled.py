@@ -36,9 +36,9 @@ class Work:
 
 
 def beginning(operations: Operations, share: float) -> Operations:
-    """The first of the operations, as many as have `share` of all multiply-accumulates.
+    """Return the first operations, up to `share` of all multiply-accumulates.
 
-    What nobody takes any longer is their output.
+    Their outputs are the values that none of these operations reads.
     """
     nodes: list[Node] = []
     macs = 0
@@ -62,10 +62,9 @@ def beginning(operations: Operations, share: float) -> Operations:
 def compiled(
     config: Config, application: Application, operations: Operations | None = None
 ) -> Work:
-    """The program of `application` on `config`, or of some `operations` of it; its inputs are
-    random from its seed.
+    """Compile `application`, or some `operations` of it, to a program for `config`.
 
-    Raises CompileError where it is not one program.
+    Its inputs are random from its seed. Raises CompileError if the result is not one program.
     """
     operations = operations or operations_of(application)
     translation = Translation(operations.inputs, operations.outputs, operations.nodes, 1, 0)
@@ -78,7 +77,7 @@ def compiled(
 
 
 def random_inputs(application: Application, values: Sequence[Value]) -> list[NDArray[np.int8]]:
-    """What `values` are for the whole batch: random from the application's seed."""
+    """Return random `values` for the whole batch, int8, from the application's seed."""
     rng = np.random.default_rng(application.seed)
     return [
         rng.normal(0.0, 45.0, (application.batch, *value.shape)).clip(-128, 127).astype(np.int8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One application on the RTL, every byte against the golden model."""
+"""The measurement of one application on the RTL; every byte is compared with the golden model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from systola.timing.estimate import estimate
 
 
 def key_of(work: Work) -> str:
-    """What a result belongs to: the machine's Verilog, the program and all its data."""
+    """Return the key of a result: it covers the machine's Verilog, the program and all its data."""
     image = work.image
     return content_key(
         verilog_of(preset(PRESET)),
@@ -33,14 +33,14 @@ def key_of(work: Work) -> str:
 
 
 def work_of(name: str) -> Work:
-    """The application called `name`, compiled for the machine."""
+    """Return the application called `name`, compiled for the machine."""
     return compiled(preset(PRESET), applications()[name])
 
 
 def measure(work: Work, progress: Callable[[int], None]) -> Result:
-    """Runs it; `progress` is called with the cycles so far.
+    """Run an application; `progress` is called with the cycles so far.
 
-    Raises BackendError where the machine stops, or leaves a byte that is not the golden model's.
+    Raises BackendError if the machine stops, or leaves a byte that differs from the golden model's.
     """
     config, image = preset(PRESET), work.image
     started = time.perf_counter()

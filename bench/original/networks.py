@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The applications as operations, each kind from its shape."""
+"""The applications as operations, which are built from their shapes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from systola.bench.original.shapes import Application
 from systola.compiler.operations import Operations
 
 SIGMOID_CODE, TANH_CODE = 1 / 256, 1 / 128
-"""What a code of the two curves stands for."""
+"""Values of one code of the two curves' results."""
 
 
 def operations_of(application: Application) -> Operations:
-    """The network, with its weights."""
+    """Return the network of an application, with its weights."""
     builder = Builder(application.seed)
     shape = application.shape
     if "cells" in shape:
@@ -54,7 +54,10 @@ def _recurrent(builder: Builder, shape: dict[str, Any]) -> Operations:
 
 
 def _cell(builder: Builder, inputs: list[Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
-    """Hidden and cell state behind a step: c = f c + i g, h = o tanh(c)."""
+    """Append a step of a cell: c = f c + i g, h = o tanh(c).
+
+    Returns its hidden and cell state.
+    """
     size = state.value.channels
     x = builder.side_by_side(inputs)
     into, forget, new, out = (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/original.md, its picture, and the table of the README: what results.json says.
+"""The tables and the picture of docs/original.md, and the table of the README, from results.json.
 
-`python -m systola.bench.original.page --write docs` writes them, `--check docs` exits with status 1
-where one is out of date.
+`python -m systola.bench.original.page --write docs` writes them. `--check docs` exits with status 1
+if one of them is out of date.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from systola.views.plots import to_svg
 
 
 def page() -> str:
-    """The text of docs/original.md."""
+    """Return the text of docs/original.md."""
     results = stored()
     runs = table(
         ("Application", "cycles", "timing model", "golden model", "simulation", "date, commit"),
@@ -61,14 +61,14 @@ PAGES: Pages = {
 
 
 def write_pages() -> None:
-    """Writes the page, its picture, and the table of the README."""
+    """Write the page, its picture, and the table of the README."""
     for name, content in PAGES.items():
         (DOCS / name).write_text(content(), encoding="utf-8")
     README.write_text(filled(README, original=short_table(stored(), predictions())))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes or checks the page; the exit status."""
+    """Write or check the page, and return the exit status."""
     status = write_or_check(PAGES, "systola.bench.original.page", arguments)
     if quoted(README, "original") != short_table(stored(), predictions()).strip():
         print("README.md is out of date: run make bench-original", file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the original's paper measured: Jouppi et al., ISCA 2017 (arXiv 1704.04760)."""
+"""Measured figures of the original, from its paper: Jouppi et al., ISCA 2017 (arXiv 1704.04760)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Measured:
-    """A column of its Table 3, in per cent of all cycles, and of its Table 1."""
+    """A column of the paper's Table 3, in per cent of all cycles, with figures of its Table 1."""
 
     active: float
     useful: float
@@ -24,7 +24,8 @@ class Measured:
 
 
 BUSY_WATTS, IDLE_WATTS, TDP_WATTS = 40, 28, 75
-"""Power of the original's chip, of 28 nm: measured busy and idle, and as its server allows it."""
+"""Power of the original's chip, of 28 nm, in watts: measured busy and idle, and its thermal limit.
+"""
 MEASURED = {
     "mlp0": Measured(12.7, 12.5, 0.3, 53.9, 15.9, 17.5, 3.3, 6.1, 12.3, 200),
     "mlp1": Measured(10.6, 9.4, 1.2, 44.2, 13.4, 31.9, 8.4, 8.8, 9.7, 168),

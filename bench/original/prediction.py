@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the timing model says of the applications on several machines: whatif.json."""
+"""The predictions of the timing model for the applications on several machines: whatif.json."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 
 WHATIF = Path(__file__).with_name("whatif.json")
 UNCHANGED = "as it is"
-"""The name of the machine that nothing has been changed of."""
+"""Name of the unchanged machine."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """An application on a machine."""
+    """A prediction for an application on a machine."""
 
     application: str
     change: str
     cycles: int
     speed: float
-    """Operations a second, by 10^12."""
+    """Speed in 10^12 operations a second."""
 
 
 def stored(path: Path = WHATIF) -> list[Prediction]:
-    """What was predicted last."""
+    """Return the predictions that were stored last."""
     if not path.exists():
         return []
     content = json.loads(path.read_text(encoding="utf-8"))

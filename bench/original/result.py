@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the RTL took for each application, and when: results.json."""
+"""The results of the applications on the RTL, with their dates: results.json."""
 
 from __future__ import annotations
 
@@ -13,36 +13,39 @@ from systola.arch.registers import CycleClass
 RESULTS = Path(__file__).with_name("results.json")
 PRESET = "v1"
 MHZ = 700
-"""The clock of the original."""
+"""Clock of the original, in MHz."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One application on the RTL. Every byte that it left in host memory was compared."""
+    """A result of one application on the RTL. All its bytes in host memory were compared."""
 
     key: str
-    """Of the machine and the program: a result with another key is of something else."""
+    """Key of the machine and the program: a result with another key belongs to others."""
     macs: int
-    """Multiply-accumulates of the layers for the batch: no padded channel, no empty column."""
+    """Multiply-accumulates of the layers for the batch, without padded channels and empty columns.
+    """
     weight_bytes: int
     """Bytes of weight tiles that the program reads, padding included."""
     cycles: int
     counters: dict[str, int]
-    """Cycles of each CycleClass by its name in lower case; they sum to `cycles`."""
+    """Cycles of each CycleClass by its name in lower case; their sum is `cycles`."""
     estimate: int
-    """What the timing model says of the program."""
+    """Cycles of the program in the timing model."""
     outputs: int
     """Bytes of outputs."""
     golden_seconds: float
-    """What the golden model took."""
+    """Time of the golden model, in seconds."""
     seconds: float
-    """What the simulation took, on the machine that ran it."""
+    """Time of the simulation on the computer that ran it, in seconds."""
     date: str
     commit: str
 
     @property
     def tops(self) -> float:
-        """Operations (two for each multiply-accumulate) a second, by 10^12, at the clock."""
+        """Speed at the clock, in 10^12 operations a second; a multiply-accumulate is two
+        operations.
+        """
         return 2 * self.macs * MHZ * 1e6 / self.cycles / 1e12
 
     @property
@@ -51,12 +54,12 @@ class Result:
         return self.macs / PRESETS[PRESET].peak_macs
 
     def share(self, *classes: CycleClass) -> float:
-        """Part of all cycles that belongs to some classes, 0 to 1."""
+        """Return the share of all cycles, 0 to 1, that belongs to some classes."""
         return sum(self.counters[which.name.lower()] for which in classes) / self.cycles
 
 
 def stored(path: Path = RESULTS) -> dict[str, Result]:
-    """By the name of the application; those that were never measured are missing."""
+    """Return the results by the name of the application; those never measured are missing."""
     if not path.exists():
         return {}
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -64,6 +67,6 @@ def stored(path: Path = RESULTS) -> dict[str, Result]:
 
 
 def store(name: str, result: Result, path: Path = RESULTS) -> None:
-    """Puts one result in the place of its predecessor."""
+    """Store one result in place of its predecessor."""
     content = {known: asdict(of) for known, of in stored(path).items()} | {name: asdict(result)}
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")

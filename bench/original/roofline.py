@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roofline of the paper's Figure 5, with its applications and ours, as a picture."""
+"""The roofline of the paper's Figure 5 as a picture, with the paper's applications and ours."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from systola.views.plots import Figure
 
 X, Y = (10.0, 10_000.0), (1.0, 200.0)
-"""What the axes show: multiply-accumulates for each byte of weights, and TOPS."""
+"""Ranges of the axes: multiply-accumulates for each byte of weights, and TOPS."""
 THEIRS, OURS = PORT_COLOURS["weights"], PORT_COLOURS["host"]
 
 
 def roofline(results: Mapping[str, Result]) -> Figure:
-    """The roof, a ring for each application of the paper, a dot for each of ours."""
+    """Draw the roof, a ring for each application of the paper, and a dot for each of ours."""
     config = PRESETS[PRESET]
     peak = 2 * config.peak_macs * MHZ / 1e6
     bytes_a_cycle = float(config.tile_bytes / tile_cycles(config))
     slope = 2 * bytes_a_cycle * MHZ / 1e6
-    """TOPS for each multiply-accumulate that a byte of weights has."""
+    """Slope of the roof: TOPS for each multiply-accumulate a byte of weights."""
     figure = new_figure(8, 4.6)
     axes: Any = figure.add_subplot()
     axes.set(
@@ -67,6 +67,6 @@ def roofline(results: Mapping[str, Result]) -> Figure:
             fontsize=8,
             va="center",
         )
-    # Below the roof's flat part there is room on the right.
+    # Below the flat part of the roof there is room on the right.
     axes.legend(loc="lower right", fontsize=9)
     return figure

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads shapes.toml: which applications there are, and what is in them."""
+"""The applications in shapes.toml, and their layers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SHAPES = Path(__file__).with_name("shapes.toml")
 
 @dataclass(frozen=True)
 class Application:
-    """One table of the file."""
+    """An application: one table of the file."""
 
     name: str
-    """Such as `mlp0`."""
+    """Name of the application, such as `mlp0`."""
     batch: int
     """Samples at a time."""
     shape: dict[str, Any]
-    """What else the table has: the layers."""
+    """Other entries of the table: the layers."""
     assumptions: tuple[str, ...]
     seed: int
 
@@ -33,7 +33,7 @@ class Application:
 
 @lru_cache(maxsize=1)
 def applications() -> dict[str, Application]:
-    """All applications by their names, in the order of the file."""
+    """Return all applications by their names, in the order of the file."""
     content = tomllib.loads(SHAPES.read_text())
     seed: int = content.pop("seed")
     return {

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """An application of dense layers and cells on the cores of a pod, its weights spread over them.
 
-Each core makes some blocks of C channels of each layer, for all samples, with the tiles of weights
-that belong to them and no others. What is done element by element is done where the block is.
-What a later layer takes, all cores need: it goes around in both directions, each block half of the
-way in each. Meanwhile the array works on what that layer takes from the host, such as a hidden
-state, as its sums can begin with any of its inputs.
+Each core makes some blocks of C channels of each layer, for all samples. It holds only the tiles of
+weights of these blocks. Operations on single elements run on the core of the block.
 
-Inputs lie in host memory of each core as a whole; a block of an output goes to that of the core
-which makes it. A value is a row for each sample, as in bench/original/networks.py.
+Blocks of a value that a later layer reads go to all cores, in both directions, half of the way in
+each. Meanwhile the array works on the later layer's inputs from the host, such as a hidden state:
+its sums can begin with any of its inputs.
+
+Each core's host memory has all inputs; a block of an output goes to the host memory of the core
+that makes it. A value is a row for each sample, as in bench/original/networks.py.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ from systola.compiler.operations import (
 from systola.compiler.ring import Ring
 
 GATE_ORDER = (0, 2, 1, 3)
-"""Of the input, forget, new and output gates of a cell: the results of the first two meet, and
-those of the others do with the cell's state, so these stand side by side."""
+"""Order of a cell's input, forget, new and output gates. Input and new gate are multiplied with
+each other, the others with the cell's state, so they stand side by side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class Spread:
     _outputs: tuple[tuple[HostMatrix, tuple[int, ...]], ...]
 
     def results(self, hosts: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.int8]]:
-        """The outputs in the host windows after a run, a sample in a row."""
+        """Return the outputs in the host windows after a run, a sample in a row."""
         found: list[NDArray[np.int8]] = []
         for matrix, owners in self._outputs:
             parts = [matrix.load(host) for host in hosts]
@@ -77,9 +78,10 @@ class Spread:
 def spread(
     config: Config, operations: Operations, inputs: Sequence[NDArray[np.int8]], cores: int
 ) -> Spread:
-    """`operations` on `cores` cores for `inputs`, all samples of each.
+    """Spread `operations` over `cores` cores for `inputs`, all samples of each.
 
-    Raises CompileError for what is neither dense nor done element by element, or does not fit.
+    Raises CompileError for an operation that is neither dense nor on single elements, or does not
+    fit.
     """
     if not config.links or config.rows != config.cols:
         raise CompileError("weights are spread over cores with links and as many rows as columns")
@@ -88,7 +90,7 @@ def spread(
 
 @dataclass(frozen=True)
 class _Unit:
-    """A block of a Product's result."""
+    """A block of a Product's result, with its rows of accumulators."""
 
     node: Product
     block: int
@@ -96,7 +98,7 @@ class _Unit:
 
 
 class _Core:
-    """The program of a core, and its memories."""
+    """A program of a core, and its memories."""
 
     def __init__(self, config: Config, inputs: int) -> None:
         self._config = config
@@ -104,9 +106,9 @@ class _Core:
         self.weights: list[NDArray[np.uint8]] = []
         self.accumulators = Ring(0, config.accumulator_rows)
         self.present: set[tuple[Value, int]] = set()
-        """Blocks that are there."""
+        """Blocks that are in the buffer."""
         self._constants = bytearray(inputs)
-        """Host memory so far, place for inputs and outputs first."""
+        """Host memory so far, with room for inputs and outputs first."""
         self._lines = 0
         self._places: dict[tuple[Value, int], int] = {}
         self._entries: dict[bytes, int] = {}
@@ -114,11 +116,11 @@ class _Core:
         self._loads: list[bytes] = []
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """The next instruction."""
+        """Append an instruction."""
         self.words.append(encode(opcode, **operands))
 
     def place(self, value: Value, blocks: range, block: int, rows: int) -> int:
-        """First line of a block, those of `blocks` being behind each other."""
+        """Return the first line of a block; the `blocks` of a value lie one after the other."""
         if (value, block) not in self._places:
             for number, each in enumerate(blocks):
                 self._places[value, each] = self._lines + number * rows
@@ -128,7 +130,7 @@ class _Core:
         return self._places[value, block]
 
     def entry(self, content: bytes) -> int:
-        """The number of a parameter entry."""
+        """Return the number of a parameter entry, which is loaded at its first use."""
         if content not in self._entries:
             number = self._entries[content] = len(self._entries)
             if number == self._config.parameter_entries:
@@ -139,7 +141,7 @@ class _Core:
         return self._entries[content]
 
     def table(self, content: bytes | None) -> int:
-        """The number of a table, 0 for none."""
+        """Return the number of a table, which is loaded at its first use; 0 for none."""
         if content is None:
             return 0
         if content not in self._tables:
@@ -158,7 +160,7 @@ class _Core:
         return place
 
     def image(self, host: NDArray[np.uint8]) -> Image:
-        """All of it, with the contents of `host` first."""
+        """Return the image of the core, with the contents of `host` first."""
         tile = self._config.tile_bytes
         weights = np.concatenate([np.zeros(0, np.uint8), *self.weights]).reshape(-1)
         words = list(self._loads)
@@ -187,7 +189,7 @@ class _Spreading:
         self._matrices: dict[Value, HostMatrix] = {}
         end = 0
         for value in (*operations.inputs, *operations.outputs):
-            # Input and output vectors have as many elements, and so the same pitch.
+            # Input and output vectors have equally many elements, and so the same pitch.
             matrix = HostMatrix(
                 offset=end,
                 rows=self._rows,
@@ -202,16 +204,16 @@ class _Spreading:
             self._matrices[value].store(self._host, x.reshape(self._rows, -1))
         self._cores = [_Core(config, end) for _ in range(cores)]
         self._owners: dict[Value, list[int]] = {}
-        """Of each block the core that makes it."""
+        """For each value, the core that makes each block."""
         self._shared: set[Value] = set()
-        """What all cores have."""
+        """Values that all cores have."""
         for node in operations.nodes:
             if isinstance(node, Product):
                 for part in self._parts(node):
                     self._share_what_makes(part)
 
     def spread(self) -> Spread:
-        """All programs."""
+        """Return the programs of all cores."""
         groups = self._groups()
         units = [self._units(products) for products, _ in groups]
         self._multiply(units[0], early=True)
@@ -236,13 +238,15 @@ class _Spreading:
         return Spread(images, tuple(outputs))
 
     def _parts(self, node: Product) -> tuple[Value, ...]:
-        """What a Product takes, side by side."""
+        """Return the values that a Product reads side by side."""
         before = self._made.get(node.source)
         return before.parts if isinstance(before, Concatenation) else (node.source,)
 
     def _share_what_makes(self, value: Value) -> None:
-        """All cores have `value`: where they have one of its operands they get the others, and make
-        it themselves."""
+        """Let all cores have `value`.
+
+        If they have one of its operands, they get the others, and make the value themselves.
+        """
         self._shared.add(value)
         node = self._made.get(value)
         if node is not None and any(source in self._shared for source in node.sources):
@@ -250,13 +254,15 @@ class _Spreading:
                 self._share_what_makes(source)
 
     def _everywhere(self, node: Node) -> bool:
-        """Whether all cores do it, and not each a part."""
+        """Return whether all cores do the whole operation, and not a part each."""
         return not isinstance(node, Product) and all(
             source in self._shared for source in (node.result, *node.sources)
         )
 
     def _groups(self) -> list[tuple[list[Product], list[Node]]]:
-        """Products of the same source, and what is done element by element with what they make."""
+        """Return Products of the same source, with the operations on single elements of their
+        results.
+        """
         groups: list[tuple[list[Product], list[Node]]] = []
         for node in self._operations.nodes:
             match node:
@@ -276,7 +282,9 @@ class _Spreading:
         return tiles(value.channels, self._config.cols)
 
     def _units(self, products: Sequence[Product]) -> list[list[_Unit]]:
-        """For each core the blocks that it makes: neighbours in channels, and gates of a cell."""
+        """Return for each core the blocks that it makes: neighbours in channels, and gates of a
+        cell.
+        """
         order = GATE_ORDER if len(products) == len(GATE_ORDER) else range(len(products))
         units = [
             (products[place], block)
@@ -300,7 +308,7 @@ class _Spreading:
         return self._cores[core].place(value, whole, block, self._rows)
 
     def _copy(self, core: int, opcode: Opcode, value: Value, blocks: range) -> None:
-        """Blocks of a value from or to host memory."""
+        """Copy blocks of a value from or to host memory."""
         matrix = self._matrices[value]
         self._cores[core].emit(
             opcode,
@@ -313,21 +321,23 @@ class _Spreading:
         )
 
     def _read(self, core: int, value: Value, blocks: range) -> None:
-        """Blocks of an input, unless they are there."""
+        """Read blocks of an input, unless they are in the buffer."""
         present = self._cores[core].present
         if value not in self._made and any((value, block) not in present for block in blocks):
             self._copy(core, Opcode.READ_HOST_MEMORY, value, blocks)
             present.update((value, block) for block in blocks)
 
     def _read_ahead(self, nodes: Sequence[Node]) -> None:
-        """What nodes behind Products take from the host."""
+        """Read the values that operations after Products take from the host."""
         for node in nodes:
             for block, core in enumerate(self._owners.get(node.sources[0], [])):
                 for value in node.sources[1:]:
                     self._read(core, value, range(block, block + 1))
 
     def _multiply(self, units: Sequence[Sequence[_Unit]], *, early: bool) -> None:
-        """Sums over what comes from the host, `early`, or over all else."""
+        """Add sums over the parts that come from the host, if `early`, or else over all other
+        parts.
+        """
         for number, own in enumerate(units):
             if not own:
                 continue
@@ -385,12 +395,14 @@ class _Spreading:
                 self._write(number, unit.node.result, range(unit.block, unit.block + 1))
 
     def _write(self, core: int, value: Value, blocks: range) -> None:
-        """What was made, where it is an output."""
+        """Write blocks of a value to the host if the value is an output."""
         if value in self._operations.outputs:
             self._copy(core, Opcode.WRITE_HOST_MEMORY, value, blocks)
 
     def _elements(self, node: Node) -> None:
-        """A Binary or Unary: each block where its first operand is, or all of them everywhere."""
+        """Run a Binary or Unary: each block on the core of its first operand, or all blocks
+        everywhere.
+        """
         assert isinstance(node, Binary | Unary)
         first = node.sources[0]
         owners = self._owners[node.result] = self._owners[first]
@@ -406,7 +418,7 @@ class _Spreading:
             self._write(owners[block], node.result, range(block, block + 1))
 
     def _bring(self, values: Sequence[Value], block: int, core: int) -> None:
-        """Blocks to the core that wants them: to the right, from one to the next."""
+        """Bring blocks to the core that reads them: to the right, from one core to the next."""
         for value in values:
             if value not in self._made or value in self._shared:
                 self._read(core, value, range(block, block + 1))
@@ -450,7 +462,7 @@ class _Spreading:
         )
 
     def _gather(self, value: Value) -> None:
-        """All cores get all blocks, each by the shorter way; the nearest ones first."""
+        """Bring all blocks to all cores, each by the shorter way; the nearest blocks first."""
         owners = self._owners[value]
         count = self._count
         for far in range(count // 2):
@@ -465,12 +477,12 @@ class _Spreading:
 
 
 def _operands(node: Binary | Unary) -> int:
-    """How many operands it has, constants included."""
+    """Return the number of operands, constants included."""
     return 1 if isinstance(node, Unary) else 2
 
 
 def _ending(core: _Core, output: Layer | Requantisation) -> dict[str, int]:
-    """Operands of Activate and Vector for what becomes of the sums."""
+    """Return the operands of Activate and Vector for the function of the sums."""
     return {
         "function": output.function,
         "rounding": output.rounding,

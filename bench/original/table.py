@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's Table 3 beside the same of this machine, as Markdown."""
+"""The paper's Table 3 beside the same figures of this machine, as Markdown."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _percent(result: Result, *classes: CycleClass) -> float:
 
 
 def table_3(results: Mapping[str, Result], predictions: Sequence[Prediction]) -> str:
-    """Theirs and ours side by side, in per cent of all cycles."""
+    """Write the paper's figures and ours side by side, in per cent of all cycles."""
     header = ["% of cycles: paper, here"]
     lines = [[name] for name, _, _ in ROWS] + [["**TOPS at 700 MHz**"], ["cycles"]]
     predicted = ["TOPS by the timing model"]
@@ -70,7 +70,7 @@ def table_3(results: Mapping[str, Result], predictions: Sequence[Prediction]) ->
 
 
 def _predicted(name: str, predictions: Sequence[Prediction]) -> str:
-    """What the timing model says of an application on the machine as it is."""
+    """Return the TOPS of an application on the unchanged machine, by the timing model."""
     found = [p for p in predictions if (p.application, p.change) == (name, UNCHANGED)]
     return f"{found[0].speed:.1f}" if found else "-"
 
@@ -80,7 +80,7 @@ def _or_open(result: Result | None, value: Callable[[Result], float]) -> str:
 
 
 def short_table(results: Mapping[str, Result], predictions: Sequence[Prediction]) -> str:
-    """What the README quotes."""
+    """Write the table that the README quotes."""
     rows = [
         (
             name.upper(),
@@ -104,7 +104,7 @@ def short_table(results: Mapping[str, Result], predictions: Sequence[Prediction]
 
 
 def what_if(predictions: Sequence[Prediction]) -> str:
-    """TOPS of each application on each machine."""
+    """Write the TOPS of each application on each machine."""
     machines = list(dict.fromkeys(each.change for each in predictions))
     found = {(each.application, each.change): each for each in predictions}
     names = list(dict.fromkeys(each.application for each in predictions))
@@ -120,7 +120,7 @@ def what_if(predictions: Sequence[Prediction]) -> str:
 
 
 def energy(counted: Sequence[Counted], results: Mapping[str, Result]) -> str:
-    """Energy and power of each application on the RTL, beside the original's power."""
+    """Write energy and power of each application on the RTL, beside the original's power."""
     rows: list[tuple[str, ...]] = []
     for each in counted:
         if (result := results.get(each.name)) is None:

@@ -2,7 +2,7 @@
 """`make whatif`: the applications when one thing about the machine changes, by the timing model.
 
 Each pair of an application and a machine is a job for the engine of the regression: processes of
-this machine, or the workers of a Dask scheduler. What comes out is in whatif.json.
+this machine, or the workers of a Dask scheduler. The results are in whatif.json.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ V1 = PRESETS[PRESET]
 
 
 class Imagined(Config):
-    """A machine that cannot be built, as AXI has no ports that wide: for the timing model only."""
+    """A machine for the timing model only: it cannot be built, because AXI has no ports so wide."""
 
     def __post_init__(self) -> None:
         pass
@@ -42,8 +42,8 @@ class Change:
     name: str
     config: Config
     clock: float = 1.0
-    """Its clock as a multiple of the original's. Memory and host keep theirs, so they have that
-    much fewer bytes a cycle."""
+    """Clock of the machine as a multiple of the original's. Memory and host keep their clocks, so
+    they move fewer bytes a cycle by this factor."""
 
 
 CHANGES = (
@@ -69,14 +69,14 @@ CHANGES = (
 
 @dataclass(frozen=True)
 class Job:
-    """One application on one machine."""
+    """A job of one application on one machine."""
 
     application: str
     change: int
 
 
 def predict(job: Job) -> Prediction:
-    """Compiles the application for the machine, and counts its cycles."""
+    """Compile the application for the machine, and estimate its cycles."""
     change, application = CHANGES[job.change], applications()[job.application]
     work = compiled(change.config, application)
     result = estimate(change.config, work.image)
@@ -89,7 +89,7 @@ def predict(job: Job) -> Prediction:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Predicts all, stores it and writes the pages; the exit status."""
+    """Predict all, store the results and write the pages; return the exit status."""
     parser = argparse.ArgumentParser(prog="make whatif", description=__doc__)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scheduler", help="address of a Dask scheduler")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on maps in bands of rows, so that a model can be cut inside a layer."""
+"""Operations on maps, cut into bands of rows, so that a model can be cut inside a layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Layer = Convolution | DepthwiseConvolution | Pooling
 
 @dataclass(frozen=True)
 class Band:
-    """Rows `start` to `stop` - 1 of the result of `layer`."""
+    """A band of a layer: rows `start` to `stop` - 1 of the result of `layer`."""
 
     layer: Layer
     start: int
@@ -33,11 +33,14 @@ class Band:
 
 
 Element = Item | Band
-"""What a piece may begin or end with."""
+"""The smallest part of a model: a piece begins and ends with a whole element."""
 
 
 def in_bands(item: Item, cost: float, limit: float) -> list[tuple[Element, float]]:
-    """`item` in bands of about the same size that cost no more than `limit`, if it has any."""
+    """Return `item` in bands of about the same size that cost at most `limit` each.
+
+    An item without rows, or of lower cost, is returned whole. A band has at least one row.
+    """
     if not isinstance(item, Layer) or cost <= limit:
         return [(item, cost)]
     rows = item.result.grid[0]
@@ -47,11 +50,12 @@ def in_bands(item: Item, cost: float, limit: float) -> list[tuple[Element, float
 
 
 class Banded:
-    """A network's elements, and what a stretch of them is as operations.
+    """A network's elements, which can turn a range of elements into operations.
 
-    Bands that stay together are one operation; where a layer is cut, the piece with its last rows
-    puts the rows in front of them, which come from elsewhere, to its own. Of the layer's source a
-    piece behind a cut takes the rows that it needs, from the piece that made it.
+    Adjacent bands of one layer in the same piece are one operation. If a layer is cut, the piece
+    with its last rows joins the earlier rows, which other pieces calculate, to its own rows. A
+    piece after a cut takes only the rows that it needs of the layer's source, from the piece that
+    made the source.
     """
 
     def __init__(self, elements: Sequence[Element]) -> None:
@@ -61,8 +65,11 @@ class Banded:
         self._slices: dict[tuple[Layer, int, int], Slice] = {}
 
     def items(self, begin: int, end: int | None, cuts: Sequence[int]) -> tuple[Item, ...]:
-        """The operations of elements `begin` to `end` - 1, or of all from there on, where pieces
-        begin at `cuts`."""
+        """Return the operations of elements `begin` to `end` - 1; with None, of all from `begin`
+        on.
+
+        `cuts` has the first element of each piece.
+        """
         starts: dict[Layer, set[int]] = defaultdict(set)
         for element in (self._elements[cut] for cut in cuts if cut < len(self._elements)):
             if isinstance(element, Band) and element.start:
@@ -104,7 +111,10 @@ class Banded:
             yield Concatenation(operator=layer.operator, result=layer.result, parts=parts, axis=1)
 
     def _rows_for(self, layer: Layer, start: int, stop: int) -> Slice:
-        """The rows of the source of `layer` for rows `start` to `stop` - 1 of its result."""
+        """Return the rows of the source of `layer` that these rows of its result need.
+
+        The rows of the result are `start` to `stop` - 1.
+        """
         key = (layer, start, stop)
         if key not in self._slices:
             source = layer.source
@@ -126,17 +136,17 @@ class Banded:
 
 
 def _rows(value: Value, start: int, stop: int) -> Value:
-    """A new value for rows `start` to `stop` - 1."""
+    """Return a new value for rows `start` to `stop` - 1 of `value`."""
     _, _, width, channels = value.shape
     name = f"{value.name}, rows {start} to {stop - 1}"
     return Value(name, (1, stop - start, width, channels), value.dtype)
 
 
 def _behind(layer: Layer, edges: set[int]) -> Iterator[tuple[int, int]]:
-    """First row and end of each part of a layer behind its first one."""
+    """Return the first row, and the row after the last, of each part of a layer but the first."""
     return pairwise([*sorted(edges), layer.result.grid[0]])
 
 
 def _layer(element: Element) -> Item:
-    """What elements of one layer have in common, and no others."""
+    """Return the operation that an element belongs to; bands of one layer have the same."""
     return element.layer if isinstance(element, Band) else element

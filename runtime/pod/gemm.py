@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A matrix product shared by the cores of a pod: rows of A, or columns of the weights."""
+"""A matrix product shared by the cores of a pod: by rows of A, or by columns of the weights."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ from systola.timing.memory_speed import MemorySpeed
 
 @dataclass(frozen=True)
 class Share:
-    """What one core makes of the result."""
+    """A core's share of the result, with the program and the image that calculate it."""
 
     rows: slice
     columns: slice
     program: Program
     image: Image
-    """With its rows of A."""
+    """The program with the core's rows of A."""
 
 
 def even_shares(size: int, count: int) -> list[slice]:
-    """Up to `count` parts of `size` things that differ by one at most; none is empty."""
+    """Divide `size` things into up to `count` parts; none is empty.
+
+    The sizes of the parts differ by at most one.
+    """
     part, larger = divmod(size, count)
     ends = [0]
     for number in range(min(size, count)):
@@ -45,10 +48,10 @@ def even_shares(size: int, count: int) -> list[slice]:
 def share_gemm(
     config: Config, a: NDArray[np.int8], layer: Layer, cores: int, memory: MemorySpeed
 ) -> list[Share]:
-    """The product of `a` and `layer`, a share for each core that has one.
+    """Divide the product of `a` and `layer` into shares, at most one for each of `cores` cores.
 
-    Rows are divided, or columns by whole tiles, whichever takes less time by the timing model.
-    Raises CompileError for a share that does not fit a core.
+    `a` is int8 [M, K], `layer` has N columns. Rows or whole tiles of columns are divided, whichever
+    takes less time in the timing model. Raises CompileError for a share that does not fit a core.
     """
     m, n = a.shape[0], layer.n
     rows = [(part, slice(0, n)) for part in even_shares(m, cores)]
@@ -59,7 +62,8 @@ def share_gemm(
     ]
     best = rows
     if cores > 1:
-        # The estimate takes its constants from the hardware, and Amaranth takes a while to load.
+        # Imported here: the estimate takes its constants from the hardware, and Amaranth loads
+        # slowly.
         from systola.timing.estimate import estimate
 
         def cycles(choice: Sequence[tuple[slice, slice]]) -> int:
@@ -83,11 +87,11 @@ def _share(config: Config, a: NDArray[np.int8], layer: Layer, rows: slice, colum
 
 
 def run_shares(cores: Cores, images: Sequence[Image]) -> list[Result]:
-    """Runs an image on each core, from core 0 on; the results in that order.
+    """Run an image on each core, from core 0 on, and return the results in that order.
 
-    Raises what Backend.run raises.
+    Raises the errors of Backend.run.
     """
-    cores.core(0, lambda: False)  # what several threads would wait for is built by one
+    cores.core(0, lambda: False)  # one thread builds the simulator, for which the others would wait
 
     def run(number: int, stopped: Callable[[], bool]) -> tuple[int, Result]:
         return number, cores.core(number, stopped).run(images[number])

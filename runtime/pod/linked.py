@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores that run programs at the same time, linked where there are several."""
+"""Cores that run programs at the same time, with links if there are several."""
 
 from __future__ import annotations
 
@@ -20,37 +20,40 @@ from systola.runtime.make_backend import BACKENDS, make_backend
 from systola.runtime.rtl import fault_report, simulator_errors
 
 _SILENCE = 1_000_000
-"""Cycles without a beat after which a core that waits for one ends with a fault."""
+"""Cycles without a beat after which a core that waits for a beat ends with a fault."""
 _LIMIT = 1 << 40
 
 
 @dataclass(frozen=True)
 class LinkedResult:
-    """What a program on each core left behind."""
+    """A record of one run of a program on each core: host memories and cycles."""
 
     hosts: list[NDArray[np.uint8]]
     """Content of each core's host window."""
     cycles: int | None
-    """Until the last core has ended; None without a clock."""
+    """Cycles until the last core has ended; None without a clock."""
 
 
 class Linked(Protocol):
-    """One or more cores. On-chip memories persist from one run to the next."""
+    """A set of one or more cores that run programs together.
+
+    On-chip memories persist between runs.
+    """
 
     @property
     def config(self) -> Config:
-        """What each of them is built like."""
+        """The configuration of each core."""
         ...
 
     @property
     def cores(self) -> int:
-        """How many there are."""
+        """The number of cores."""
         ...
 
     def run(self, images: Sequence[Image]) -> LinkedResult:
-        """Runs a program on each core, all started at once; `images` are left as they were.
+        """Run a program on each core, all started at once; `images` are not changed.
 
-        Raises ValueError for what check_image does not take, BackendError for a fault.
+        Raises ValueError for an image that check_image rejects, and BackendError for a fault.
         """
         ...
 
@@ -64,8 +67,11 @@ def make_linked(
     stall: float = 0.0,
     seed: int = 0,
 ) -> Linked:
-    """`cores` cores of `config` on the back end called `name`, with links where there are several;
-    for the rest see make_backend."""
+    """Make `cores` cores of `config` on the back end called `name`, with links if there are
+    several.
+
+    The other arguments and the errors are the same as for make_backend.
+    """
     if cores == 1:
         return _Single(make_backend(name, config, latency=latency, stall=stall, seed=seed))
     if not config.links:
@@ -113,7 +119,7 @@ class _GoldenPod:
 
 class _RtlPod:
     def __init__(self, config: Config, cores: int, *, latency: int, stall: float, seed: int):
-        # Whoever runs on the golden model needs none of the tools that this import asks for.
+        # Imported here: runs on the golden model need none of the tools of this import.
         from systola.sim.pod_library import PodSimulator
 
         self.config = config
@@ -136,7 +142,7 @@ class _RtlPod:
 
 
 def _check(faults: Sequence[FaultReport | None]) -> None:
-    """Raises BackendError for the first fault that is not just that of another core."""
+    """Raise BackendError for the first fault, before any POD_STOPPED, which another core causes."""
     found = [(fault, core) for core, fault in enumerate(faults) if fault]
     if found:
         fault, core = min(found, key=lambda pair: pair[0].cause == Fault.POD_STOPPED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model on the cores of a pod."""
+"""A model that runs on the cores of a pod."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from systola.timing.memory_speed import MemorySpeed
 class PodModel(Predictor):
     """A model that runs on all cores of a strategy, on any number of samples.
 
-    `model` is the whole of it on one core. Where its `network` is given, it is compiled again for
-    `batch` samples in one program, or, with None, for as many as suit those that are there. Raises
-    ModelError for a model without a network that is to be split, and for one that is compiled for
-    another machine.
+    `model` is the whole model, compiled for one core. If its `network` is given, it is compiled
+    again for `batch` samples in one program. With None, the number suits the samples of a run.
+    Raises ModelError for a model without a network if the strategy splits models. Raises
+    ModelError, too, for a model that is compiled for another machine.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PodModel(Predictor):
 
     @property
     def config(self) -> Config:
-        """Of each core."""
+        """The configuration of each core."""
         return self.model.config
 
     def run(
@@ -71,11 +71,11 @@ class PodModel(Predictor):
         *x: ArrayLike | Mapping[str, ArrayLike],
         progress: Callable[[int], None] | None = None,
     ) -> PodResult:
-        """Runs the model on samples, any number of them; see CompiledModel.run for `x`.
+        """Run the model on any number of samples; see CompiledModel.run for `x`.
 
-        `progress` is called with the number of samples done. Raises what CompiledModel.run does,
-        CompileError for pieces that do not fit a core, and UnavailableError for a cluster that does
-        not answer.
+        `progress` is called with the number of samples done. Raises the errors of
+        CompiledModel.run, CompileError for pieces that do not fit a core, and UnavailableError for
+        a cluster that does not answer.
         """
         started = time.perf_counter()
         strategy = self.strategy
@@ -106,7 +106,9 @@ class PodModel(Predictor):
         )
 
     def _works(self, samples: Samples) -> Iterator[Work]:
-        """Each core's share, or that of all its pieces, a program's worth of samples at a time."""
+        """Yield the work of each core, or of each pipeline of cores, one program's samples at a
+        time.
+        """
         if not samples.count:
             return
         strategy = self.strategy
@@ -120,7 +122,7 @@ class PodModel(Predictor):
                 yield Work(strategy.machines, core, start, inputs, pieces)
 
     def _size(self, count: int) -> int:
-        """Samples in one program."""
+        """Return the number of samples in one program."""
         if self._network is None:
             return self.model.batch
         share = ceil(count / self.strategy.num_replicas_in_sync)
@@ -131,8 +133,11 @@ class PodModel(Predictor):
         )
 
     def _pipeline_batch(self, network: Network, count: int) -> int:
-        """What the timing model takes for best: small batches fill and drain the pipeline fast,
-        large ones spare weights and starts of programs."""
+        """Return the samples in one program that are fastest in the timing model.
+
+        Small batches fill and drain the pipeline fast. Large batches load weights and start
+        programs less often.
+        """
 
         def cycles(size: int) -> float:
             report = make_report(self.config, compile_network(self.config, network, size))
@@ -160,6 +165,9 @@ class PodModel(Predictor):
 def compile_for_pod(
     strategy: Strategy, network: Network, semantics: Semantics, batch: int | None
 ) -> PodModel:
-    """See PodModel. Raises CompileError where the network does not fit a core."""
+    """Compile a network for the cores of a pod, see PodModel.
+
+    Raises CompileError if the network does not fit a core.
+    """
     model = compile_model(strategy.config, network, semantics, batch or 1)
     return PodModel(strategy, model, network, batch)

@@ -24,16 +24,16 @@ from systola.runtime.report import Report, make_report
 from systola.runtime.run_result import RunResult
 
 REACH = 3
-"""By how many elements a cut is moved at a time."""
+"""Largest number of elements by which one step moves a cut."""
 ROUNDS = 8
-"""How often cuts are balanced anew, at most."""
+"""Largest number of times that cuts are balanced anew."""
 BANDS = 32
-"""Into how many bands a layer may be cut that takes as long as a piece."""
+"""Largest number of bands of a layer that takes as long as a piece."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a model; the numbers are those of values, see Pieces."""
+    """A part of a model. `takes` and `gives` have the numbers of its values, see Pieces."""
 
     model: CompiledModel
     takes: tuple[int, ...]
@@ -44,17 +44,20 @@ class Piece:
 class Pieces:
     """A model as pieces that run one after the other.
 
-    The values that go between them have numbers, the inputs of the model first.
+    The values that go between the pieces have numbers, the inputs of the model first.
     """
 
     pieces: tuple[Piece, ...]
     results: tuple[int, ...]
-    """The outputs of the model."""
+    """Numbers of the outputs of the model."""
 
     def run(
         self, x: Sequence[NDArray[Any]], machines: Sequence[Backend]
     ) -> tuple[tuple[NDArray[Any], ...], tuple[RunResult, ...]]:
-        """Runs a machine for each piece: the outputs, and what each took, without its outputs."""
+        """Run each piece on a machine of its own, in order.
+
+        Returns the outputs of the model, and the result of each piece's run, without outputs.
+        """
         values = dict(enumerate(x))
         runs: list[RunResult] = []
         for piece, machine in zip(self.pieces, machines, strict=True):
@@ -65,18 +68,18 @@ class Pieces:
 
 
 def whole(model: CompiledModel) -> Pieces:
-    """The model in one piece."""
+    """Return the model in one piece."""
     inputs, outputs = len(model.inputs), len(model.outputs)
     results = tuple(range(inputs, inputs + outputs))
     return Pieces((Piece(model, tuple(range(inputs)), results),), results)
 
 
 def split(config: Config, network: Network, semantics: Semantics, batch: int, count: int) -> Pieces:
-    """`network` in up to `count` pieces, `batch` samples in a program each. Long layers may be cut
-    between two rows of their result.
+    """Split `network` into up to `count` pieces, `batch` samples in a program each.
 
-    The slowest takes as few cycles, by the timing model, as cuts moved by a little can bring about.
-    Raises CompileError for a network that does not fit the machine.
+    Long layers may be cut between two rows of their result. Cuts are moved by a few elements until
+    the slowest piece takes as few cycles, by the timing model, as this can reach. Raises
+    CompileError for a network that does not fit the machine.
     """
     costs = _costs(network, make_report(config, compile_network(config, network, batch)))
     limit = sum(costs) / (count * BANDS)
@@ -117,7 +120,10 @@ def split(config: Config, network: Network, semantics: Semantics, batch: int, co
 
 
 def _part(network: Network, banded: Banded, begin: int, end: int, cuts: Sequence[int]) -> Network:
-    """Elements `begin` to `end` - 1, with the values that cross `cuts` as inputs and outputs."""
+    """Return elements `begin` to `end` - 1 as a network.
+
+    Values that cross `cuts` are its inputs and outputs.
+    """
     items = banded.items(begin, end, cuts)
     made = {item.result for item in items}
     later = {source for item in banded.items(end, None, cuts) for source in item.sources}
@@ -135,7 +141,7 @@ def _part(network: Network, banded: Banded, begin: int, end: int, cuts: Sequence
 
 
 def _costs(network: Network, report: Report) -> list[float]:
-    """Estimated cycles of each item; those that belong to no item are left out."""
+    """Return the estimated cycles of each item; cycles that belong to no item are left out."""
     items = network.translation.items
     costs = [0.0] * len(items)
     for row in report.rows:
@@ -147,7 +153,7 @@ def _costs(network: Network, report: Report) -> list[float]:
 
 
 def even_cuts(costs: Sequence[float], count: int) -> tuple[int, ...]:
-    """Where to cut so that the largest of up to `count` sums is small."""
+    """Return places to cut so that the largest of up to `count` sums is small."""
 
     def cuts(limit: float) -> list[int]:
         found: list[int] = []
@@ -167,9 +173,11 @@ def even_cuts(costs: Sequence[float], count: int) -> tuple[int, ...]:
 
 
 def balanced(costs: Sequence[float], count: int, cycles: Callable[[int, int], float]) -> list[int]:
-    """Ends of up to `count` stretches, 0 and the number of costs included, whose largest `cycles`
-    are few. A stretch may take more or less than the sum of its costs: they are corrected by what
-    the last cuts have shown."""
+    """Return the ends of up to `count` stretches, so that the largest number of `cycles` is small.
+
+    The ends include 0 and the number of costs. A stretch may take more or fewer cycles than the sum
+    of its costs: each round corrects the costs by the cycles of the last cuts.
+    """
     size = len(costs)
     best, least = [0, size], inf
     for _ in range(ROUNDS):
@@ -187,8 +195,10 @@ def balanced(costs: Sequence[float], count: int, cycles: Callable[[int, int], fl
 
 
 def moved(ends: list[int], cycles: Callable[[int, int], float]) -> list[int]:
-    """The same cuts, moved by a few elements as long as the slowest piece becomes faster, or the
-    slowest of the others."""
+    """Move cuts by a few elements, as long as this makes the slowest piece faster.
+
+    If the slowest piece stays equal, a move may make the slowest of the other pieces faster.
+    """
 
     def slowest_first(ends: Sequence[int]) -> list[float]:
         return sorted((cycles(*each) for each in pairwise(ends)), reverse=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run on a pod gives, and what it took."""
+"""The result of a run on a pod: outputs, and the cycles of its cores."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from systola.timing.memory_speed import MemorySpeed
 
 @dataclass(frozen=True)
 class CoreRun:
-    """What one core of a pod did."""
+    """A record of the work of one core of a pod."""
 
     samples: int
-    """Or programs, where it runs no model."""
+    """Number of samples that the core ran; number of programs if it runs no model."""
     cycles: int | None
-    """That it ran; None without a clock."""
+    """Cycles in which the core ran; None without a clock."""
     end: int
-    """Cycle of the pod in which it had nothing left to do."""
+    """Cycle of the pod in which the core had no work left."""
     counters: dict[str, int]
-    """Cycles of each CycleClass by its name in lower case; they sum to `cycles`."""
+    """Cycles of each CycleClass by its name in lower case; their sum is `cycles`."""
 
 
 def core_runs(results: Sequence[Result], cores: int) -> tuple[CoreRun, ...]:
-    """What the cores of a pod did of which the first ones ran a program each."""
+    """Return the work of a pod's cores; the first ones ran a program each, with these results."""
     ran = [CoreRun(1, each.cycles, each.cycles or 0, each.counters) for each in results]
     idle = CoreRun(0, None, 0, {})
     return (*ran, *[idle] * (cores - len(ran)))
@@ -40,26 +40,26 @@ def core_runs(results: Sequence[Result], cores: int) -> tuple[CoreRun, ...]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PodResult:
-    """Outputs of a model, and what they took.
+    """A result of a model on a pod: its outputs, and the cycles and seconds that they took.
 
-    All cores start in cycle 0. Cores of a pipeline begin with a batch when the piece before has
-    ended with it. What the host does takes no cycles.
+    All cores start in cycle 0. A core of a pipeline begins a batch when the piece before has ended
+    it. Work of the host takes no cycles.
     """
 
     outputs: tuple[NDArray[Any], ...]
-    """With an axis for samples where the inputs had one."""
+    """Outputs of the model, with an axis for samples if the inputs had one."""
     samples: int
     macs: int
     """Multiply-accumulates of one sample."""
     config: Config
-    """Of each core."""
+    """The configuration of each core."""
     cores: tuple[CoreRun, ...]
     pieces: tuple[RunResult, ...]
-    """For each piece of the model, one where it is whole, what all its runs took together."""
+    """Sums over all runs of each piece of the model; a whole model is one piece."""
     batches: int
-    """How many times the pieces ran, one after the other."""
+    """Number of times that the pieces ran, one after the other."""
     seconds: float
-    """Time that it took here."""
+    """Time of the run on this computer, in seconds."""
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{y.dtype}{list(y.shape)}" for y in self.outputs)
@@ -76,23 +76,23 @@ class PodResult:
 
     @property
     def cycles(self) -> int | None:
-        """Until the last core has ended; None for machines without a clock."""
+        """Cycles until the last core has ended; None for machines without a clock."""
         timed = [core.end for core in self.cores if core.cycles is not None]
         return max(timed, default=None)
 
     @property
     def core_cycles(self) -> int:
-        """Of all cores together."""
+        """Cycles of all cores together."""
         return sum(core.cycles or 0 for core in self.cores)
 
     @property
     def efficiency(self) -> float | None:
-        """The share of the pod's cycles in which its cores run, on average."""
+        """The average share of the pod's cycles in which a core runs; None without a clock."""
         return self.core_cycles / (self.cycles * len(self.cores)) if self.cycles else None
 
     @property
     def utilization(self) -> float | None:
-        """Multiply-accumulates of the model in each cycle, of those that all arrays could do."""
+        """The share of the multiply-accumulates that all arrays could do; None without a clock."""
         if not self.cycles:
             return None
         peak = self.config.peak_macs * len(self.cores)
@@ -100,7 +100,7 @@ class PodResult:
 
     @property
     def instructions(self) -> int:
-        """In all programs that were run."""
+        """Number of instructions in all programs that were run."""
         return sum(piece.instructions for piece in self.pieces)
 
     @property
@@ -109,16 +109,16 @@ class PodResult:
         return self.core_cycles / self.seconds if self.cycles and self.seconds else None
 
     def inferences_per_second(self, mhz: float) -> float | None:
-        """Samples in a second at that clock; None for machines without a clock."""
+        """Return the samples in a second at a clock of `mhz`; None for machines without a clock."""
         return self.samples * mhz * 1e6 / self.cycles if self.cycles else None
 
     def reports(self, mhz: float | None = None) -> tuple[Report, ...]:
-        """For each piece its layers, estimated and measured, of one inference on one core."""
+        """Return each piece's layers, estimated and measured, for one inference on one core."""
         return tuple(piece.report(mhz) for piece in self.pieces)
 
 
 class Books:
-    """What the cores of a pod have done so far."""
+    """An account of the work that the cores of a pod have done so far."""
 
     def __init__(self, cores: int, memory: MemorySpeed) -> None:
         self._memory = memory
@@ -130,9 +130,9 @@ class Books:
         self.batches = 0
 
     def add(self, first: int, runs: Sequence[RunResult]) -> None:
-        """A batch that went through the pieces on core `first` and those after it.
+        """Add a batch that went through the pieces on core `first` and the cores after it.
 
-        To be called in the order in which these cores take the batches.
+        Call it in the order in which these cores run the batches.
         """
         self._pieces = self._pieces or [(run, {}) for run in runs]
         ready = 0
@@ -143,19 +143,19 @@ class Books:
                 self._cycles[core] = (self._cycles[core] or 0) + run.cycles
                 ready = self._ends[core] = max(ready, self._ends[core]) + run.cycles
             for each in run.totals:
-                # A program is told by its samples: it may have come from another computer.
+                # A program is identified by its samples: it may have come from another computer.
                 totals.setdefault(each.compiled.samples, Totals(each.compiled)).include(each)
         self.batches += 1
 
     def pieces(self) -> tuple[RunResult, ...]:
-        """For each piece what all its runs took together."""
+        """Return for each piece the sums over all its runs."""
         return tuple(
             replace(run, totals=tuple(totals.values()), memory=self._memory)
             for run, totals in self._pieces
         )
 
     def cores(self) -> tuple[CoreRun, ...]:
-        """What each has done."""
+        """Return the work of each core."""
         rows = zip(self._samples, self._cycles, self._ends, self._counters, strict=True)
         return tuple(
             CoreRun(samples, cycles, end, dict(counters)) for samples, cycles, end, counters in rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many cores a model runs on, and where they are simulated."""
+"""The choice of how many cores a model runs on, and where they are simulated."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ MAX_CORES = 1024
 class Strategy:
     """A pod of `cores` machines, each with memories of its own.
 
-    In its scope, `compile` and `load` of systola.runtime give models that run on all of them, see
-    PodModel: each core takes its share of the samples, or, with `split`, its piece of the model.
-    `backend`, `latency`, `stall` and `seed` are those of CompiledModel.run; core n has `seed` + n.
-    The cores are simulated in threads of this process, or by the workers of the Dask scheduler at
-    the address `scheduler`, which have this project, too. Raises ValueError for a number of cores
-    that is none and an unknown back end, ConfigError for an unknown preset.
+    In its scope, `compile` and `load` of systola.runtime give models that run on all cores, see
+    PodModel. Each core runs a share of the samples or, with `split`, a piece of the model.
+    `backend`, `latency`, `stall` and `seed` are the same as for CompiledModel.run; core n has
+    `seed` + n. The cores are simulated in threads of this process, or by the workers of the Dask
+    scheduler at the address `scheduler`. These workers have this project, too. Raises ValueError
+    for an invalid number of cores and an unknown back end, and ConfigError for an unknown preset.
     """
 
     cores: int = 8
@@ -58,7 +58,7 @@ class Strategy:
 
     @property
     def config(self) -> Config:
-        """What each core is built like."""
+        """The configuration of each core."""
         return self.preset if isinstance(self.preset, Config) else named_preset(self.preset)
 
     @property
@@ -68,12 +68,12 @@ class Strategy:
 
     @property
     def num_replicas_in_sync(self) -> int:
-        """Into how many shares samples are divided."""
+        """Number of shares into which samples are divided."""
         return 1 if self.split else self.cores
 
     @contextmanager
     def scope(self) -> Generator[Strategy]:
-        """Models that are compiled or loaded inside run on this pod, then and later."""
+        """Run models on this pod if they are compiled or loaded in this scope, then and later."""
         token = _CURRENT.set(self)
         try:
             yield self
@@ -82,19 +82,19 @@ class Strategy:
 
     @property
     def machines(self) -> Cores:
-        """The cores."""
+        """The cores of the pod."""
         return Cores(self.config, self.backend, self.latency, self.stall, self.seed)
 
     def run(self, works: Sequence[Work]) -> Iterator[Done]:
-        """Does the works, in any order.
+        """Run the works, and yield their results in any order.
 
-        Raises UnavailableError for a cluster that does not answer, and what run_work raises.
+        Raises UnavailableError for a cluster that does not answer, and the errors of run_work.
         """
         if self.scheduler is None:
             if works:
-                # What several threads would wait for is built by one.
+                # One thread builds the simulator, for which the others would wait.
                 self.machines.core(0, lambda: False)
-            # The simulator is C++ and leaves Python to other threads: processes gain nothing.
+            # The simulator is C++ and releases Python's lock: processes would gain nothing.
             yield from run_in_threads(works, os.cpu_count() or 1, run_work)
             return
         if not has_dask():
@@ -109,5 +109,5 @@ _CURRENT: ContextVar[Strategy | None] = ContextVar("strategy", default=None)
 
 
 def current_strategy() -> Strategy | None:
-    """The one whose scope this is in."""
+    """Return the strategy of the active scope; None outside a scope."""
     return _CURRENT.get()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one core, or the cores of one pipeline, do at a time: a program's worth of samples."""
+"""The unit of work for one core, or one pipeline of cores: one program's samples."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from systola.runtime.run_result import RunResult
 
 @dataclass(frozen=True)
 class Cores:
-    """What all cores of a pod are like."""
+    """A description of all cores of a pod."""
 
     config: Config
     backend: str
     latency: int
     stall: float
     seed: int
-    """Of the memories of core 0; those of the next one have the next seed."""
+    """Seed of the memories of core 0; each next core has the next seed."""
 
     def core(self, number: int, stopped: Callable[[], bool]) -> Core:
-        """A new machine as core `number`; raises what make_backend raises."""
+        """Make a new machine as core `number`. Raises the errors of make_backend."""
         return Core(self, number, stopped)
 
 
 class Stopped(RuntimeError):
-    """A core that has been told to stop before its end."""
+    """An error of a core that was stopped before its end."""
 
 
 class Core:
-    """A Backend that gives up soon after `stopped` has become true."""
+    """A Backend that gives up soon after `stopped` returns true."""
 
     def __init__(self, cores: Cores, number: int, stopped: Callable[[], bool]) -> None:
         self._machine = make_backend(
@@ -56,7 +56,7 @@ class Core:
         return self._machine.config
 
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
-        """Runs the program of `image`, see Backend. Raises Stopped."""
+        """Run the program of `image`, see Backend. Raises Stopped."""
 
         def look(cycles: int) -> None:
             if self._stopped():
@@ -70,30 +70,30 @@ class Core:
 
 @dataclass(frozen=True)
 class Work:
-    """Samples that go through all pieces of a model; it can be sent to another computer."""
+    """A set of samples that go through all pieces of a model; another computer may run it."""
 
     cores: Cores
     first: int
     """The core of the first piece; the next piece is on the next core."""
     start: int
-    """Number of its first sample."""
+    """Number of the first sample."""
     inputs: tuple[NDArray[Any], ...]
     pieces: Pieces
 
 
 @dataclass(frozen=True)
 class Done:
-    """What came of it."""
+    """A result of one Work: outputs, with its core and its first sample."""
 
     first: int
     start: int
     outputs: tuple[NDArray[Any], ...]
     runs: tuple[RunResult, ...]
-    """For each piece, without its outputs."""
+    """Results of each piece's runs, without outputs."""
 
 
 def run_work(work: Work, stopped: Callable[[], bool] = lambda: False) -> Done:
-    """Does it on new machines. Raises what CompiledModel.run raises, and Stopped."""
+    """Run a work on new machines. Raises the errors of CompiledModel.run, and Stopped."""
     cores = range(work.first, work.first + len(work.pieces.pieces))
     machines = [work.cores.core(number, stopped) for number in cores]
     outputs, runs = work.pieces.run(work.inputs, machines)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves what nextpnr has placed on an ECP5 until fewer paths are slow."""
+"""The package that moves cells, which nextpnr has placed on an ECP5, until fewer paths are slow."""

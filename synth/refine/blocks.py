@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings block memories to better places.
+"""The moves of block memories to better places.
 
-There are few of them and of their places, so that all places are looked at: free ones, and those of
-others, which change places with them.
+Block memories and their places are few, so that all places are tried. A memory on a place changes
+places with the memory that moves there.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from systola.synth.refine.placement import Group
 
 
 class Blocks:
-    """Of a placement on its way to shorter paths."""
+    """A mover of the block memories of a placement."""
 
     def __init__(self, refinement: Refinement):
         self._refinement = refinement
 
     def go_over(self) -> int:
-        """Goes over all block memories once; how many have moved."""
+        """Try to move each block memory once, and return how many have moved."""
         blocks = [block for block in self._refinement.placement.blocks.values() if block]
         return sum(map(self._improve, blocks))
 
     def _improve(self, block: Group) -> bool:
-        """Moves one to the best of all places, if that is better than its own."""
+        """Move a block memory to the best of all places, if it is better than its own."""
         placement, cost = self._refinement.placement, self._refinement.cost
         own = block.x, block.y
         before = cost(block, *own)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cells of an ECP5 netlist that nextpnr has packed, and what leads from one to another."""
+"""The cells of an ECP5 netlist that nextpnr has packed, and the connections between them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CARRY = "CCU2"
 """Mode of a COMB in a carry chain."""
 
 CONSTANTS = ("$PACKER_GND", "$PACKER_VCC")
-"""What nextpnr calls the sources of 0 and 1."""
+"""Names of nextpnr's sources of 0 and 1."""
 NEVER = -99.0
-"""When a constant arrives, and what is left of a path behind an output that leads nowhere."""
+"""Arrival of a constant, and rest of a path after an output that leads nowhere, in nanoseconds."""
 
 _LUT_INPUTS = ("A", "B", "C", "D", "FCI")
 _MUX_INPUTS = ("F1", "FXA", "FXB")
@@ -35,9 +35,9 @@ _INPUTS = {FF: ("DI", "CE", "LSR", "M"), COMB: (*_LUT_INPUTS, *_MUX_INPUTS, "M")
 
 
 class Graph:
-    """Cells, outputs and pins, each with a number.
+    """A graph of cells, outputs and pins, each with a number.
 
-    An output is what drives a net; they are numbered so that combinational paths lead from lower to
+    An output drives a net. Outputs are numbered so that combinational paths lead from lower to
     higher numbers. A pin is an input of a cell that an output leads to. Clocks, and nets from the
     pads, are left out.
     """
@@ -62,42 +62,42 @@ class Graph:
         }
         order = self._in_order(drivers, directions)
         self.outputs = {net: output for output, net in enumerate(order)}
-        """The number of the output that drives a net."""
+        """Number of the output that drives a net."""
         self.drivers = [drivers[net] for net in order]
-        """The cell of an output."""
+        """Cell of an output."""
         self.starts = [
             NEVER if self.names[driver] in CONSTANTS else STARTS.get(self.kinds[driver], 0.0)
             for driver in self.drivers
         ]
 
         self.owned: list[list[int]] = [[] for _ in self.names]
-        """The outputs of a cell."""
+        """Outputs of a cell."""
         for output, driver in enumerate(self.drivers):
             self.owned[driver].append(output)
 
         self.sources: list[int] = []
-        """The output that leads to a pin."""
+        """Output that leads to a pin."""
         self.owners: list[int] = []
-        """The cell of a pin."""
+        """Cell of a pin."""
         self.direct: list[bool] = []
-        """Whether it is a wire within a slice, or along a carry chain."""
+        """Whether the wire to a pin lies within a slice, or along a carry chain."""
         self.setups: list[float | None] = []
-        """The set-up time of a pin where a path ends."""
+        """Set-up time of a pin at which a path ends, in nanoseconds; None at other pins."""
         self.leads: list[list[tuple[int, float]]] = []
-        """The outputs that a pin leads to through its cell, with the delay."""
+        """Outputs that a pin leads to through its cell, with the delay in nanoseconds."""
         self.inputs: list[list[int]] = [[] for _ in self.names]
-        """The pins of a cell."""
+        """Pins of a cell."""
         self.sinks: list[list[int]] = [[] for _ in order]
-        """The pins that an output leads to."""
+        """Pins that an output leads to."""
         self.into: list[list[tuple[int, float]]] = [[] for _ in order]
-        """The pins that lead to an output through its cell, with the delay."""
+        """Pins that lead to an output through its cell, with the delay in nanoseconds."""
         for cell in range(len(self.names)):
             for port, net in self._ends(cell, directions[cell]):
                 if net in self.outputs:
                     self._add(cell, port, self.outputs[net])
 
     def _ends(self, cell: int, directions: Mapping[str, str]) -> list[tuple[str, int]]:
-        """The inputs of a cell that matter, with their nets."""
+        """Return the inputs of a cell that can end or continue a path, with their nets."""
         kind, nets = self.kinds[cell], self.nets[cell]
         if kind in _INPUTS:
             ports = [port for port in _INPUTS[kind] if port in nets]
@@ -112,7 +112,7 @@ class Graph:
         return [(port, nets[port]) for port in ports]
 
     def _through(self, cell: int, port: str) -> list[tuple[str, float]]:
-        """The outputs of a COMB that an input leads to, with the delay."""
+        """Return the outputs of a COMB that an input leads to, with the delay in nanoseconds."""
         nets = self.nets[cell]
         chain = self.modes[cell] == CARRY
         found: list[tuple[str, float]] = []
@@ -125,7 +125,7 @@ class Graph:
     def _in_order(
         self, drivers: Mapping[int, int], directions: list[Mapping[str, str]]
     ) -> list[int]:
-        """The nets, each behind those that it depends on without a register between."""
+        """Return the nets, each after the nets that it depends on without a register between."""
         followers: dict[int, list[int]] = {net: [] for net in drivers}
         missing = dict.fromkeys(drivers, 0)
         for cell in range(len(self.names)):

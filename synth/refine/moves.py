@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves groups of cells as long as that makes slow paths shorter.
+"""The moves of groups of cells that make slow paths shorter.
 
 nextpnr's placers look at wire more than at time: a chain of three look-up tables may be spread over
-40 columns where that costs no wire. Here each group on a slow path is tried at places towards its
-neighbours on such paths, and stays where the paths through it are best, or nearly.
+40 columns if that costs no wire. Here each group on a slow path is tried at places towards its
+neighbours on such paths. It stays where the paths through it are best, or nearly.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from systola.synth.refine.graph import NEVER, Graph
 from systola.synth.refine.placement import Group, Placement
 
 NEARLY = 0.4
-"""Nanoseconds: a path that is shorter than the goal by so much does not draw at its groups."""
+"""Nanoseconds: a path that is shorter than the goal by more does not attract its groups."""
 WIRE = 0.004
-"""What a nanosecond of wire costs beside that, whatever the paths are."""
+"""Cost of a nanosecond of wire, even on fast paths."""
 WIDE = 200
-"""Pins of a net whose length is nothing to care about: it is all over the device."""
+"""Number of pins above which the length of a net does not count: it is all over the device."""
 TRIES, SITES, REPLACED = 24, 12, 4
-"""Places that are looked at for a group, the best of them at which there may be room, and those
-from which others may have to leave."""
+"""Numbers of places for a group: tried places, the best of them that are looked at for room, and
+places from which other groups may leave."""
 DISTANCES = (1, 3, 6)
 LEAVE_AT_MOST, LEAVE_FAR = 40, 4
-"""Groups that leave for one, and how many tiles they look around."""
+"""Largest number of groups that leave for one, and the distance at which they look for room, in
+tiles."""
 WORTH = 1.0
-"""Cost from which on others leave for a group."""
+"""Cost from which on other groups leave for a group."""
 
 
 class Refinement:
-    """A placement on its way to shorter paths.
+    """A placement that is being refined.
 
-    What a path is longer than `goal`, in nanoseconds, costs its square, at each pin that it leads
-    to where a group is looked at by itself, and once where the ends of paths are.
+    A path longer than `goal`, in nanoseconds, costs the square of the excess. It counts at each pin
+    that it leads to if a group is looked at by itself, and once at the ends of paths.
     """
 
     def __init__(self, design: Mapping[str, Any], *, seed: int, goal: float):
@@ -53,13 +54,15 @@ class Refinement:
             self._outputs[group] = sorted(o for cell in group.cells for o in graph.owned[cell])
 
     def go_over(self, worse: float) -> None:
-        """Goes over all groups on slow paths once. They may go where it is `worse` by so much, on
-        average."""
+        """Try to move all groups on slow paths once.
+
+        The cost of a new place may be higher by `worse`, on average.
+        """
         for group in self.slow_groups(NEARLY):
             self._improve(group, worse)
 
     def slow_groups(self, nearly: float) -> list[Group]:
-        """Those on paths that are slow, or so `nearly`, the slowest first."""
+        """Return the groups on paths that are slow, or within `nearly` ns of it, slowest first."""
         graph, delays, group_of = self.graph, self.delays, self.placement.group_of
         worst: dict[Group, float] = {}
         for pin, source in enumerate(graph.sources):
@@ -72,7 +75,7 @@ class Refinement:
         return sorted(worst, key=lambda group: -worst[group])
 
     def _improve(self, group: Group, worse: float) -> None:
-        """Moves a group where it costs less, or not much more."""
+        """Move a group to a place where it costs less, or not much more."""
         before = self.cost(group, group.x, group.y)
         found: list[tuple[float, int, int]] = []
         for x, y in self._candidates(group):
@@ -93,7 +96,7 @@ class Refinement:
                     return
 
     def _candidates(self, group: Group) -> list[tuple[int, int]]:
-        """Places on the way to what is before and behind it on slow paths, each once."""
+        """Return places on the way to a group's neighbours on slow paths, each once."""
         graph, delays, placement = self.graph, self.delays, self.placement
         drawn: list[tuple[int, int]] = []
 
@@ -122,7 +125,7 @@ class Refinement:
         return list(places)
 
     def cost(self, group: Group, x: int, y: int) -> float:
-        """What the paths through a group would cost if it came to `x`, `y`, and its wires."""
+        """Return the cost of the paths through a group, and of its wires, at place `x`, `y`."""
         graph, delays = self.graph, self.delays
         xs, ys = self.placement.xs, self.placement.ys
         dx, dy = x - group.x, y - group.y
@@ -195,7 +198,10 @@ class Refinement:
         self.delays.moved(group.cells)
 
     def _replace(self, group: Group, x: int, y: int, gain: float) -> bool:
-        """Moves a group to where others are, and these elsewhere, if they lose less than `gain`."""
+        """Move a group to occupied places, and the other groups elsewhere.
+
+        The other groups must lose less than `gain`.
+        """
         placement = self.placement
         cells = placement.in_the_way(group, x, y, group.shift)
         if cells is None:
@@ -218,8 +224,11 @@ class Refinement:
         others: Sequence[Group],
         better: Callable[[], bool],
     ) -> bool:
-        """Moves groups by columns and rows to where others are, and these near to where they were;
-        all of them back if there is no room, or it is not `better`."""
+        """Move groups by columns and rows to occupied places, and the other groups near to their
+        places.
+
+        All are moved back if there is no room, or the result is not `better`.
+        """
         placement = self.placement
         leaving = [*groups, *others]
         places = [one.place for one in leaving]
@@ -246,7 +255,7 @@ class Refinement:
         return False
 
     def movable(self, cells: Iterable[int]) -> list[Group] | None:
-        """The groups of cells, each once, if all are small and can leave; else None."""
+        """Return the groups of cells, each once, if all are small and can leave; else None."""
         others: dict[Group, None] = {}
         for cell in sorted(cells):
             other = self.placement.group_of.get(cell)
@@ -256,7 +265,7 @@ class Refinement:
         return list(others)
 
     def on_slow_paths(self, group: Group) -> list[Group]:
-        """The groups next to one on slow paths, or nearly."""
+        """Return the neighbours of a group on paths that are slow or nearly slow."""
         found: dict[Group, None] = {}
         for other, _ in self._slow_wires([group]):
             neighbour = self.placement.group_of.get(other)
@@ -265,7 +274,7 @@ class Refinement:
         return list(found)
 
     def pulls(self, groups: Sequence[Group]) -> list[tuple[int, int]]:
-        """For each wire of a slow path from groups to others its columns and rows."""
+        """Return the columns and rows that each wire of a slow path from groups to others spans."""
         xs, ys = self.placement.xs, self.placement.ys
         own = set(_cells(groups))
         return [
@@ -275,7 +284,9 @@ class Refinement:
         ]
 
     def _slow_wires(self, groups: Iterable[Group]) -> Iterator[tuple[int, int]]:
-        """For each wire on slow paths, or nearly, the cell at the other end and the one here."""
+        """Yield for each wire on slow, or nearly slow, paths the cell at its other end and the own
+        cell.
+        """
         graph, limit = self.graph, self._goal - NEARLY
         for group in groups:
             for pin in self._inputs[group]:
@@ -287,7 +298,7 @@ class Refinement:
                         yield graph.owners[pin], graph.drivers[output]
 
     def ends_of(self, groups: Iterable[Group]) -> list[int]:
-        """The pins where paths through groups end."""
+        """Return the pins at which paths through groups end."""
         graph = self.graph
         ends: list[int] = []
         seen: set[int] = set()
@@ -309,7 +320,9 @@ class Refinement:
         return list(dict.fromkeys(ends))
 
     def lateness(self, ends: Iterable[int], groups: Iterable[Group]) -> float:
-        """What slow paths to these ends cost, each end once, and the wires of these groups."""
+        """Return the cost of slow paths to these ends, each end once, and of the wires of these
+        groups.
+        """
         graph, delays = self.graph, self.delays
         penalty = wires = 0.0
         for pin in ends:
@@ -325,7 +338,7 @@ class Refinement:
         return penalty + WIRE * wires
 
     def _spot(self, group: Group) -> tuple[int, int, int] | None:
-        """A free place for a lifted group, the best of some around where it was."""
+        """Return a free place for a lifted group, the best of some around its former place."""
         best: tuple[float, tuple[int, int, int]] | None = None
         for number in range(TRIES):
             far = LEAVE_FAR * (1 + 2 * number / TRIES)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves neighbourhoods: groups that slow paths connect, all by the same distance.
+"""The moves of neighbourhoods: groups that slow paths connect, all by the same distance.
 
-Where comparators and what they stop lie together in the wrong place, each of them alone is held
-there by the others. A neighbourhood goes with all of them towards what else is on their paths, and
+If comparators and the logic that they stop lie together in the wrong place, each of them alone is
+held there by the others. A neighbourhood moves as a whole towards the other cells on its paths. It
 stays there if all ends that it reaches are less late together.
 """
 
@@ -14,26 +14,26 @@ from systola.synth.refine.moves import Refinement
 from systola.synth.refine.placement import Group
 
 SIZES = (2, 4, 8, 16, 32, 64)
-"""Groups of a neighbourhood at most."""
+"""Largest numbers of groups in a neighbourhood."""
 REACH = 12
-"""Columns or rows from the first of them to the others at most."""
+"""Largest distance from the first group to the others, in columns or rows."""
 LEAVE_AT_MOST = 60
-"""Groups that leave for them."""
+"""Largest number of groups that leave for a neighbourhood."""
 SLOWEST = 20
-"""Groups at least from which neighbourhoods begin, the slowest; with more of them, half."""
+"""Least number of groups, the slowest, from which neighbourhoods begin; at least half of all."""
 JITTER = 2
 """Columns and rows by which a distance is made longer or shorter."""
 
 
 class Neighbourhoods:
-    """Of a placement on its way to shorter paths."""
+    """A mover of the neighbourhoods of a placement."""
 
     def __init__(self, refinement: Refinement, *, seed: int):
         self._refinement = refinement
         self._random = random.Random(seed)
 
     def go_over(self, tries: int) -> int:
-        """Tries so many moves of neighbourhoods of slow paths; how many were worth it."""
+        """Try `tries` moves of neighbourhoods of slow paths, and return how many were kept."""
         moved = 0
         slow: list[Group] = []
         for _ in range(tries):
@@ -50,7 +50,7 @@ class Neighbourhoods:
         return moved
 
     def _around(self, first: Group, size: int) -> list[Group]:
-        """A group and those to which slow paths lead from it, near it, at most so many."""
+        """Return a group, and at most `size` - 1 groups near it that slow paths connect with it."""
         found = {first: None}
         queue = [first]
         while queue:
@@ -64,7 +64,9 @@ class Neighbourhoods:
         return list(found)
 
     def _distance(self, groups: list[Group]) -> tuple[int, int] | None:
-        """Columns and rows to somewhere on the way to what else is on slow paths; None: nowhere."""
+        """Return columns and rows to a place towards the other cells on slow paths; None if there
+        is none.
+        """
         pulls = self._refinement.pulls(groups)
         if not pulls:
             return None
@@ -79,7 +81,7 @@ class Neighbourhoods:
         return (dx, dy) if dx or dy else None
 
     def _shift(self, groups: list[Group], dx: int, dy: int) -> bool:
-        """Moves them, and others out of their way, if that makes all ends behind them earlier."""
+        """Move groups, and others out of their way, if this makes all ends after them earlier."""
         others = self._in_the_way(groups, dx, dy)
         if others is None:
             return False
@@ -91,7 +93,7 @@ class Neighbourhoods:
         )
 
     def _in_the_way(self, groups: list[Group], dx: int, dy: int) -> list[Group] | None:
-        """The groups that have to leave for these; None: they cannot come there."""
+        """Return the groups that have to leave for these; None if these cannot come there."""
         cells: set[int] = set()
         for group in groups:
             found = self._refinement.placement.in_the_way(

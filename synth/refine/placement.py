@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the cells of an ECP5 are, which of them have to stay together, and what fits where."""
+"""The places of the cells of an ECP5, the cells that stay together, and the places that fit."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ from systola.synth.netlist import top_module
 from systola.synth.refine.graph import CARRY, COMB, CONSTANTS, FF, Graph
 
 SITE = "NEXTPNR_BEL"
-"""The attribute in which nextpnr keeps the place of a cell."""
+"""Attribute in which nextpnr keeps the place of a cell."""
 SLOTS = 8
-"""Of a tile: four slices of two, each for a look-up table and a register."""
+"""Slots of a tile: four slices of two, each for a look-up table and a register."""
 _FIXED_MODES = ("DPRAM", "RAMW_BLOCK")
 _PLACE = re.compile(r"X(\d+)/Y(\d+)/(?:SLICE([A-D])\.([A-Z]+)(\d)?|(EBR\d))?")
 
 Site = tuple[int, int, int, bool]
-"""Column, row, slot, and whether it is for a register."""
+"""Column, row, slot, and whether the site is for a register."""
 
 
 @dataclass(eq=False)
 class Group:
-    """Cells that what one gives another within a slice, or along a carry chain, keeps together:
-    for each its column, from the first one, and its slot without a shift."""
+    """A group of cells that wires within a slice, or along a carry chain, keep together.
+
+    `columns` and `slots` have the column of each cell, from the first one, and its slot without a
+    shift.
+    """
 
     cells: tuple[int, ...]
     columns: tuple[int, ...]
     slots: tuple[int, ...]
     shifts: tuple[int, ...]
-    """By how many slots it may be moved on within its tiles."""
+    """Numbers of slots by which the group may be shifted within its tiles."""
     chain: bool
     x: int
     y: int
@@ -46,9 +49,9 @@ class Group:
 
 
 class Placement:
-    """The sites of all cells in a design as nextpnr has placed it, and the groups that can move.
+    """A placement by nextpnr: the sites of all cells in a design, and the groups that can move.
 
-    Block memories are groups of one, which change places with one another only.
+    Block memories are groups of one cell, which change places only with one another.
     """
 
     def __init__(self, design: Mapping[str, Any], graph: Graph):
@@ -61,9 +64,9 @@ class Placement:
         self._at: dict[Site, int] = {}
         self._registers: dict[tuple[int, int], set[int]] = defaultdict(set)
         self.columns: dict[int, set[int]] = defaultdict(set)
-        """For each row the columns of tiles with slices, as far as some are used."""
+        """For each row, the columns of tiles with slices, as far as some are used."""
         self._block_sites: dict[int, str] = {}
-        """What a place for a block memory is called, by column; each row has the same."""
+        """Name of the place of a block memory, by column; each row has the same."""
         for cell, data in enumerate(self._cells.values()):
             match = _PLACE.match(data["attributes"][SITE])
             if match is None:
@@ -89,13 +92,13 @@ class Placement:
         self.blocks: dict[tuple[int, int], Group | None] = {
             (x, y): None for y in rows for x in self._block_sites
         }
-        """The block memory, or none, at each column and row for such, as far as they are used."""
+        """Block memory, or None, at each column and row of such places, as far as they are used."""
         for cell in memories:
             x, y = self.xs[cell], self.ys[cell]
             self.blocks[x, y] = Group((cell,), (0,), (0,), (0,), False, x, y)
 
     def put_block(self, block: Group, x: int, y: int) -> None:
-        """Puts a block memory to a column and row of `blocks`."""
+        """Put a block memory to a column and row of `blocks`."""
         (cell,) = block.cells
         block.x, block.y = self.xs[cell], self.ys[cell] = x, y
         self.blocks[x, y] = block
@@ -111,7 +114,7 @@ class Placement:
             self._registers[x, y].add(cell)
 
     def _control_set(self, cell: int) -> tuple[tuple[object, ...], tuple[object, ...]]:
-        """What the registers of a tile have to share, and those of a slice."""
+        """Return the settings that all registers of a tile share, and those that a slice shares."""
         nets, parameters = self._graph.nets[cell], self._graph.parameters[cell]
         tile = (
             nets.get("LSR"),
@@ -155,7 +158,8 @@ class Placement:
         slots = [self._slots[cell] for cell in cells]
         chain = any(graph.modes[cell] == CARRY for cell in cells)
         low, high = min(slots), max(slots)
-        # A multiplexer of two look-up tables takes a slice, one of four two of them, in pairs.
+        # A multiplexer of two look-up tables takes a slice; a multiplexer of four takes two, in
+        # pairs.
         if chain or len({self.xs[cell] for cell in cells}) > 1 or low // 4 != high // 4:
             step = 0
         elif low // 2 != high // 2:
@@ -177,7 +181,9 @@ class Placement:
         )
 
     def in_the_way(self, group: Group, x: int, y: int, shift: int) -> set[int] | None:
-        """The cells of others that would have to leave if the group came there; None: it cannot."""
+        """Return the cells of others that would have to leave for the group; None if it cannot come
+        there.
+        """
         found: set[int] = set()
         columns = self.columns.get(y, ())
         graph = self._graph
@@ -199,7 +205,7 @@ class Placement:
         if (o := at.get((x, y, slot ^ 1, True))) is not None and self._sets[o][1] != of_slice:
             found.add(o)
         o = at.get((x, y, slot, False))
-        # Multiplexers are selected by the wire that registers without a look-up table come from.
+        # Multiplexers are selected by the input wire of registers without a look-up table.
         if o is not None and self._from_m[cell] and self._uses_m[o]:
             found.add(o)
         return found
@@ -215,7 +221,7 @@ class Placement:
         return found
 
     def lift(self, group: Group) -> None:
-        """Takes a group from its sites."""
+        """Remove a group from its sites."""
         for cell in group.cells:
             register = self._graph.kinds[cell] == FF
             x, y = self.xs[cell], self.ys[cell]
@@ -224,14 +230,14 @@ class Placement:
                 self._registers[x, y].discard(cell)
 
     def drop(self, group: Group, x: int, y: int, shift: int) -> None:
-        """Puts a lifted group where nothing is in its way."""
+        """Put a lifted group to sites that are free."""
         group.x, group.y, group.shift = x, y, shift
         for cell, column, slot in zip(group.cells, group.columns, group.slots, strict=True):
             self.xs[cell], self.ys[cell], self._slots[cell] = x + column, y, slot + shift
             self._enter(cell)
 
     def write(self) -> None:
-        """Brings the sites into the design."""
+        """Write the sites into the design."""
         data = list(self._cells.values())
         for cell in self.group_of:
             slot, register = self._slots[cell], self._graph.kinds[cell] == FF

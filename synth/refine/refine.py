@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to a placement, in order: single groups first, then neighbourhoods and groups; block
-memories before each of them.
+"""The order of refining: single groups first, then neighbourhoods and groups.
 
-At first a group may also go where the paths through it are a little worse, which gets chains along
-that no single move would shorten.
+Block memories come before each pass. In the first passes a group may also go to places where its
+paths are a little worse. This moves chains that no single move would shorten.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from systola.synth.refine.moves import Refinement
 from systola.synth.refine.neighbourhoods import Neighbourhoods
 
 GOAL = 0.875
-"""Of the cycle that nextpnr is asked for. What a path is longer than that costs its square: routing
-takes some ways that are longer than they need be."""
+"""Longest good path as a fraction of the cycle that nextpnr is asked for. A longer path costs the
+square of its excess: routing takes some ways that are longer than they need be."""
 PASSES = 24
-"""Over all groups on slow paths."""
+"""Number of passes over all groups on slow paths."""
 WORSE = 0.5
-"""Nanoseconds squared: by how much a place may be worse in the first pass, on average."""
+"""Excess in cost, in nanoseconds squared, that a place may have in the first pass, on average."""
 COOLING = 0.7
-"""The part of the passes in which that falls to nothing."""
+"""Part of the passes in which this excess falls to nothing."""
 ROUNDS = 12
-"""Of neighbourhoods, each with passes behind it that bring single groups to rest."""
+"""Number of rounds of neighbourhoods, each followed by passes over single groups."""
 SHIFTS, PASSES_BEHIND = 500, 2
 
 
 def refine(design: Mapping[str, Any], *, seed: int, frequency: float, what: str) -> None:
-    """Moves cells of a design that nextpnr has placed on an ECP5, for a clock of `frequency` MHz.
+    """Move cells of a design that nextpnr has placed on an ECP5, for a clock of `frequency` MHz.
 
-    The same seed gives the same places. `what` is shown on stderr, with how far it is.
+    The same seed gives the same places. `what` is shown on stderr, with the progress.
     """
     refinement = Refinement(design, seed=seed, goal=GOAL * 1000 / frequency)
     neighbourhoods = Neighbourhoods(refinement, seed=seed)

@@ -38,7 +38,10 @@ _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
 def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
-    """Sums of products, of int16 if there are such, and `steps` uses of the activation unit."""
+    """Make a program of sums of products, and `steps` uses of the activation unit.
+
+    Products are of int16, too, if the machine has them.
+    """
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
@@ -63,7 +66,7 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
             Opcode.READ_HOST_MEMORY,
             host=_DATA,
             buffer=line,
-            rows=3 * _LINES,  # the last third is where results come, of which all is shown
+            rows=3 * _LINES,  # results come in the last third, all of which is shown
             stride=config.input_pitch,
             blocks=1,
             tail=config.rows,
@@ -108,21 +111,21 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
 
 
 class _Steps:
-    """Random instructions of the activation unit; results come behind the two operands."""
+    """A writer of random instructions of the activation unit; results follow the two operands."""
 
     def __init__(self, config: Config, rng: random.Random, line: int, row: int, entry: int):
         self._config, self._rng = config, rng
         self._line, self._row, self._entry = line, row, entry
 
     def step(self) -> list[bytes]:
-        """One of them, with what it needs."""
+        """Return one instruction, with the instructions that it needs before it."""
         kinds = [self._activate, self._activate, self._vector, self._vector, self._pool]
         if self._config.depthwise:
             kinds.append(self._depthwise)
         return self._rng.choice(kinds)()
 
     def _some(self) -> dict[str, int]:
-        """Fields that all of them have."""
+        """Return fields that all these instructions have."""
         rng = self._rng
         return {
             "parameter": self._entry + rng.randrange(_ENTRIES - 4),
@@ -181,11 +184,11 @@ class _Steps:
         ]
 
     def _scale(self, operand: str, wide: int) -> Iterator[tuple[str, int]]:
-        """Often such that what is left of a number lies halfway between two."""
+        """Yield the scale of an operand, often one that leaves numbers halfway between others."""
         rng = self._rng
         if rng.random() < 0.5:
             less = rng.randint(0, 12)
-            bits = (15 if wide else 20) - less  # by which a number is shifted left
+            bits = (15 if wide else 20) - less  # bits by which a number is shifted left
             yield f"multiplier_{operand}", 1 << (30 - less)
             yield f"shift_{operand}", min(31, bits + rng.randint(0, 8))
         else:

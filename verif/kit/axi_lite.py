@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AXI4-Lite host."""
+"""An AXI4-Lite host in a cocotb test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from systola.verif.kit.signals import Driven, read, read_bit
 
 
 class AxiLiteMaster:
-    """Reads and writes registers through the ports `<prefix>_*` of `dut`, one at a time.
+    """A host that reads and writes registers through the ports `<prefix>_*` of `dut`, one at a
+    time.
 
     Either `run` or the bench calls `step` once in each cycle, after the rising edge.
     """
@@ -40,16 +41,16 @@ class AxiLiteMaster:
         self._answer = 0
         self._finished = Event()
         self.start_accepted = False
-        """Whether the cycle that `step` saw last is the one in which a START was accepted."""
+        """Whether a START was accepted in the cycle that `step` saw last."""
 
     async def run(self, clock: Any) -> None:
-        """Steps for ever; for benches without a loop of their own."""
+        """Step for ever; for benches without a loop of their own."""
         while True:
             await RisingEdge(clock)
             self.step()
 
     async def write(self, offset: int, value: int) -> None:
-        """Writes a register. Any other answer than OKAY is a failure."""
+        """Write a register. Any answer other than OKAY is a failure."""
         self._awaddr.set(offset)
         self._wdata.set(value)
         self._wstrb.set(0xF)
@@ -60,7 +61,7 @@ class AxiLiteMaster:
         assert self._answer == 0, f"write to register 0x{offset:03x}: response {self._answer}"
 
     async def read(self, offset: int) -> int:
-        """Reads a register. Any other answer than OKAY is a failure."""
+        """Read a register. Any answer other than OKAY is a failure."""
         self._araddr.set(offset)
         self._finished.clear()
         for port in (self._arvalid, self._rready):
@@ -70,7 +71,7 @@ class AxiLiteMaster:
         return self._data
 
     def step(self) -> None:
-        """Looks at the cycle that the rising edge has just ended, and drives the next."""
+        """Read the signals of the cycle that the rising edge has just ended, and drive the next."""
         waited = self._awvalid.value or self._wvalid.value
         for valid, ready in (
             (self._awvalid, self._awready),

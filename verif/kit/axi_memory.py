@@ -13,10 +13,10 @@ from systola.verif.kit.signals import Driven, read, read_bit
 
 
 class AxiMemory:
-    """Connects `model` to the ports `<prefix>_*` of `dut`, which must obey `rules`.
+    """A memory that connects `model` to the ports `<prefix>_*` of `dut`, which must obey `rules`.
 
-    Either `run` or the bench calls `step` once in each cycle, after the rising edge. A port
-    without write channels is a port to read from.
+    Either `run` or the bench calls `step` once in each cycle, after the rising edge. A port without
+    write channels is a port to read from.
     """
 
     def __init__(self, dut: Any, prefix: str, model: MemoryModel, rules: AxiRules):
@@ -41,13 +41,13 @@ class AxiMemory:
         self._drive()
 
     async def run(self, clock: Any) -> None:
-        """Steps for ever; for benches without a loop of their own."""
+        """Step for ever; for benches without a loop of their own."""
         while True:
             await RisingEdge(clock)
             self.step()
 
     def step(self, restart: bool = False) -> None:
-        """Ends the cycle that the rising edge has just ended, and drives the next.
+        """End the cycle that the rising edge has just ended, and drive the next.
 
         `restart` starts the stalls afresh in between.
         """
@@ -108,7 +108,7 @@ class AxiMemory:
 
 
 def _strobed(port: Any, strobe: int) -> int:
-    """WDATA, which may be unknown in lanes that are not written: they count as 0."""
+    """Return WDATA; lanes that are not written may be unknown, and count as 0."""
     text = str(port.value)
     lanes = len(text) // 8
     for lane in range(lanes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bench of the whole machine: clock, reset, host on AXI4-Lite, host and weight memory."""
+"""The bench of the whole machine: clock, reset, host on AXI4-Lite, host and weight memory."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ _FENCE = 0xA5
 
 
 def config_under_test() -> Config:
-    """The configuration that the running simulation was built for."""
+    """Return the configuration that the running simulation was built for."""
     return preset(os.environ["TPU_PRESET"])
 
 
 class TB:
-    """The machine `dut` with everything around it. `await start()` before anything else.
+    """A bench with the machine `dut`. `await start()` before anything else.
 
-    `latency`, `stall` and `seed` are those of the memories, see systola.sim.memory. A program
-    that has been run with the same ones in systola.sim.library takes the same cycles here.
+    `latency`, `stall` and `seed` describe the memories, see systola.sim.memory. With the same
+    values, a program takes the same cycles here as in systola.sim.library.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class TB:
         self._start_time = 0.0
         self._program = 0
         self._look = Event()
-        """The program has ended, or it is time to look at STATUS."""
+        """Event: the program has ended, or it is time to read STATUS."""
         self._port = Lock()
 
     async def start(self) -> None:
-        """Starts the clock and resets the machine."""
+        """Start the clock and reset the machine."""
         begin_reset(self.dut.rst)
         Clock(self.dut.clk, PERIOD_NS, unit="ns").start(start_high=False)
         self._rst.set(1)
@@ -114,21 +114,21 @@ class TB:
         cocotb.start_soon(self._run())
 
     async def write(self, register: int, value: int) -> None:
-        """Writes a register."""
+        """Write a register."""
         async with self._port:
             await self.registers.write(register, value)
 
     async def read(self, register: int) -> int:
-        """Reads a register."""
+        """Read a register."""
         async with self._port:
             return await self.registers.read(register)
 
     async def resume(self) -> None:
-        """Lets the next or waiting Synchronize_Host pass."""
+        """Let the next or waiting Synchronize_Host pass."""
         await self.write(Register.CONTROL, Control.RESUME)
 
     async def trace(self) -> tuple[tuple[int, int], ...]:
-        """Cycle since START and tag of the last tags, at most TRACE_DEPTH, in order."""
+        """Return cycle since START and tag of the last tags, at most TRACE_DEPTH, in order."""
         count = await self.read(Register.TAGS)
         pairs: list[tuple[int, int]] = []
         for number in range(max(0, count - TRACE_DEPTH), count):
@@ -143,7 +143,7 @@ class TB:
         host_errors: tuple[int, int] = (0, 0),
         weight_errors: tuple[int, int] = (0, 0),
     ) -> None:
-        """Fills the memories and sets all registers, so that START runs `image`.
+        """Fill the memories and set all registers, so that START runs `image`.
 
         `host_errors` and `weight_errors` are byte ranges of the windows that answer SLVERR.
         """
@@ -180,12 +180,13 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """Runs the program of `image` to its Halt, or to `fault`, and returns what the host sees.
+        """Run the program of `image` to its Halt, or to `fault`, and return the state that the host
+        sees.
 
-        Whenever the program waits for the host, `on_wait` is called with the content of the host
-        window, which it may change, and then the host writes RESUME. Fails when it ends otherwise
-        or not within `limit` cycles, when a rule of AXI is broken, or when memory outside the
-        window has changed.
+        When the program waits for the host, `on_wait` is called with the content of the host
+        window, which it may change. Then the host writes RESUME. The test fails if the program ends
+        otherwise, or not within `limit` cycles. It fails, too, if a rule of AXI is broken, or
+        memory outside the window has changed.
         """
         await self.prepare(image, host_errors=host_errors, weight_errors=weight_errors)
         return await self.finish(fault=fault, limit=limit, on_wait=on_wait)
@@ -197,7 +198,10 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """Starts what `prepare` has prepared and runs it to its end, see `run_program`."""
+        """Start the program that `prepare` has prepared, and run it to its end.
+
+        The arguments and the result are the same as for `run_program`.
+        """
         result = await self.finish_anyhow(limit=limit, on_wait=on_wait)
         scoreboard.check_end(scoreboard.fault_of(result), scoreboard.ends_in(fault))
         return result
@@ -208,7 +212,7 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """The same to whatever end it comes: for tests that look at it themselves."""
+        """Run the prepared program to any end: for tests that check the end themselves."""
         begun = time.perf_counter()
         await self.write(Register.CONTROL, Control.START)
         await self.ended(limit=limit, on_wait=on_wait)
@@ -244,7 +248,7 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> None:
-        """Waits for the interrupt of the program that has been started, see `run_program`."""
+        """Wait for the interrupt of the program that has been started, see `run_program`."""
         try:
             await with_timeout(self._attend(on_wait), limit * PERIOD_NS, "ns")
         except SimTimeoutError:
@@ -253,7 +257,7 @@ class TB:
             ) from None
 
     def _state(self) -> str:
-        """What the machine is doing, unless it is a netlist."""
+        """Describe the state of the machine, unless it is a netlist."""
         if not hasattr(self.dut, PORT):
             return ""
         program = self.host.model.data[_GUARD + self._program :].tobytes()
@@ -261,7 +265,7 @@ class TB:
         return f"\n{described(int(bits, 2), program)}"
 
     async def _attend(self, on_wait: Callable[[NDArray[np.uint8]], None] | None) -> None:
-        # In the same cycles as in systola.sim.library.
+        # STATUS is read in the same cycles as in systola.sim.library.
         while self._started is not None:
             if (self._cycle - self._started) % POLL_CYCLES:
                 self._look.clear()
@@ -273,7 +277,7 @@ class TB:
                 await self.resume()
 
     def host_window(self) -> NDArray[np.uint8]:
-        """Content of the host window now. Fails when the memory around it has changed."""
+        """Return the content of the host window. Fails if the memory around it has changed."""
         data = self.host.model.data
         for side, fence in (("below", data[:_GUARD]), ("above", data[-_GUARD:])):
             assert (fence == _FENCE).all(), f"memory {side} the host window has changed"
@@ -282,10 +286,10 @@ class TB:
     async def check_program(
         self, image: Image, *, fault: Fault | None = None, limit: int = 200_000
     ) -> RunResult:
-        """Runs the program here and on the golden model: memory, fault, interrupts must agree.
+        """Run the program here and on the golden model: memory, fault, interrupts must agree.
 
-        It must end at Halt, or in `fault`: where both fault alike, nothing else has been tested.
-        The golden model keeps its on-chip memories from one program to the next, as the machine.
+        The program must end at Halt, or in `fault`: if both fault alike elsewhere, nothing was
+        tested. The golden model keeps its on-chip memories between programs, as the machine does.
         """
         expected = image.host.copy()
         outcome = self.golden.run(expected, image.weights, image.program_offset)
@@ -303,13 +307,13 @@ class TB:
         return result
 
     def _mark(self, cycle: int) -> None:
-        """Where a waveform is looked at first: the first failure of a simulation."""
+        """Mark the first failure of a simulation, at which a waveform is looked at first."""
         marker = Path(os.environ[MARKER])
         if not marker.exists():
             marker.write_text(f"{int(self._start_time + cycle * PERIOD_NS)}")
 
     async def soft_reset(self, *, limit: int = 10_000) -> None:
-        """Abandons whatever runs and waits until the machine is idle."""
+        """Abandon a program that runs, and wait until the machine is idle."""
         self._started = None
         await self.write(Register.CONTROL, Control.SOFT_RESET)
         for _ in range(limit):
@@ -319,7 +323,7 @@ class TB:
         raise AssertionError("still busy long after the soft reset")
 
     async def _run(self) -> None:
-        # One loop for all, so that everything happens in the same order in every cycle.
+        # One loop drives all, so that the order of events is the same in every cycle.
         while True:
             await RisingEdge(self.dut.clk)
             if self._started is not None and read_bit(self.dut.irq):

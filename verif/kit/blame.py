@@ -15,12 +15,12 @@ from systola.golden.machine import Machine
 from systola.golden.outcome import LimitReached
 
 _LIMIT = 100_000
-"""Instructions that are looked at."""
+"""Largest number of instructions that are executed in the search."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Number of an instruction, and the row and the column of its matrix that lie in a byte."""
+    """A record of an instruction's number, and the row and the column of its matrix in a byte."""
 
     number: int
     row: int
@@ -28,8 +28,10 @@ class Writer:
 
 
 def last_writer(config: Config, image: Image, place: int) -> Writer | None:
-    """The last instruction that writes byte `place` of the host window on the golden model; None
-    where none does. What else the memories hold makes no difference."""
+    """Return the last instruction that writes byte `place` of the host window on the golden model.
+
+    The result is None if no instruction does. The contents of the memories make no difference.
+    """
     machine = _Watched(config, place)
     with suppress(LimitReached):
         machine.run(image.host.copy(), image.weights, image.program_offset, limit=_LIMIT)
@@ -37,7 +39,7 @@ def last_writer(config: Config, image: Image, place: int) -> Writer | None:
 
 
 def blame(config: Config, image: Image, place: int, cycle: int | None) -> str:
-    """Words about a wrong byte, which the machine has last written `cycle` cycles after START."""
+    """Describe a wrong byte, which the machine has last written `cycle` cycles after START."""
     writer = last_writer(config, image, place)
     if writer is None:
         text = f"no instruction writes byte 0x{place:x}"
@@ -52,7 +54,7 @@ def blame(config: Config, image: Image, place: int, cycle: int | None) -> str:
 
 
 class _Watched(Machine):
-    """The golden model with an eye on one byte of the host window."""
+    """A golden model that watches one byte of the host window."""
 
     def __init__(self, config: Config, place: int):
         super().__init__(config)
@@ -76,7 +78,7 @@ class _Watched(Machine):
     def _places(
         self, place: int, *, host: int, rows: int, stride: int, blocks: int, tail: int, buffer: int
     ) -> list[tuple[int, int, int]]:
-        """Row, block and byte in it that go to `place`: of each block the last row."""
+        """Return row, block and byte of the block that go to `place`: each block's last row."""
         found: list[tuple[int, int, int]] = []
         for block in range(blocks):
             count = tail if block == blocks - 1 else self.config.cols

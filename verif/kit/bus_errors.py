@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that uses every port, and errors on each of them with their reports."""
+"""A program that uses every port, and errors on each port with their reports."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, ran
 _ROWS = 8
 _OUTPUT = 2 * DATA_OFFSET
 _READS = 16
-"""Instructions of the program for the weights."""
+"""Number of Read_Weights in the program for the weights."""
 _BEHIND = 4 * DATA_OFFSET
-"""Where the program is if it does not fit before the data."""
+"""Byte offset of a program that does not fit before the data."""
 
 
 @dataclass(frozen=True)
 class BusError:
-    """Bytes of the windows, [low, high), that answer with an error, and the fault that follows.
+    """An error: byte ranges of the windows, [low, high), that answer with it, and the fault.
 
-    Of the tags only the first `tags` wait for none of what fails: no other one may enter.
+    Only the first `tags` tags wait for none of the failing transfers: no other tag may be recorded.
     """
 
     cause: Fault
@@ -39,11 +39,11 @@ class BusError:
 
     @property
     def memories(self) -> dict[str, tuple[int, int]]:
-        """What a run is told of the memories."""
+        """Return the arguments of a run that describe the memories."""
         return {"host_errors": self.host_errors, "weight_errors": self.weight_errors}
 
     def late(self, before: int) -> BusError:
-        """The same behind so many other instructions."""
+        """Return the same error for a program with `before` more instructions at its beginning."""
         errors = self.host_errors
         if self.cause == Fault.FETCH_ERROR:
             start = _BEHIND + before * INSTRUCTION_BYTES
@@ -51,7 +51,7 @@ class BusError:
         return replace(self, pc=before + self.pc, host_errors=errors)
 
     def check(self, image: Image, result: RunResult) -> None:
-        """Fails unless a machine has reported it after `busy_program`, and kept its data."""
+        """Fail unless a machine has reported the error after `busy_program`, and kept its data."""
         _check(image, result, Status.FAULT, FaultReport(self.cause, self.pc, 0))
         tags = [tag for _, tag in result.tags]
         assert tags == list(range(len(tags))), f"tags {tags}"
@@ -65,11 +65,11 @@ BUS_ERRORS = (
     BusError(Fault.FETCH_ERROR, 32, host_errors=(512, 640)),
     BusError(Fault.FETCH_ERROR, 0, host_errors=(0, 128)),
 )
-"""Of `busy_program`."""
+"""Errors of `busy_program`."""
 
 
 def errors_at_the_end(config: Config) -> list[BusError]:
-    """Of `busy_program`: only the last row fails, and with it the whole copy ends."""
+    """Return errors of `busy_program` in which only the last row fails, and so the whole copy."""
     last = (_ROWS - 1) * _stride(config), _ROWS * _stride(config)
 
     def at(start: int) -> tuple[int, int]:
@@ -83,7 +83,9 @@ def errors_at_the_end(config: Config) -> list[BusError]:
 
 @dataclass(frozen=True)
 class Silence:
-    """Bytes of the windows, [low, high), for which no answer comes, and who then waits."""
+    """A silence: byte ranges of the windows, [low, high), without an answer, and the port that
+    waits.
+    """
 
     port: BusPort
     host_silence: tuple[int, int] = (0, 0)
@@ -91,11 +93,11 @@ class Silence:
 
     @property
     def memories(self) -> dict[str, tuple[int, int]]:
-        """What a run is told of the memories."""
+        """Return the arguments of a run that describe the memories."""
         return {"host_silence": self.host_silence, "weight_silence": self.weight_silence}
 
     def check(self, image: Image, result: RunResult) -> None:
-        """Fails unless a machine has reported it after `busy_program`, and kept its data."""
+        """Fail unless a machine has reported the silence after `busy_program` and kept its data."""
         report = FaultReport(Fault.BUS_TIMEOUT, 0, self.port)
         _check(image, result, Status.BUSY | Status.FAULT, report)
 
@@ -106,7 +108,7 @@ SILENCES = (
     Silence(BusPort.HOST_WRITE, host_silence=(_OUTPUT, _OUTPUT + 64)),
     Silence(BusPort.WEIGHT_READ, weight_silence=(0, 1 << 20)),
 )
-"""In `busy_program`: data, instructions, results and weights."""
+"""Silences in `busy_program`: data, instructions, results and weights."""
 
 
 def _check(image: Image, result: RunResult, status: Status, fault: FaultReport) -> None:
@@ -121,8 +123,10 @@ def _stride(config: Config) -> int:
 
 
 def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
-    """Copies in and out, weights and a product, on random data, behind so many NOPs; then tags that
-    wait for them."""
+    """Make a program of copies in and out, weights and a product, on random data.
+
+    `before` NOPs come first. Tags that wait for the copies and the product come last.
+    """
     rng = np.random.default_rng(seed)
     copy = {"buffer": 0, "rows": _ROWS, "blocks": 2, "tail": 1}
     pitches = {"stride": _stride(config)}
@@ -151,8 +155,11 @@ def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
 
 
 def weights_program(config: Config, seed: int) -> tuple[Image, list[BusError]]:
-    """One Read_Weights after the other, each for a product, of as many tiles as it takes for some
-    bursts to be its last one and others not to be; and for each an error of its last tile alone."""
+    """Make a program of many Read_Weights, each followed by a product, and an error for each.
+
+    Numbers of tiles are such that some bursts are the last of their instruction, and others are
+    not. Each error is an error of the last tile alone.
+    """
     rng = np.random.default_rng(seed)
     burst = config.max_burst_beats * config.weight_bus_bytes // config.tile_bytes or 1
     counts = [int(count) for count in rng.choice((1, 2, burst, burst + 1), _READS)]

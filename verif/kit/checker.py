@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of valid/ready streams and of AXI, checked in every cycle; breaking one fails the test."""
+"""The rules of valid/ready streams and of AXI, checked in every cycle; a breach fails the test."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _INCR = 1
 
 
 class StreamRules:
-    """VALID stays up, and the payload as it is, until READY."""
+    """A rule of streams: VALID stays high, and the payload equal, until READY."""
 
     def __init__(self, name: str):
         self._name = name
         self._held: object | None = None
 
     def observe(self, payload: object | None, ready: bool) -> None:
-        """One cycle: the payload where VALID is up, else None."""
+        """Check one cycle: `payload` is the payload if VALID is high, else None."""
         if self._held is not None:
             assert payload is not None, f"{self._name}: VALID fell before READY"
             assert payload == self._held, f"{self._name}: payload changed before READY"
@@ -31,7 +31,7 @@ class StreamRules:
 
 
 class StreamChecker:
-    """Puts StreamRules on stream `name` of `dut` (ports name__valid, __ready, __payload)."""
+    """A checker of StreamRules on stream `name` of `dut`: ports name__valid, __ready, __payload."""
 
     def __init__(self, dut: Any, name: str):
         self._valid = getattr(dut, f"{name}__valid")
@@ -40,7 +40,7 @@ class StreamChecker:
         self._rules = StreamRules(name)
 
     async def run(self, clock: Any) -> None:
-        """Checks for ever; to be started with cocotb.start_soon after reset."""
+        """Check for ever; start it with cocotb.start_soon after reset."""
         while True:
             await RisingEdge(clock)
             valid = read_bit(self._valid)
@@ -49,7 +49,7 @@ class StreamChecker:
 
 @dataclass(frozen=True)
 class Address:
-    """What AR or AW carries."""
+    """A record of the signals of AR or AW."""
 
     address: int
     length: int
@@ -59,7 +59,7 @@ class Address:
 
     @property
     def end(self) -> int:
-        """Address behind the last byte."""
+        """Address after the last byte."""
         return self.address + ((self.length + 1) << self.size)
 
 
@@ -68,10 +68,10 @@ def _overlap(one: Address, other: Address) -> bool:
 
 
 class AxiRules:
-    """Rules of an AXI master of INCR bursts at full width: the machine's ports.
+    """A checker of an AXI master of INCR bursts at full width: the machine's ports.
 
-    Besides those of AXI itself: no burst leaves `window` (bus addresses [low, high)); no data is
-    read before a write to it has been answered, or written while it is being read.
+    There are further rules beside AXI's own. No burst leaves `window` (bus addresses [low, high)).
+    No data is read before a write to it has been answered, or written while it is being read.
     """
 
     def __init__(self, name: str, bus_bytes: int, window: tuple[int, int]):
@@ -86,7 +86,7 @@ class AxiRules:
         self._beats = 0
 
     def address(self, part: str, address: Address | None, ready: bool) -> None:
-        """One cycle of AR or AW."""
+        """Check one cycle of AR or AW."""
         self._streams[part].observe(address, ready)
         if address is None or not ready:
             return
@@ -110,7 +110,7 @@ class AxiRules:
             assert not _overlap(address, other), f"{what}: read and write of the same bytes"
 
     def write_beat(self, beat: tuple[int, int, bool] | None, ready: bool) -> None:
-        """One cycle of W: data, strobe, last."""
+        """Check one cycle of W: data, strobe, last."""
         self._streams["W"].observe(beat, ready)
         if beat is None or not ready:
             return
@@ -121,11 +121,11 @@ class AxiRules:
             self._match()
 
     def read_ended(self) -> None:
-        """The last beat of the oldest read has been taken."""
+        """Note that the last beat of the oldest read has been accepted."""
         self._reads.pop(0)
 
     def write_answered(self) -> None:
-        """The answer to the oldest write has been taken."""
+        """Note that the answer to the oldest write has been accepted."""
         self._writes.pop(0)
 
     @property

@@ -21,9 +21,10 @@ def compared_run(
     limit: int = 100_000,
     bus_timeout: int = 0,
 ) -> None:
-    """Fails unless the program ends in `fault`, or at Halt, on the golden model, and the machine
-    then does the same: memory, fault, interrupts, tags. Both must hold the same on-chip data
-    before, and do so afterwards. `limit` and `bus_timeout` as of Simulator.run.
+    """Fail unless the program ends in `fault`, or at Halt, and the machine equals the golden model.
+
+    Memory, fault, interrupts and tags must be equal. Both must hold the same on-chip data before,
+    and hold the same data after it. For `limit` and `bus_timeout` see Simulator.run.
     """
     expected = image.host.copy()
     outcome = golden.run(expected, image.weights, image.program_offset)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of short instructions that wait for one another, behind long ones that fill the queues.
+"""Programs of short instructions that wait for one another, after long ones that fill the queues.
 
-All of them use the same few lines and rows, on both sides of an address at which many bits change:
-so that each place in a list of what is under way, and each bit of its addresses, holds one back.
-Several of a kind follow one another, so that the lists of their unit are full.
+All of them use the same few lines and rows, on both sides of an address at which many bits change.
+So each place in a list of instructions under way, and each bit of its addresses, stops another.
+Several instructions of a kind follow one another, so that the lists of their unit are full.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ from systola.verif.kit.images import (
 
 _LINES = _ROWS = 24
 _LONG = 12
-"""Lines or rows of a long instruction, at least."""
+"""Least number of lines or rows of a long instruction."""
 _ENTRIES = 4
 _TABLES = 2
 _TILES = 4
 _IN_A_ROW = 5
-"""Instructions of a kind behind one another, one more than the lists have places."""
+"""Instructions of a kind in a row, one more than the lists have places."""
 _OUTPUT, _DATA, _PARAMETERS, _SHOWN, _PROGRAM = (HOST_PAGE_BYTES * page for page in range(5))
 _PAGES = 7
 
 
 def crowded_program(config: Config, seed: str, *, instructions: int = 170) -> Image:
-    """At least so many; reads only what it has written, and shows all of it at its end."""
+    """Make a program of at least `instructions` instructions, which shows all data at its end.
+
+    It reads only data that it has written.
+    """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
@@ -67,13 +70,13 @@ class _Writer:
         self.words: list[bytes] = []
 
     def _around(self, size: int, used: int) -> int:
-        """The start of so much of a memory, on both sides of a power of two."""
+        """Return the start of `used` cells of a memory that lie on both sides of a power of two."""
         bits = size.bit_length()
         middle = 1 << self._rng.randrange(min(used.bit_length(), bits - 1), bits)
         return max(0, min(middle - self._rng.randrange(1, used), size - used))
 
     def begin(self) -> None:
-        """Gives a value to all that is read later."""
+        """Give a value to all cells that are read later."""
         self._emit(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=self._entry, count=_ENTRIES)
         for table in range(self._tables):
             self._emit(Opcode.LOAD_TABLE, host=_DATA, table=table)
@@ -81,7 +84,7 @@ class _Writer:
         self._multiply(self._line, self._row, _ROWS, accumulate=0)
 
     def step(self) -> None:
-        """One instruction of any unit, or several of a kind."""
+        """Write an instruction of any unit, or several of a kind."""
         steps = (
             *(self._some_read, self._some_read, self._some_write, self._some_write),
             *(self._some_product, self._some_product, self._activate, self._activate),
@@ -94,7 +97,7 @@ class _Writer:
             step()
 
     def end(self) -> None:
-        """Shows lines and rows, the lines up to the end of a page."""
+        """Show lines and rows, the lines up to the end of a page."""
         size = _LINES * self._config.output_pitch
         self._write(_SHOWN + HOST_PAGE_BYTES - size, self._line, _LINES)
         self._emit(
@@ -112,7 +115,7 @@ class _Writer:
         self.words.append(encode(opcode, **operands))
 
     def _size(self, most: int) -> int:
-        """Mostly small."""
+        """Return a size that is mostly small."""
         rng = self._rng
         return min(
             most, rng.randint(_LONG, 2 * _LONG) if rng.random() < 0.15 else rng.choice((1, 2))
@@ -173,7 +176,9 @@ class _Writer:
         )
 
     def _how(self) -> dict[str, int]:
-        """Results of Activate or Vector: of int16, also added to what is there, or of a table."""
+        """Return the kind of results of Activate or Vector: int16, perhaps added to the old ones,
+        or a table.
+        """
         rng = self._rng
         if self._config.wide and rng.random() < 0.6:
             return {"wide": 1, "accumulate": int(rng.random() < 0.75)}
@@ -182,7 +187,7 @@ class _Writer:
         return {}
 
     def _apart(self, lines: int) -> list[int]:
-        """Three places for so many lines, often among the first ones."""
+        """Return three places for `lines` lines, often among the first places."""
         most = _LINES // lines
         places = self._rng.sample(range(self._rng.choice((most, min(most, 5)))), 3)
         return [self._line + lines * place for place in places]
@@ -205,7 +210,7 @@ class _Writer:
         )
 
     def _walk(self) -> None:
-        """Pool or Depthwise of one tap: a line becomes a line."""
+        """Write a Pool or Depthwise of one tap: a line becomes a line."""
         rng = self._rng
         rows = self._size(_LINES // 3)
         buffer, taps, destination = self._apart(rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long random programs of which one thing is damaged, late: the machine is full when it comes."""
+"""Long random programs with one damage, late: the machine is full when it comes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from systola.verif.kit.images import make_image
 from systola.verif.kit.programs import random_program
 
 INSTRUCTIONS = 250
-"""Places of the control flow: some hundred instructions more, as places may hold several."""
+"""Places of the control flow: some hundred instructions more, because places may hold several."""
 _LATE = 0.8
-"""Share of a program that no damage is done to."""
+"""Share of a program that is not damaged."""
 _REGISTERS = 0.15
-"""Share of the programs whose damage is in the value of an index register."""
+"""Share of the programs with the damage in the value of an index register."""
 
 
 def damaged_program(config: Config, seed: str) -> Image:
-    """A random program of which a field of one of the last instructions has another value.
+    """Make a random program in which a field of one of the last instructions has another value.
 
     The field may be an operand, the number of an index register, or the value that a Set_Register
-    computes. Nothing is known of the end but that there is one, or a loop of very many passes.
+    computes. The program has any end, or a loop of very many passes.
     """
     rng = random.Random(f"{config.name} {seed} damage")
     image = random_program(config, seed, instructions=INSTRUCTIONS)
@@ -50,7 +50,10 @@ def _entry(word: bytes) -> Instruction:
 
 
 def _with_another(rng: random.Random, word: bytes, entry: Instruction, field: Field) -> bytes:
-    """The word with another value in a field: a bit or a little off, an extreme, or any number."""
+    """Return the word with another value in a field.
+
+    The value differs by a bit, or is near the old one, an extreme, or any number.
+    """
     number, offset = int.from_bytes(word, "little"), entry.offset(field.name)
     most = (1 << field.width) - 1
     value = number >> offset & most

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts a program and its data into memory."""
+"""The functions that put a program and its data into memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.arch.isa import Opcode, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 
 DATA_OFFSET = HOST_PAGE_BYTES
-"""Where data starts in the host window of a directed test: the program has page 0."""
+"""Byte offset of data in the host window of a directed test: the program has page 0."""
 
 
 def make_image(
@@ -25,7 +25,7 @@ def make_image(
     weights: NDArray[np.uint8] | None = None,
     program_offset: int = 0,
 ) -> Image:
-    """An image with the instructions `program` placed into a copy of `host`."""
+    """Make an image with the instructions `program` in a copy of `host`."""
     assert program_offset % PROGRAM_ALIGNMENT == 0
     code = b"".join(program)
     assert program_offset + len(code) <= len(host), "the program is longer than its place"
@@ -40,24 +40,24 @@ def make_image(
 
 
 def program_image(words: Sequence[bytes]) -> Image:
-    """An image of these instructions and a Halt, in memory of zeros; no weights."""
+    """Make an image of these instructions and a Halt, in memory of zeros; no weights."""
     program = b"".join([*words, encode(Opcode.HALT)])
     pages = -(-len(program) // HOST_PAGE_BYTES)
     return make_image([program], host=np.zeros(pages * HOST_PAGE_BYTES, np.uint8))
 
 
 def text_image(text: str) -> Image:
-    """The same of assembly text."""
+    """Make an image of assembly text and a Halt, in memory of zeros; no weights."""
     return program_image([assemble(text)])
 
 
 def random_memory(rng: np.random.Generator, pages: int) -> NDArray[np.uint8]:
-    """A host window of random bytes."""
+    """Return a host window of random bytes."""
     return rng.integers(0, 256, pages * HOST_PAGE_BYTES, dtype=np.uint8)
 
 
 def random_tiles(rng: np.random.Generator, config: Config, count: int) -> NDArray[np.uint8]:
-    """A weight window of random tiles, padding included."""
+    """Return a weight window of random tiles, padding included."""
     return rng.integers(0, 256, count * config.tile_bytes, dtype=np.uint8)
 
 
@@ -69,7 +69,7 @@ def parameter_entry(
     left: NDArray[np.uint8],
     right: NDArray[np.uint8],
 ) -> NDArray[np.uint8]:
-    """One entry as Load_Parameters reads it; the arguments are arrays of one value a channel."""
+    """Return one entry for Load_Parameters; the arguments are arrays of one value a channel."""
     pitch = config.output_pitch
     planes = np.zeros((9, pitch), np.uint8)
     planes[0:4, : config.cols] = bias.astype("<i4").view(np.uint8).reshape(-1, 4).T
@@ -79,7 +79,7 @@ def parameter_entry(
 
 
 def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
-    """An entry that maps the sums of random vectors to results that are not all the same."""
+    """Return an entry that maps the sums of random vectors to results that differ."""
     cols = config.cols
     return parameter_entry(
         config,
@@ -91,9 +91,12 @@ def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[
 
 
 def varied_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
-    """An entry whose channels suit sums of very different sizes, or are wholly at random, or have
-    numbers of few bits, so that results lie halfway between two, or small multipliers of large
-    sums, of which every bit counts."""
+    """Return an entry with channels of several kinds.
+
+    Some suit sums of very different sizes, some are wholly at random. Some have numbers of few
+    bits, so that results lie halfway between two. Some have small multipliers of large sums, in
+    which every bit counts.
+    """
     cols = config.cols
     kind = rng.integers(0, 6, cols)
     bits = np.choose(kind, [8, 14, 24, 31, 8, 31])

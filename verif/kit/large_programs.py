@@ -22,14 +22,17 @@ from systola.verif.kit.images import (
 _PAGES = 96
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 34, 64))
 _HALF = _PARAMETERS - _DATA
-"""Bytes for data, and for parameters, and for results."""
+"""Bytes for data, for parameters, and for results."""
 _MOST = 400
-"""Lines, rows or tiles of an instruction."""
+"""Largest number of lines, rows or tiles of an instruction."""
 _TILES = 2 * _MOST
 
 
 def large_program(config: Config, seed: str) -> Image:
-    """One of each kind of work, each shown in host memory; reads only what it has written."""
+    """Make a program with one of each kind of work, each shown in host memory.
+
+    It reads only data that it has written.
+    """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
@@ -46,7 +49,9 @@ def large_program(config: Config, seed: str) -> Image:
 
 
 def longest_program(config: Config, seed: str, rows: int) -> Image:
-    """One instruction of each unit over so many lines or rows, or as many as there are."""
+    """Make a program with one instruction of each unit over `rows` lines or rows, or as many as
+    exist.
+    """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
@@ -68,14 +73,14 @@ class _Writer:
         self._shown = _OUTPUT
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """Often with tags behind it, which wait for what is under way."""
+        """Write an instruction, often followed by tags that wait for the instructions under way."""
         self.words.append(encode(opcode, **operands))
         for _ in range(self._rng.choice((0, 0, 1, 2, 3))):
             tag = {"tag": self._rng.getrandbits(16), "wait": self._rng.getrandbits(4)}
             self.words.append(encode(Opcode.DEBUG_TAG, **tag))
 
     def copy(self) -> None:
-        """Long rows and many rows in, and out again."""
+        """Write copies of long rows and many rows in, and out again."""
         rng, config = self._rng, self._config
         most = min(_MOST, config.buffer_lines)
         blocks = rng.choice((1, 2, rng.randint(1, 40)))
@@ -95,7 +100,7 @@ class _Writer:
         self._show(line, 2)
 
     def product(self) -> None:
-        """Many tiles along K or N, or many vectors."""
+        """Write a product of many tiles along K or N, or many vectors."""
         rng, config = self._rng, self._config
         n_tiles = rng.choice((1, 2, rng.randint(1, min(self._entries, _MOST // 4))))
         k_tiles = rng.choice((1, 2, rng.randint(1, 40)))
@@ -125,7 +130,7 @@ class _Writer:
         self._show(result, rows * n_tiles)
 
     def vector(self) -> None:
-        """Many vectors of both operands."""
+        """Write a Vector of many vectors of both operands."""
         rng, config = self._rng, self._config
         wide = int(config.wide and rng.random() < 0.5)
         rows = rng.randint(1, min(_MOST, config.buffer_lines // 3) >> wide)
@@ -144,7 +149,7 @@ class _Writer:
         self._show(line + 2 * lines, lines)
 
     def window(self) -> None:
-        """Few windows on a map of which only the lines are written that they need."""
+        """Write few windows on a map; only the lines that they need are written before."""
         rng, config = self._rng, self._config
         blocks = rng.randint(1, 2)
         window = self._large_window(config.buffer_lines // (2 * blocks) - 16)
@@ -183,7 +188,7 @@ class _Writer:
         self._activate(row, window.windows, 1)
 
     def _large_window(self, lines: int) -> Window:
-        """On a map of so many lines at most."""
+        """Return a window on a map of at most `lines` lines."""
         rng = self._rng
         highest = min(12, lines.bit_length() - 1)
         height = rng.getrandbits(rng.choice((highest, rng.randint(1, highest)))) or 1
@@ -216,7 +221,7 @@ class _Writer:
         )
 
     def all_units(self, rows: int) -> None:
-        """Lines in, products, results, a copy of them, and out."""
+        """Write instructions of all units: lines in, products, results, a copy of them, and out."""
         self._read(0, rows, 1)
         self.emit(Opcode.READ_WEIGHTS, tile=0, count=1)
         self.emit(
@@ -239,12 +244,12 @@ class _Writer:
         self._show(2 * rows, rows)
 
     def tags(self) -> None:
-        """More of them than the trace holds."""
+        """Write more tags than the trace holds."""
         for _ in range(70):
             self.emit(Opcode.DEBUG_TAG, tag=self._rng.getrandbits(16))
 
     def _place(self, size: int, used: int) -> int:
-        """The start of so much of a memory, often at one of its ends."""
+        """Return the start of `used` cells of a memory, often at one of its ends."""
         last = size - used
         return self._rng.choice((0, last, self._rng.randint(0, last)))
 
@@ -252,7 +257,7 @@ class _Writer:
         config = self._config
         gap = self._rng.choice((0, 0, config.host_bus_bytes))
         stride = blocks * config.input_pitch + gap
-        # As many bytes as there are; what is beyond comes twice.
+        # The stride is small if the bytes would not suffice: rows then overlap.
         if (rows - 1) * stride + blocks * config.input_pitch > _HALF:
             stride = config.host_bus_bytes
         opcode = self._rng.choice((Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE))
@@ -265,7 +270,7 @@ class _Writer:
         )
 
     def _parameters(self, count: int) -> int:
-        """Loads entries, and says where."""
+        """Load entries, and return their place."""
         size = PARAMETER_PLANES * self._config.output_pitch
         place = self._place(self._config.parameter_entries, count)
         host = _PARAMETERS + self._rng.randint(0, self._entries - count) * size
@@ -273,7 +278,7 @@ class _Writer:
         return place
 
     def _show(self, line: int, lines: int) -> None:
-        """Writes them to host memory, behind what is there."""
+        """Write lines to host memory, after the lines that are there."""
         self.emit(
             self._rng.choice((Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)),
             **lines_out(self._config, host=self._shown, line=line, rows=lines),

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the cocotb tests of a module from pytest, as the environment asks.
+"""The launcher of a module's cocotb tests from pytest, as the environment asks.
 
-PRESET chooses the configuration, SIM one of the simulators, SEED everything random, TEST the
-tests by a part of their names, WAVES=1 a waveform file, NETLIST a netlist in the Verilog's place.
+- PRESET chooses the configuration.
+- SIM chooses one of the simulators.
+- SEED chooses all random data.
+- TEST chooses the tests by a part of their names.
+- WAVES=1 asks for a waveform file.
+- NETLIST asks for a netlist in place of the Verilog.
 """
 
 from __future__ import annotations
@@ -24,28 +28,30 @@ from systola.verif.kit.seeds import case_seed, run_seed
 
 PREFIX = "systola.verif."
 NETLIST_MACHINE = "3x2"
-"""Whose netlist is made unless PRESET says: small, not square, and it has every instruction."""
+"""Machine of netlists unless PRESET chooses another: small, not square, with every instruction."""
 
 
 def simulators() -> list[str]:
-    """The simulators to test on: SIM, or all; netlists are for the quick one."""
+    """Return the simulators to test on: SIM, or all; netlists run on the quick one."""
     chosen = os.environ.get("SIM") or ("verilator" if chosen_netlist() else None)
     return [chosen] if chosen else list(SIMULATORS)
 
 
 def quick_simulators() -> list[str]:
-    """For tests that take minutes on Icarus, which runs them where SIM asks for it."""
+    """Return the simulators for tests that take minutes on Icarus, which runs them if SIM asks for
+    it.
+    """
     return simulators()[:1]
 
 
 def chosen_netlist() -> Fabric | None:
-    """What NETLIST asks to synthesise for, if anything."""
+    """Return the fabric that NETLIST asks to synthesise for, if any."""
     chosen = os.environ.get("NETLIST")
     return Fabric(chosen) if chosen else None
 
 
 def machine_verilog(config: Config) -> str:
-    """Module `tpu` that tells its state, or the netlist of it that NETLIST asks for."""
+    """Return module `tpu` with its state as an output, or the netlist that NETLIST asks for."""
     fabric = chosen_netlist()
     if fabric is None:
         return with_state(verilog_of(config, promises=True))
@@ -53,7 +59,7 @@ def machine_verilog(config: Config) -> str:
 
 
 def preset_name(default: str = "tiny") -> str:
-    """PRESET, or the one that the test prefers, or of all tests on netlists the same."""
+    """Return PRESET, else one machine for all tests on netlists, else the test's default."""
     return os.environ.get("PRESET") or (NETLIST_MACHINE if chosen_netlist() else default)
 
 
@@ -75,9 +81,9 @@ def run_machine(
     config: str | None = None,
     extra_env: dict[str, str] | None = None,
 ) -> None:
-    """Runs the cocotb tests of `module`, such as "system.test_faults", on the whole machine.
+    """Run the cocotb tests of `module`, such as "system.test_faults", on the whole machine.
 
-    `config` is the name of the configuration where PRESET does not choose another.
+    `config` is the name of the configuration if PRESET does not choose another.
     """
     name = preset_name(config or "tiny")
     run_module(
@@ -98,7 +104,7 @@ def run_module(
     extra_env: dict[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Run the cocotb tests of `module` on module `top` of `verilog`; `options` as of `run`."""
+    """Run the cocotb tests of `module` on module `top` of `verilog`; for `options` see `run`."""
     full = PREFIX + module
     chosen = os.environ.get("TEST")
     names = [name for name in cocotb_tests(full) if chosen and chosen in name]

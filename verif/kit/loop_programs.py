@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of loops that the instruction buffer may not hold: jumps to what is fetched again."""
+"""Programs of loops that the instruction buffer may not hold: jumps to words fetched again."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import make_image, random_memory
 
 _EXECUTED = 1200
-"""Instructions, at most."""
+"""Largest number of instructions executed."""
 _LINES = 256
 _DATA, _OUTPUT, _PROGRAM = (HOST_PAGE_BYTES * page for page in (0, 1, 2))
 
 
 def loop_program(config: Config, seed: str) -> Image:
-    """Nested loops whose bodies count their passes, copy lines one after the other, and leave
-    tags."""
+    """Make a program of nested loops that count passes, copy lines in order, and leave tags."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     writer = _Writer(config, rng)
@@ -43,8 +42,10 @@ class _Writer:
         self._read(_LINES)
 
     def loop(self, most: int, times: int, depth: int) -> None:
-        """A loop with others in it, of so many instructions executed at most; all of it runs
-        `times` times."""
+        """Write a loop with others in it, of at most `most` instructions executed.
+
+        All of it runs `times` times.
+        """
         rng = self._rng
         count = rng.randint(2, min(5, max(2, most // 30)))
         most //= count
@@ -57,7 +58,7 @@ class _Writer:
         self._emit(times, Opcode.END_LOOP)
 
     def _some(self, length: int, times: int) -> None:
-        """So many instructions in a row."""
+        """Write `length` instructions in a row."""
         rng, bus = self._rng, self._config.host_bus_bytes
         for _ in range(length):
             kind = rng.random()
@@ -82,7 +83,7 @@ class _Writer:
         )
 
     def end(self) -> None:
-        """Shows the lines."""
+        """Show the lines."""
         self._emit(
             1,
             Opcode.WRITE_HOST_MEMORY,

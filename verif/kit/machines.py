@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that regressions run on: the presets, and one that no preset is."""
+"""The machines that regressions run on: the presets, and one other."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import replace
 from systola.arch.config import Config, ConfigError, preset
 
 BARE = replace(preset("tiny"), name="bare", tables=0)
-"""Without any of the parts that a machine can do without."""
+"""Machine without any of the optional parts."""
 
 
 def machine(name: str) -> Config:
-    """A preset, or `bare`. Raises ConfigError for an unknown name."""
+    """Return a preset, or `bare`. Raises ConfigError for an unknown name."""
     return BARE if name == BARE.name else preset(name)
 
 
 def wrong_name(names: Iterable[str]) -> str | None:
-    """What is wrong with the first of these that is not the name of a machine."""
+    """Return the error of the first of these names that is not a machine; None if all are."""
     for name in names:
         try:
             machine(name)

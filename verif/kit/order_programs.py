@@ -22,17 +22,17 @@ from systola.verif.kit.images import (
 )
 
 PLACES = 64
-"""Lines, rows and entries that a program uses."""
+"""Number of lines, rows and entries that a program uses."""
 _LONG = 16
 _SHARED, _RESULTS, _LONG_ONES = 16, 32, 48
-"""Where things are of which these places are used: behind those of the instructions before."""
+"""First places of shared things, of results, and of long instructions, after earlier ones."""
 _TILES = 8
 _PARAMETERS, _DATA, _OUTPUT, _PROGRAM = (HOST_PAGE_BYTES * page for page in (0, 2, 6, 12))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Instructions of a unit: what they read and write, if it is on the chip."""
+    """A kind of instruction of a unit: the on-chip things that it reads and writes."""
 
     name: str
     unit: str
@@ -52,7 +52,10 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Order:
-    """`later` has to wait for `earlier`, as both use a `shared` line, row or entry."""
+    """An order of two instructions: `later` waits for `earlier`, as both use a `shared` thing.
+
+    The thing is a line, a row or an entry.
+    """
 
     earlier: Kind
     later: Kind
@@ -60,12 +63,12 @@ class Order:
 
     @property
     def name(self) -> str:
-        """Who waits for whom, and where."""
+        """Name of the order: the later kind, the earlier kind, and the thing that they share."""
         return f"{self.later.name} behind {self.earlier.name} at one {self.shared}"
 
 
 def orders() -> Iterator[Order]:
-    """All that there are between two units."""
+    """Yield all orders between two units."""
     for earlier, later, shared in product(KINDS, KINDS, ("line", "row", "entry")):
         used = [(*kind.reads, kind.writes) for kind in (earlier, later)]
         written = shared in (earlier.writes, later.writes)
@@ -74,8 +77,11 @@ def orders() -> Iterator[Order]:
 
 
 def order_program(config: Config, order: Order, seed: str) -> Image:
-    """One after the other, each place that the earlier one may have in its list, among others of
-    its unit; the later one waits in front of its unit or in the queue, with others behind it."""
+    """Make a program that puts the earlier instruction at each place of its list in turn.
+
+    Other instructions of its unit are around it. The later instruction waits at the head of its
+    queue or in it, with others after it.
+    """
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
     size = PARAMETER_PLANES * config.output_pitch
@@ -123,7 +129,7 @@ class _Writer:
         self.words: list[bytes] = []
 
     def begin(self) -> None:
-        """Gives a value to everything."""
+        """Give a value to everything."""
         self._emit(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=self._entries)
         self._read(0, PLACES)
         self._multiply(0, 0, PLACES)
@@ -131,8 +137,10 @@ class _Writer:
         self._emit(Opcode.SYNCHRONIZE)
 
     def some(self, kind: Kind, at: dict[str, int], rows: int) -> None:
-        """One of a kind: what it reads and writes is at these places, and if it writes what it
-        reads, a line, a place behind."""
+        """Write an instruction of a kind, which reads and writes at these places.
+
+        If it writes the thing that it reads, a line, it may write the next place instead.
+        """
         line, row, entry = at["line"], at["row"], at["entry"] % self._entries
         match kind.name:
             case "read":
@@ -149,7 +157,7 @@ class _Writer:
             case "activate":
                 self._activate(row, line, rows, entry)
             case _:
-                # Some write what they read, some only beside it.
+                # Some write the line that they read, some only the line beside it.
                 result = line + self._rng.randrange(2) if rows == 1 else line
                 self._emit(
                     Opcode.VECTOR,
@@ -159,7 +167,7 @@ class _Writer:
                 )
 
     def end(self) -> None:
-        """Shows lines and rows, and leaves tags that all wait for that."""
+        """Show lines and rows, and leave tags that all wait for this."""
         size = PLACES * self._config.output_pitch
         self._write(_OUTPUT + size, 0, PLACES)
         self._activate(0, 0, PLACES, 0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs whose windows begin outside the map, next to lines that are still being written.
+"""Programs of windows that begin outside the map, next to lines that are still being written.
 
-A tap outside waits for nobody, though its place would be among lines that somebody writes. Only
-time tells: of each program the lines beside the map are written last, behind others of which the
-lists of what is under way are full.
+A tap outside waits for no write, even if its place would be among lines that are being written.
+Only timing shows this. So the lines beside the map are written last in each program, after other
+writes that fill the lists of instructions under way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (3, 4, 5))
 
 
 def padding_program(config: Config, seed: str) -> Image:
-    """Several of these windows, with all instructions that use one."""
+    """Make a program of several such windows, with all instructions that use a window."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = memory_with_entry(config, data, 8, _PARAMETERS)
@@ -55,7 +55,7 @@ class _Writer:
         self._read(0, self._results)
 
     def window(self, number: int) -> None:
-        """One before or behind whose map the last line to be written lies."""
+        """Write a window; the last line to be written lies before or after its map."""
         rng = self._rng
         pitch = rng.randint(8, _SPARE // 2)
         height = rng.randint(2, 3)
@@ -78,7 +78,7 @@ class _Writer:
         write = rng.choice((self._read, self._read, self._copy))
         for _ in range(rng.randint(0, self._config.queue_depth)):
             write(self._others, rng.randint(4, _SPARE))
-        # A row of the map, and the one that would be beside it.
+        # A row of the map, and the row that would be beside it.
         edge = place - pitch if above else place + (height - 1) * pitch
         write(edge, 2 * pitch)
         self.words += uses[number % len(uses)]

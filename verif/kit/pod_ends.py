@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the programs of a pod must end: as in the golden pod, or stopped with the others; and short
-programs with the ends that each core must come to."""
+"""The ends of programs of a pod: as in the golden pod, or stopped with the others.
+
+Short programs come with the end that each core must have.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ FaultFacts = tuple[Fault, int, int]
 """Cause, instruction and address."""
 STOPPED = (Fault.POD_STOPPED, 0, 0)
 End = tuple[tuple[str, ...], tuple[FaultFacts | None, ...]]
-"""What each of three cores runs, and how it must end."""
+"""Programs of three cores, and their ends."""
 ENDS: dict[str, End] = {
     "more than a link holds": (
         ("send side=right, buffer=0, rows=17", "nop", "nop"),
@@ -91,7 +93,7 @@ ENDS: dict[str, End] = {
 
 
 def check_done(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[Image]) -> None:
-    """Each core ended as in the golden model, which left `images` so, and without a fault."""
+    """Fail unless each core ended as in the golden model, which left `images`, without a fault."""
     for core, outcome, image in zip(result.cores, outcomes, images, strict=True):
         assert outcome.fault is None
         assert core.status == Status.DONE and core.fault_cause == Fault.NONE
@@ -100,7 +102,7 @@ def check_done(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[
 
 
 def check_end(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[Image]) -> None:
-    """Each core ended as in the golden model, or was stopped as another had failed."""
+    """Fail unless each core ended as in the golden model, or was stopped because another failed."""
     if all(outcome.fault is None for outcome in outcomes):
         check_done(result, outcomes, images)
         return
@@ -111,26 +113,26 @@ def check_end(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[I
     for core, outcome in zip(result.cores, outcomes, strict=True):
         expected = outcome.fault.cause if outcome.fault else Fault.NONE
         allowed = {expected, Fault.POD_STOPPED}
-        if expected == Fault.LINK_KIND:  # what took it may wait for what waits in vain
+        if expected == Fault.LINK_KIND:  # the core that took it may wait for another in vain
             allowed.add(Fault.LINK_TIMEOUT)
         assert core.fault_cause in allowed
         assert core.status == (Status.FAULT if core.fault_cause else Status.DONE)
 
 
 def images_of(end: End) -> list[Image]:
-    """The programs of one of ENDS."""
+    """Return the programs of one of ENDS."""
     return [text_image(text) for text in end[0]]
 
 
 def check_named_end(name: str, result: PodResult, end: End, config: Config) -> None:
-    """Causes and addresses are those by hand, and so are those of the golden pod."""
+    """Fail unless causes and addresses are those set by hand, also in the golden pod."""
     expected = list(end[1])
     golden = [
         outcome.fault and (outcome.fault.cause, outcome.fault.pc, outcome.fault.address)
         for outcome in Pod(config, len(expected)).run(images_of(end))
     ]
     assert golden == expected, name
-    # Who is stopped may have been about to end.
+    # A core that is stopped may have been about to end.
     stops = result.first_fault and result.first_fault[1] != Fault.LINK_TIMEOUT
     for core, facts in zip(result.cores, golden, strict=True):
         found = (core.fault_cause, core.fault_pc, core.fault_address) if core.fault_cause else None

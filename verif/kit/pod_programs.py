@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs for the cores of a pod that come to their ends, and what they must compute."""
+"""Random programs for the cores of a pod that come to their ends, and their expected results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from systola.golden.machine import Machine
 LINES, ROWS, ENTRIES, TILES = 40, 20, 4, 6
 """Lines, accumulator rows, parameter entries and weight tiles in use: few, so that they meet."""
 RESULTS = 0x1000
-"""Where the lines go at the end; all before it is read."""
+"""Byte offset at which the lines are written at the end; all bytes before it are read."""
 WINDOW = 0x4000
 PROGRAM = 0x2000
 
 
 class PodWriter:
-    """Writes a step at a time, for one core or two, and does each at once on plain machines: the
-    `expected` ones. What is sent is taken in the same step, or later where it fits into a link.
+    """A writer of one step at a time, for one core or two.
+
+    Each step is executed at once on plain machines, the `expected` ones. Lines and rows that are
+    sent are taken in the same step or, if they fit into a link, later.
     """
 
     def __init__(self, rng: random.Random, config: Config, cores: int) -> None:
@@ -33,7 +35,7 @@ class PodWriter:
         self.expected = [Machine(config) for _ in range(cores)]
         self.hosts = [self._bytes(WINDOW) for _ in range(cores)]
         weights = [self._bytes(TILES * config.tile_bytes) for _ in range(cores)]
-        # The same ones for all: what shares a memory may read them once.
+        # Weights are the same for all cores, which may read a shared memory once.
         self.weights = weights[:1] * cores if rng.random() < 0.5 else weights
         self._windows = [host.copy() for host in self.hosts]
         self._links: dict[tuple[int, Side], deque[NDArray[np.generic]]] = {
@@ -47,7 +49,7 @@ class PodWriter:
             self._matrix(core, ROWS)
 
     def step(self) -> None:
-        """Something on one core, between two, or a barrier."""
+        """Write a step on one core, between two cores, or a barrier."""
         core = self._rng.randrange(len(self.words))
         kind = self._rng.random()
         if kind < 0.5:
@@ -64,7 +66,7 @@ class PodWriter:
             self._rng.choice((self._matrix, self._activate, self._vector, self._copy))(core)
 
     def finish(self) -> None:
-        """What is still under way is taken, all lines go to host memory, and the programs end."""
+        """Take all that is under way, write all lines to host memory, and end the programs."""
         for core, side in self._links:
             self._take(core, side)
         pitch = self._config.output_pitch
@@ -75,7 +77,7 @@ class PodWriter:
             words.append(encode(Opcode.HALT))
 
     def images(self) -> list[Image]:
-        """The programs, in memories of their own."""
+        """Return the programs, in memories of their own."""
         found: list[Image] = []
         for words, host, weights in zip(self.words, self.hosts, self.weights, strict=True):
             program = b"".join(words)
@@ -86,7 +88,7 @@ class PodWriter:
         return found
 
     def check(self, machines: list[Machine], images: list[Image]) -> None:
-        """Memories are those expected after `images` have run on `machines`."""
+        """Fail unless memories are as expected after `images` have run on `machines`."""
         for machine, expected, image, window in zip(
             machines, self.expected, images, self._windows, strict=True
         ):
@@ -110,7 +112,7 @@ class PodWriter:
         self.expected[core].execute(entry, at)
 
     def _write(self, core: int, opcode: Opcode, **operands: int) -> None:
-        """The instruction, now and then with an index register."""
+        """Write an instruction, now and then with an index register."""
         for name, numbers in (("buffer", (1, 2, 3)), ("accumulator", (4, 5, 6, 7))):
             if operands.get(name) and self._rng.random() < 0.2:
                 register, offset = self._rng.choice(numbers), self._rng.randint(1, operands[name])
@@ -121,7 +123,7 @@ class PodWriter:
         self.words[core].append(encode(opcode, **operands))
 
     def _region(self, size: int) -> tuple[int, int]:
-        """A first line or row, and a number of them."""
+        """Return a first line or row, and a number of them."""
         rows = self._rng.randint(1, self._rng.choice((2, size // 2)))
         return self._rng.randint(0, size - rows), rows
 
@@ -139,7 +141,7 @@ class PodWriter:
             sums = self._rng.random() >= 0.5
             first, rows = self._region(ROWS if sums else LINES)
             if len(self.words) == 1:
-                # A core by itself takes nothing before it has sent all.
+                # A core by itself receives nothing before it has sent all.
                 beats = self._config.link_row_beats if sums else self._config.link_line_beats
                 rows = min(rows, (self._config.link_beats - self._beats(core, side)) // beats)
                 if rows == 0:
@@ -152,7 +154,7 @@ class PodWriter:
                 self._write(core, Opcode.SEND, side=side, buffer=first, rows=rows)
 
     def _take(self, core: int, side: Side) -> None:
-        """All that core `core` has sent to that side, in other pieces than those it was sent in."""
+        """Take all that core `core` has sent to that side, in other pieces than it was sent in."""
         sent = self._links[core, side]
         taker = self._neighbour(core, side)
         machine, back = self.expected[taker], Side.LEFT if side == Side.RIGHT else Side.RIGHT
@@ -207,7 +209,7 @@ class PodWriter:
 
 
 def random_pod(rng: random.Random, config: Config, cores: int, steps: int) -> PodWriter:
-    """Finished programs of so many steps."""
+    """Make finished programs of `steps` steps."""
     assert ENTRIES * PARAMETER_PLANES * config.output_pitch <= RESULTS
     writer = PodWriter(rng, config, cores)
     for _ in range(steps):
@@ -217,7 +219,7 @@ def random_pod(rng: random.Random, config: Config, cores: int, steps: int) -> Po
 
 
 def damage(rng: random.Random, writer: PodWriter) -> None:
-    """Puts something else in the place of one instruction for the links, where there is one."""
+    """Replace one instruction for the links by another, if there is one."""
     words = rng.choice(writer.words)
     links = [i for i, word in enumerate(words) if word[0] in LINK_OPCODES]
     if links:

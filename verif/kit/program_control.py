@@ -11,30 +11,31 @@ from systola.arch.isa import LOOP_DEPTH, REGISTERS, Opcode
 
 _WORD = 1 << 32
 _MOST_ITERATIONS = 12
-"""Passes through one place of the program, in all loops around it together."""
+"""Largest number of passes through one place of the program, in all loops around it together."""
 _MOST_EXECUTED = 3
-"""Instructions executed for each one that was asked for, at most."""
+"""Largest number of instructions executed for each one that was asked for."""
 
 
 @dataclass
 class Step:
-    """One place of a program, and what the index registers hold whenever it is executed."""
+    """A place of a program, and the index registers at each of its executions."""
 
     opcode: Opcode
     operands: dict[str, int] = field(default_factory=dict[str, int])
-    """Of Set_Register and Loop; the others are left to the writer."""
+    """Operands of Set_Register and Loop; operands of other opcodes are left to the writer."""
     depth: int = 0
-    """Loops that are open before it."""
+    """Number of loops that are open before the place."""
     registers: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
 
 
 def random_control(
     rng: random.Random, weights: Mapping[Opcode, int], instructions: int, bus: int
 ) -> list[Step]:
-    """About `instructions` places, loops closed, at least one execution each.
+    """Return about `instructions` places; loops are closed, and each place is executed at least
+    once.
 
-    `weights` are the relative numbers of the opcodes, Loop standing for itself and its End_Loop.
-    Steps of registers are often multiples of `bus` bytes. Behind the places stands a Nop, for the
+    `weights` are the relative numbers of the opcodes; Loop counts for itself and its End_Loop.
+    Steps of registers are often multiples of `bus` bytes. A Nop stands after the places, for the
     registers at the end.
     """
     while True:
@@ -75,7 +76,7 @@ def _block(
 
 
 def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
-    """A register takes a step, or any value."""
+    """Return a Set_Register that adds a step, or sets any value."""
     register = rng.randrange(1, REGISTERS)
     value = rng.choice((rng.randint(-4, 4), bus * rng.randint(-3, 3), 1))
     first, second = register, 0
@@ -94,9 +95,9 @@ def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
 
 
 def _trace(steps: list[Step], most: int) -> bool:
-    """Executes the control flow, notes the registers and fixes the counts of the loops.
+    """Execute the control flow, note the registers, and fix the counts of the loops.
 
-    False where a loop whose count moves would not run 1 to 3 times, or all of it too long.
+    Returns False if a loop with a moving count would not run 1 to 3 times, or all of it too long.
     """
     registers = [0] * REGISTERS
     loops: list[list[int]] = []  # number of the Loop, iterations left

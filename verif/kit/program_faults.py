@@ -50,7 +50,7 @@ STATIC_FAULTS = tuple(
         Fault.POD_STOPPED,
     )
 )
-"""Faults that the program alone causes, with no error on a bus or in a memory, and no neighbour."""
+"""Faults that the program alone causes: no error on a bus or in a memory, and no neighbour."""
 
 _READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
 _WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
@@ -59,7 +59,7 @@ _OFTEN = 0.4
 
 
 def static_faults(config: Config) -> tuple[Fault, ...]:
-    """STATIC_FAULTS that a machine of this configuration can have."""
+    """Return the faults of STATIC_FAULTS that a machine of this configuration can have."""
     impossible: list[Fault] = []
     if all((config.depthwise, config.wide, config.tables, config.training, config.links)):
         impossible.append(Fault.UNAVAILABLE)
@@ -69,7 +69,7 @@ def static_faults(config: Config) -> tuple[Fault, ...]:
 
 
 class FaultWriter(SingleInstructions):
-    """Writes instructions of which one faults: in the first pass, or a later one of a loop.
+    """A writer of instructions, one of which faults: in the first pass, or a later pass of a loop.
 
     `depth` loops are open. FETCH_WINDOW needs a program without Halt and is not done here.
     """
@@ -81,7 +81,7 @@ class FaultWriter(SingleInstructions):
         self._training = TrainingFaults(writer)
 
     def write(self, fault: Fault) -> None:
-        """Writes what causes `fault`."""
+        """Write instructions that cause `fault`."""
         if fault in LimitWriter.FAULTS and self._rng.random() < _OFTEN:
             self._limits.write(fault)
         elif (
@@ -92,18 +92,21 @@ class FaultWriter(SingleInstructions):
             getattr(self, f"_{fault.name.lower()}")()
 
     def write_alone(self, fault: Fault) -> None:
-        """The same where no window has been set, for one of ALONE."""
+        """Write instructions that cause `fault`, one of ALONE, in a program without a window."""
         if self._rng.random() < 0.8:
             self._set_window()
         self.write(fault)
 
     def write_reserved(self, bit: int) -> None:
-        """An instruction with this bit behind its end."""
+        """Write an instruction with this bit after its end."""
         entry = self._rng.choice([entry for entry in INSTRUCTIONS if entry.width <= bit])
         self._word(entry, self._anything(entry), 1 << bit)
 
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
-        """An operand with `value` in some pass and less by multiples of `unit` before it."""
+        """Return an operand with `value` in some pass.
+
+        Before that pass it is less by multiples of `unit`.
+        """
         modulus = 1 << BY_OPCODE[opcode].field(name).width
         late: list[tuple[int, int]] = []
         for register in range(REGISTERS):
@@ -123,7 +126,7 @@ class FaultWriter(SingleInstructions):
         self._writer.words.append(word)
 
     def _illegal_field(self) -> None:
-        """Any instruction with one thing wrong; its ranges may be beyond all bounds."""
+        """Write any instruction with one thing wrong; its ranges may be beyond all bounds."""
         rng, bus = self._rng, self._config.host_bus_bytes
         entry = rng.choice(INSTRUCTIONS)
         at = self._anything(entry)
@@ -167,11 +170,11 @@ class FaultWriter(SingleInstructions):
             self._word(entry, at, 1 << rng.randrange(entry.width, 8 * INSTRUCTION_BYTES))
 
     def _divides(self, at: dict[str, int]) -> bool:
-        """Whether function QUOTIENT is legal for these fields of an Activate or Vector."""
+        """Return whether function QUOTIENT is legal for these fields of an Activate or Vector."""
         return self._config.training and at.get("operation") == Operation.MULTIPLY
 
     def _anything(self, entry: Instruction) -> dict[str, int]:
-        """Fields none of which is illegal, and no index registers."""
+        """Return legal values for all fields, without index registers."""
         at: dict[str, int] = {}
         for field in entry.fields:
             low, high = field.range
@@ -214,7 +217,7 @@ class FaultWriter(SingleInstructions):
         )
         match opcode:
             case _ if opcode in _READS:
-                # What was read before the fault lies where nothing else depends on it.
+                # Data read before the fault lie where no other instruction depends on them.
                 self._one(opcode, **self._limit(opcode, "buffer", first), rows=size)
             case _ if opcode in _WRITES:
                 blocks = rng.randint(1, 4095)
@@ -444,7 +447,7 @@ class FaultWriter(SingleInstructions):
         opcode = rng.choice(opcodes)
         source, apart = start + rows, start + 4 * rows
         if opcode == Opcode.VECTOR:
-            # Shifted by less than its length; where there are 16-bit modes, also longer.
+            # It is shifted by less than its length, or by more if there are 16-bit modes.
             how = {"destination": source + rng.choice((-1, 1)) * rng.randint(1, rows - 1)}
             if self._config.wide and rng.random() < 0.3:
                 how = {"destination": source, "wide": 1}
@@ -464,7 +467,7 @@ class FaultWriter(SingleInstructions):
         self._one(opcode, **where)
 
     def _other_machine(self) -> None:
-        """One number is another one, often by a single bit; or several are."""
+        """Write a Require_Machine with one number, or several, wrong, often by a single bit."""
         rng, opcode, own = self._rng, Opcode.REQUIRE_MACHINE, self._writer.machine
         found = dict(own)
         while found == own:
@@ -492,20 +495,20 @@ ALONE = (
     *(Fault.BUFFER_RANGE, Fault.PARAMETER_RANGE, Fault.TABLE_RANGE, Fault.UNAVAILABLE),
     *(Fault.ACCUMULATOR_RANGE, Fault.WEIGHT_OVERFLOW),
 )
-"""What takes no data to be found."""
+"""Faults that are found without data."""
 
 
 def fault_program(config: Config, seed: str, fault: Fault) -> Image:
-    """Nothing but an instruction with one of ALONE, and what it needs."""
+    """Make a program of one instruction with a fault of ALONE, and the instructions it needs."""
     return program_alone(config, seed, lambda state: FaultWriter(state, 0).write_alone(fault))
 
 
 def lone_faults(config: Config) -> list[tuple[Fault, Callable[[Config, str, Fault], Image]]]:
-    """Faults that need no program around them, each with what makes one."""
+    """Return faults that need no program around them, each with a function for its program."""
     alone = [(fault, fault_program) for fault in ALONE if fault in static_faults(config)]
     return [*((fault, limit_program) for fault in LimitWriter.FAULTS), *alone]
 
 
 def reserved_program(config: Config, seed: str, bit: int) -> Image:
-    """Nothing but an instruction with a reserved bit."""
+    """Make a program of one instruction with a reserved bit."""
     return program_alone(config, seed, lambda state: FaultWriter(state, 0).write_reserved(bit))

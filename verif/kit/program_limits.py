@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions that take far more than is there, or just one line, row, entry or beat too many."""
+"""Instructions that exceed a memory by far, or by just one line, row, entry or beat."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COPIES = (
 
 
 class LimitWriter(SingleInstructions):
-    """Writes one of them for FAULTS, with sizes that are products of large numbers."""
+    """A writer of such instructions for FAULTS, with sizes that are products of large numbers."""
 
     FAULTS = (
         *(Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
@@ -40,11 +40,11 @@ class LimitWriter(SingleInstructions):
     )
 
     def write(self, fault: Fault) -> None:
-        """Writes what causes `fault`, one of FAULTS, before it has any effect."""
+        """Write an instruction that causes `fault`, one of FAULTS, before it has any effect."""
         getattr(self, f"_{fault.name.lower()}")()
 
     def _factors(self, most: int, *bits: int) -> list[int]:
-        """Numbers from 1 on, of so many bits at most, whose product is at most `most`."""
+        """Return numbers from 1 on, of at most these bits each; their product is at most `most`."""
         found: list[int] = []
         for width in bits:
             size = self._rng.randint(0, min(width, most.bit_length()))
@@ -54,9 +54,10 @@ class LimitWriter(SingleInstructions):
         return [min(value, (1 << width) - 1) for value, width in zip(found, bits, strict=True)]
 
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
-        """Factors of so many bits, and a start: their product times `unit` reaches beyond `limit`.
+        """Return factors of at most `bits` bits and a start: their product times `unit` exceeds
+        `limit`.
 
-        The last one that is there is missed by one, or all of the product is in a single bit that
+        The last place of the memory is missed by one, or all of the product is in a single bit that
         no sum may lose.
         """
         if self._rng.random() < 0.5 and sum(bits) - len(bits) >= (limit // unit).bit_length():
@@ -86,7 +87,7 @@ class LimitWriter(SingleInstructions):
                 at = self._value(opcode, "buffer", start)
                 self._one(opcode, **at, plane=plane, k_tiles=1 + blocks)
             case Opcode.ACTIVATE:
-                # The accumulators are looked at first.
+                # The accumulators are checked first.
                 rows, n_tiles = self._factors(config.accumulator_rows, 16, 12)
                 vectors = rows * n_tiles << wide
                 at = self._value(opcode, "buffer", max(0, lines - vectors + 1))
@@ -107,7 +108,7 @@ class LimitWriter(SingleInstructions):
                 self._one(opcode, **at, rows=rows, blocks=blocks)
 
     def _window_beyond(self, opcode: Opcode) -> None:
-        """A map, taps or results of Depthwise or Pool that do not fit in the buffer."""
+        """Write a Depthwise or Pool with a map, taps or results that do not fit in the buffer."""
         rng, lines = self._rng, self._config.buffer_lines
         kind = rng.choice(("map", "results", *(("taps",) if opcode == Opcode.DEPTHWISE else ())))
         if kind == "map":
@@ -135,7 +136,7 @@ class LimitWriter(SingleInstructions):
             at = self._value(opcode, "accumulator", start)
             self._one(opcode, **at, n_tiles=n_tiles)
             return
-        # The lines of MatrixMultiply are looked at first.
+        # The lines of MatrixMultiply are checked first.
         bits = min(16, config.buffer_lines.bit_length() - 1)
         (vectors, n_tiles), start = self._beyond(rows, bits, 12)
         at = self._value(opcode, "accumulator", start)
@@ -152,7 +153,7 @@ class LimitWriter(SingleInstructions):
             at = {"parameter": start, "destination": 1, "reduction": Reduction.AVERAGE}
             self._one(opcode, **at)
             return
-        # What is looked at first has room for at least so many tiles or blocks.
+        # The limit that is checked first has room for at least so many tiles or blocks.
         (count,) = self._factors(entries, 12)
         at = self._value(opcode, "parameter", entries - count + 1)
         match opcode:
@@ -165,7 +166,7 @@ class LimitWriter(SingleInstructions):
                 self._one(opcode, **at, blocks=count, destination=count)
 
     def _weight_underflow(self) -> None:
-        """So many tiles that their number is in a single bit, and not as many are there."""
+        """Write a use of more tiles than are queued; their number is a single bit."""
         rng, config = self._rng, self._config
         lines, rows = (
             min(12, size.bit_length()) for size in (config.buffer_lines, config.accumulator_rows)
@@ -202,7 +203,7 @@ class LimitWriter(SingleInstructions):
             return
         reads = opcode in _COPIES[:2]
         pitch = config.input_pitch if reads else config.output_pitch
-        # The lines are looked at first: there are as many as rows.
+        # The lines are checked first: there are as many as rows.
         bits = min(16, config.buffer_lines.bit_length() - 1)
         (apart, stride), start = self._beyond(beats - pitch // bus, bits, 25 - bus.bit_length())
         at = self._value(opcode, "host", start * bus)
@@ -210,12 +211,15 @@ class LimitWriter(SingleInstructions):
 
 
 def limit_program(config: Config, seed: str, fault: Fault) -> Image:
-    """Nothing but such an instruction, and what sets its window or its index register."""
+    """Make a program of one such instruction, after its window or its index register."""
     return program_alone(config, seed, lambda state: LimitWriter(state).write(fault))
 
 
 def program_alone(config: Config, seed: str, write: Callable[[ProgramState], None]) -> Image:
-    """What `write` writes, behind instructions that set all index registers; all data are zeros."""
+    """Make a program of the instructions of `write`, after Set_Register of all index registers.
+
+    All data are zeros.
+    """
     rng = random.Random(f"{config.name} {seed}")
     nothing = Span(0, 0)
     spans = Spans(

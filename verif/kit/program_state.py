@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a random program knows of itself while it is being written, and what follows from that."""
+"""The state of a random program while it is being written, and the rules that follow from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.verif.kit.random_windows import pixel_window
 
 TILES = 24
 ATTEMPTS = 20
-"""Drawings before something that must fit is given up."""
+"""Number of draws before a thing that must fit is given up."""
 _RECENT = 6
 
 
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """What a program uses of each memory."""
+    """A description of the parts of each memory that a program uses."""
 
     lines: Span
     accumulators: Span
@@ -46,7 +46,7 @@ class Spans:
 
 @dataclass(frozen=True)
 class Region:
-    """An operand: its fields, and where the region is whenever the instruction is executed."""
+    """A region of an operand: its fields, and its start at each execution of the instruction."""
 
     span: Span
     operands: dict[str, int]
@@ -54,21 +54,21 @@ class Region:
     size: int
 
     def apart(self, other: Region) -> bool:
-        """Whether the two never overlap."""
+        """Return whether the two regions never overlap."""
         return all(
             a + self.size <= b or b + other.size <= a
             for a, b in zip(self.starts, other.starts, strict=True)
         )
 
     def named(self, name: str, new: str) -> Region:
-        """The same for another operand."""
+        """Return the same region for another operand."""
         operands = {key.replace(name, new, 1): value for key, value in self.operands.items()}
         return Region(self.span, operands, self.starts, self.size)
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What a loop must leave as it was, and what it may fall back on."""
+    """A state outside a loop, which the loop must leave unchanged or may return to."""
 
     queued: tuple[int, ...]
     window: Window | None
@@ -77,27 +77,27 @@ class Outside:
 
 @dataclass
 class ProgramState:
-    """Emits instructions, and knows the weight queue, the window and the index registers."""
+    """A writer of instructions that knows the weight queue, the window and the registers."""
 
     config: Config
     rng: random.Random
     spans: Spans
     words: list[bytes] = field(default_factory=list[bytes])
     registers: list[tuple[int, ...]] = field(default_factory=lambda: [(0,) * REGISTERS])
-    """What they hold here, each time that the program comes here."""
+    """Values of the index registers here, each time that the program comes here."""
     queued: deque[int] = field(default_factory=deque[int])
     """Tiles not yet consumed of each Read_Weights."""
     window: Window | None = None
-    """None: none has been set, or it is not the same each time."""
+    """The window; None if none has been set, or it is not the same each time."""
     window_fixed: bool = False
-    """In a loop that uses the window set before it."""
+    """Whether this is a loop that uses the window set before it."""
     outside: list[Outside] = field(default_factory=list[Outside])
     recent: dict[Span, deque[Region]] = field(default_factory=dict[Span, deque["Region"]])
     """Regions of the last few instructions."""
 
     @property
     def machine(self) -> dict[str, int]:
-        """The operands of the Require_Machine that this machine lets pass."""
+        """Operands of the Require_Machine that this machine accepts."""
         return {
             "rows": self.config.rows,
             "columns": self.config.cols,
@@ -106,17 +106,17 @@ class ProgramState:
         }
 
     def emit(self, opcode: Opcode, *regions: Region, **operands: int) -> None:
-        """Writes an instruction with the operands of the regions and others."""
+        """Write an instruction with the operands of the regions and others."""
         for region in regions:
             operands |= region.operands
             self.recent.setdefault(region.span, deque(maxlen=_RECENT)).append(region)
         self.words.append(encode(opcode, **operands))
 
     def region(self, opcode: Opcode, name: str, span: Span, size: int, *, unit: int = 1) -> Region:
-        """A place for `size` lines, bytes ... within the span, often with an index register.
+        """Return a place for `size` lines, bytes ... within the span, often with an index register.
 
-        The place is a multiple of `unit` from the start of the span, often where an instruction
-        just before has been, or at an end of the span.
+        The place is a multiple of `unit` from the start of the span. Often it is the place of a
+        recent instruction, or an end of the span.
         """
         entry = BY_OPCODE[opcode]
         modulus = 1 << entry.field(name).width
@@ -143,7 +143,7 @@ class ProgramState:
         return Region(span, operands, starts, size)
 
     def offsets(self, register: int, modulus: int) -> list[int]:
-        """By how much a register exceeds what it holds the first time, -modulus/2 or more."""
+        """Return the differences between a register's values and its first, -modulus/2 or more."""
         first = self.registers[0][register]
         half = modulus // 2
         return [(values[register] - first + half) % modulus - half for values in self.registers]
@@ -154,26 +154,26 @@ class ProgramState:
         return fits and not any(offset % unit for offset in offsets)
 
     def rows(self, limit: int) -> int:
-        """A number of rows, few where the program comes often."""
+        """Return a number of rows; few if the program comes here often."""
         if len(self.registers) > 3:
             limit = min(limit, 3)
         return self.rng.choice((1, 1, min(2, limit), self.rng.randint(1, limit), min(limit, 8)))
 
     def number(self, low: int, high: int) -> int:
-        """Any number from `low` to `high`, often one of these or zero."""
+        """Return a number from `low` to `high`, often `low`, `high` or zero."""
         corners = [value for value in (low, 0, high) if low <= value <= high]
         if self.rng.random() < 0.15:
             return self.rng.choice(corners)
         return self.rng.randint(low, high)
 
     def queue_weights(self, count: int) -> None:
-        """Writes Read_Weights."""
+        """Write a Read_Weights."""
         self.queued.append(count)
         where = self.region(Opcode.READ_WEIGHTS, "tile", Span(0, TILES), count)
         self.emit(Opcode.READ_WEIGHTS, where, count=count)
 
     def consume(self, tiles: int) -> None:
-        """Takes tiles from the queue."""
+        """Remove tiles from the queue."""
         while tiles:
             used = min(tiles, self.queued[0])
             tiles -= used
@@ -184,7 +184,7 @@ class ProgramState:
     def multiply(
         self, k_tiles: int, n_tiles: int, rows: int, wide_vectors: int = 0, wide_weights: int = 0
     ) -> None:
-        """Writes MatrixMultiply."""
+        """Write a MatrixMultiply."""
         self.consume(k_tiles * n_tiles << wide_weights)
         opcode, spans = Opcode.MATRIX_MULTIPLY, self.spans
         lines = rows * k_tiles << wide_vectors
@@ -201,7 +201,7 @@ class ProgramState:
         )
 
     def supply(self, tiles: int) -> bool:
-        """Queues what is missing of so many tiles; False where it cannot be done."""
+        """Queue tiles until there are `tiles`; return False if this cannot be done."""
         missing = tiles - sum(self.queued)
         if missing > 0 and len(self.queued) == WEIGHT_READS_IN_FLIGHT:
             return False
@@ -216,7 +216,10 @@ class ProgramState:
     def some_window(
         self, draw: Callable[[], Window], fits: Callable[[Window], bool], windows: int
     ) -> Window | None:
-        """The window as it is or a new one, at most `windows` results, `fits`; None for none."""
+        """Return the present window or a new one with at most `windows` results that `fits`.
+
+        The result is None if there is no such window.
+        """
 
         def suits(window: Window) -> bool:
             small = window.windows <= windows and window.map_lines <= self.spans.lines.size
@@ -236,12 +239,12 @@ class ProgramState:
         return None
 
     def set_window(self, window: Window) -> None:
-        """Writes Set_Config_Window."""
+        """Write a Set_Config_Window."""
         self.window = window
         self.emit(Opcode.SET_CONFIG_WINDOW, **vars(window))
 
     def enter_loop(self) -> None:
-        """Keeps in mind what the passes of a loop must find, all of them."""
+        """Store the state that each pass of a loop must find."""
         self.outside.append(Outside(tuple(self.queued), self.window, self.window_fixed))
         if self.window and self.rng.random() < 0.5:
             self.window_fixed = True
@@ -249,7 +252,7 @@ class ProgramState:
             self.window = None
 
     def leave_loop(self) -> None:
-        """Leaves the weight queue as the loop has found it."""
+        """Leave the weight queue as the loop has found it."""
         outside = self.outside.pop()
         if tuple(self.queued) != outside.queued:
             if self.queued:

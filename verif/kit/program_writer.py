@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes random instructions that are legal where they stand, within a few spans of each memory."""
+"""The writer of random instructions that are legal, within a few spans of each memory."""
 
 from __future__ import annotations
 
@@ -22,30 +22,31 @@ from systola.verif.kit.program_state import ATTEMPTS, ProgramState
 from systola.verif.kit.random_windows import fits_packed, packed_window, pixel_window
 
 _MOST_QUEUED = 16
-"""Tiles that Read_Weights queues ahead; Convolve queues what it needs."""
+"""Tiles that Read_Weights queues ahead; Convolve queues the tiles that it needs."""
 _MOST_TILES = 18
-"""Tiles of one Convolve."""
+"""Largest number of tiles of one Convolve."""
 _MOST_TAPS = 150
-"""Taps of one Depthwise or Pool, all windows together: each takes a cycle."""
+"""Largest number of taps of a Depthwise or Pool, all windows together: each takes a cycle."""
 _MOST_GATES = 2
-"""Vectors of one instruction with SIGMOID or TANH: each takes some 70 cycles."""
+"""Largest number of vectors with SIGMOID or TANH in an instruction: each takes some 70 cycles."""
 _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
 class ProgramWriter(ProgramState):
-    """One method for each instruction, called like it: that writes one, and what it needs before.
+    """A writer with one method for each instruction, with its name.
 
-    It may write another one, or none, where it would not be legal.
+    A method writes the instruction, after the instructions that it needs. It may write another, or
+    none, if the instruction would not be legal.
     """
 
     def write(self, step: Step) -> None:
-        """Writes what stands at one place of the control flow."""
+        """Write the instructions of one place of the control flow."""
         getattr(self, step.opcode.name.lower())(**step.operands)
 
     # Control.
 
     def nop(self) -> None:
-        """A few; or, often in a loop, so many that it has to be fetched in each pass."""
+        """Write a few NOPs or, often in a loop, so many that each pass has to fetch them."""
         rng, many = self.rng, self.config.instruction_buffer
         count = rng.choice((1, 1, 1, 1, 1, 1, 2, 2, 5, many))
         if self.outside and rng.random() < 0.5:
@@ -272,13 +273,13 @@ class ProgramWriter(ProgramState):
         )
 
     def _exponent(self, registers: int) -> int:
-        """An exponent register where there are any, often none."""
+        """Return the number of an exponent register, often none."""
         if not self.config.training or self.rng.random() < 0.5:
             return 0
         return self.rng.randrange(registers)
 
     def _function(self) -> dict[str, int]:
-        """`function`, `table`, `wide` and `accumulate` of Activate or Vector."""
+        """Return `function`, `table`, `wide` and `accumulate` of Activate or Vector."""
         rng = self.rng
         if self.config.wide and rng.random() < 0.4:
             functions = [Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH]
@@ -358,7 +359,7 @@ class ProgramWriter(ProgramState):
         )
 
     def _walked(self) -> Window | None:
-        """A window for Depthwise and Pool."""
+        """Return a window for Depthwise and Pool."""
         return self.some_window(
             lambda: pixel_window(self.rng),
             lambda w: w.pitch >= w.width and w.taps * w.windows <= _MOST_TAPS and w.taps <= 64,

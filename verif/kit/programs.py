@@ -59,11 +59,11 @@ _WEIGHTS_OF_TRAINING = _WEIGHTS | dict.fromkeys(TRAINING, 5)
 def random_program(
     config: Config, seed: int | str, *, instructions: int = 30, fault: Fault | None = None
 ) -> Image:
-    """A program of about `instructions` random instructions, the same for the same arguments.
+    """Make a program of about `instructions` random instructions, the same for the same arguments.
 
-    It gives a value to all the state that it reads before it reads it, so it can be the first of
-    a machine or come after any other. It ends at Halt, or at `fault`, one of `static_faults` of
-    the configuration.
+    It gives a value to all the state that it reads before it reads it. So it can be the first of a
+    machine or come after any other. It ends at Halt, or at `fault`, one of `static_faults` of the
+    configuration.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -86,7 +86,7 @@ def random_program(
     _show_everything(writer)
 
     if fault == Fault.FETCH_WINDOW:
-        # No Halt, up to the last byte of the window.
+        # There is no Halt up to the last byte of the window.
         while len(writer.words) * INSTRUCTION_BYTES % PROGRAM_ALIGNMENT:
             writer.emit(Opcode.NOP)
     else:
@@ -105,7 +105,7 @@ def random_program(
 
 
 def _random_spans(config: Config, rng: random.Random, code_pages: int) -> Spans:
-    """Where a program has its data. The program itself comes last in the host window."""
+    """Choose the places of a program's data. The program itself comes last in the host window."""
 
     def part(memory: int, size: int) -> Span:
         size = min(size, memory)
@@ -132,7 +132,7 @@ def _random_spans(config: Config, rng: random.Random, code_pages: int) -> Spans:
 
 
 def _fill_everything(writer: ProgramWriter) -> None:
-    """Gives a value to all on-chip state that the other instructions may read."""
+    """Give a value to all on-chip state that the other instructions may read."""
     config, spans = writer.config, writer.spans
     lines, rows = spans.lines, spans.accumulators
     writer.emit(
@@ -164,7 +164,7 @@ def _fill_everything(writer: ProgramWriter) -> None:
 
 
 def _show_everything(writer: ProgramWriter) -> None:
-    """Writes what the program has left in buffer and accumulators to the shared bytes."""
+    """Write the final content of buffer and accumulators to the shared bytes."""
     config, spans = writer.config, writer.spans
     host = spans.shared.start
     for activated in (False, True):

@@ -12,14 +12,14 @@ _OUT = 5
 
 
 def pixel_window(rng: random.Random) -> Window:
-    """A window on a map with a line for each pixel."""
+    """Return a window on a map with a line for each pixel."""
     width = rng.randint(1, _SIDE)
     kernel = rng.choice(((1, 1), (2, 2), (3, 3), (rng.randint(1, 3), rng.randint(1, 5))))
     return _window(rng, width=width, pitch=width + rng.choice((0, 0, 1, 3)), kernel=kernel)
 
 
 def packed_window(rng: random.Random, size: int, channels: int) -> Window:
-    """A window on a map of packed channels, `size` bytes to a line, often at its limits."""
+    """Return a window on a map of packed channels, `size` bytes to a line, often at its limits."""
     width = rng.randint(1, 2 * _SIDE)
     most = max(1, size // channels)
     window = _window(
@@ -37,7 +37,7 @@ def packed_window(rng: random.Random, size: int, channels: int) -> Window:
 
 
 def fits_packed(window: Window, size: int, channels: int) -> bool:
-    """Whether Convolve takes so many packed channels, and a row of the map ends in its lines."""
+    """Return whether Convolve accepts the packed channels and a map's row ends in its lines."""
     return (
         window.dilation_x == 1
         and window.kernel_width * channels <= size
@@ -48,7 +48,9 @@ def fits_packed(window: Window, size: int, channels: int) -> bool:
 
 
 def _window(rng: random.Random, *, width: int, pitch: int, kernel: tuple[int, int]) -> Window:
-    """Mostly one that a network might have; now and then one that only the text allows."""
+    """Return a window, mostly as a network has it; now and then one that only the ISA's text
+    allows.
+    """
     height = rng.randint(1, _SIDE)
     wild = rng.random() < 0.1
 

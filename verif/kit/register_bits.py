@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bits of the registers keep what the host writes, and whether they do."""
+"""The bits of the registers that keep a value of the host, and a check of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systola.sim.model import VerilatedModel
 
 
 def writable_bits(config: Config) -> dict[Register, int]:
-    """By register; the others cannot be written, or do not keep it."""
+    """Return the writable bits by register; other registers do not keep a value."""
     high = (1 << config.address_bits - 32) - 1
     return {
         Register.IRQ_ENABLE: 0x7,
@@ -27,7 +27,7 @@ def writable_bits(config: Config) -> dict[Register, int]:
 
 
 def check_register(model: VerilatedModel, register: int, value: int) -> None:
-    """A register has that value."""
+    """Fail unless a register has this value."""
     found = model.read(register)
     assert found == value, f"register 0x{register:03x} is 0x{found:x}, not 0x{value:x}"
 
@@ -35,8 +35,10 @@ def check_register(model: VerilatedModel, register: int, value: int) -> None:
 def check_registers(
     model: VerilatedModel, writable: Mapping[int, int], constants: Mapping[int, int]
 ) -> None:
-    """Each of `writable` keeps the bits of its mask, whatever is written to the others, and those
-    that are `constants` stay as they are."""
+    """Check that each of `writable` keeps the bits of its mask when others are written.
+
+    The registers in `constants` must keep their values.
+    """
     for pattern in (0, 0xFFFF_FFFF, 0xA5C3_96F0, 0x5A3C_690F):
         values = {reg: pattern ^ n * 0x0101_1000 for n, reg in enumerate(writable)}
         for register, value in values.items():

@@ -8,10 +8,10 @@ from cocotb.handle import Immediate
 
 
 def begin_reset(signal: Any, value: int = 1) -> None:
-    """Sets a reset before a clock is started.
+    """Set a reset before a clock is started.
 
-    Verilator gives ports random values and then looks at the clock: a one is an edge, at which the
-    reset must be there. Icarus, whose ports are unknown, must see it change.
+    Verilator gives ports random values and then reads the clock: a one is an edge, at which the
+    reset must be there. Icarus has unknown ports at first, and must see the reset change.
     """
     at_once = cocotb.SIM_NAME == "Verilator"
     signal.value = Immediate(value) if at_once else value

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of numbers that lie halfway between two results, or next to that.
+"""Programs of numbers that lie halfway between two results, or next to halfway.
 
-Low bits of a product decide nothing but there; and of numbers at random hardly any lies there.
+The low bits of a product matter only there, and hardly any random number lies there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARAMETERS, _OUTPUT = HOST_PAGE_BYTES, 16 * HOST_PAGE_BYTES
 
 
 def sums_program(config: Config, seed: str) -> Image:
-    """Sums that are nothing but a bias, in all ways of rounding them."""
+    """Make a program of sums that are a bias alone, in all ways of rounding."""
     rng = random.Random(f"{config.name} {seed}")
     size = PARAMETER_PLANES * config.output_pitch
     count = min(
@@ -74,7 +74,7 @@ def sums_program(config: Config, seed: str) -> Image:
 
 
 def scales_program(config: Config, seed: str) -> Image:
-    """Operands of Vector, each halfway for its multiplier."""
+    """Make a program of operands of Vector that are each halfway for their multiplier."""
     rng = random.Random(f"{config.name} {seed}")
     size = PARAMETER_PLANES * config.output_pitch
     lines = 2 * _ROWS << int(config.wide)
@@ -132,21 +132,24 @@ def _show(config: Config, host: int, line: int, rows: int) -> bytes:
 
 
 def _near(rng: random.Random, bits: int) -> int:
-    """A number of so many bits that is half of what is more, or less or more by the least there is,
-    or but for one other bit."""
+    """Return a number of `bits` bits: half of its range, perhaps one off, perhaps with one more
+    bit.
+    """
     other = rng.choice((0, 1, -1)) << rng.randrange(bits)
     return (1 << bits - 1) + rng.choice((0, 0, 0, -1, -1, -1, 1)) + other
 
 
 def _signed(rng: random.Random, value: int, bits: int) -> int:
-    """The same modulo 2^bits, above or below zero."""
+    """Return the same number modulo 2^bits, above or below zero."""
     value %= 1 << bits
     return value - (1 << bits) if value and rng.random() < 0.5 else value
 
 
 def _halfway(rng: random.Random) -> tuple[int, int, int, int]:
-    """Bias, multiplier, left and right shift: of the product the bits below the result are about
-    half of its unit."""
+    """Return bias, multiplier, left and right shift of a result that is about halfway.
+
+    The bits of the product below the result are about half of its unit.
+    """
     while True:
         right = rng.choice((0, rng.randrange(8), rng.randrange(32)))
         odd = rng.randrange(1, 1 << rng.randint(1, 15), 2)
@@ -166,7 +169,7 @@ def _halfway(rng: random.Random) -> tuple[int, int, int, int]:
 
 
 def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dict[str, int]]:
-    """So many numbers, and the scale for which they are halfway."""
+    """Return `count` numbers, and a scale for which they are halfway."""
     cut = 16 if wide else 11
     shift = rng.choice((0, 0, rng.randrange(14), rng.randrange(30)))
     if wide:
@@ -176,7 +179,7 @@ def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dic
         values = [_signed(rng, _near(rng, cut) * inverse, cut + 1) for _ in range(count)]
         values = [(value + (1 << 15)) % (1 << 16) - (1 << 15) for value in values]
     else:
-        # Some of the numbers are halfway, whatever is left of the others.
+        # Some of the numbers are halfway, the others are any.
         value = rng.randrange(1, 128, 2)
         size = cut + min(shift, 31 - cut)
         multiplier = _near(rng, size) * pow(value, -1, 1 << size) % (1 << size)
@@ -185,9 +188,11 @@ def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dic
 
 
 def _far_operands(rng: random.Random, count: int) -> tuple[list[int], dict[str, int]]:
-    """The same for int16 of which the second shift cuts off nearly all: of what is cut off one bit
-    is set beside the first one, or none."""
-    # The first shift leaves the numbers as they are, with so many zeros behind them.
+    """Return int16 numbers, and a scale with a second shift that cuts off nearly all bits.
+
+    The first of the bits cut off is set, and one other bit or none.
+    """
+    # The first shift leaves the numbers unchanged, with so many zeros after them.
     zeros = 14
     shift = rng.randint(zeros + 2, zeros + 15)
     first = 1 << shift - zeros - 1

@@ -23,9 +23,10 @@ def run_network(
     batch: int = DEFAULT_BATCH,
     progress: Callable[[int], None] | None = None,
 ) -> RunResult:
-    """Compiles `network` for `backend`, at most `batch` samples in one program, and runs it.
+    """Compile `network` for `backend`, at most `batch` samples in one program, and run it.
 
-    See CompiledModel.run for the rest. Raises CompileError for a network that does not fit.
+    See CompiledModel.run for the other arguments. Raises CompileError for a network that does not
+    fit.
     """
     samples = sample_count(network.inputs, [each.shape for each in x])
     model = compile_model(backend.config, network, Semantics.LITERT_2, min(batch, samples or 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what a program has left with what it should have, and says where it differs."""
+"""The comparison of a program's results with the expected ones, with the place of a difference."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from systola.sim.library import RunResult
 HALT = frozenset({Fault.NONE})
 """Ends of a program that is to run to its Halt."""
 ANY_END = frozenset(Fault)
-"""Ends of a program of which nobody knows how it ends."""
+"""Ends of a program with an unknown end."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Where a matrix of bytes lies in memory, to name its elements."""
+    """A place of a matrix of bytes in memory, to name its elements."""
 
     name: str
     offset: int
@@ -32,7 +32,7 @@ class Matrix:
     columns: int
 
     def place(self, offset: int) -> str | None:
-        """Name of the element at byte `offset` of memory; None where there is none."""
+        """Return the name of the element at byte `offset` of memory; None if there is none."""
         inside = offset - self.offset
         row, column = divmod(inside, self.stride) if self.stride else (0, inside)
         if 0 <= row < self.rows and column < self.columns:
@@ -43,7 +43,7 @@ class Matrix:
 def difference(
     expected: NDArray[np.uint8], actual: NDArray[np.uint8], matrices: Iterable[Matrix] = ()
 ) -> str | None:
-    """The first differing byte of two memories in words; None when they are equal."""
+    """Describe the first differing byte of two memories; None if they are equal."""
     if expected.size != actual.size:
         return f"{actual.size} bytes instead of {expected.size}"
     wrong = np.flatnonzero(expected != actual)
@@ -65,7 +65,7 @@ def check(
     matrices: Iterable[Matrix] = (),
     about: Callable[[int], str] | None = None,
 ) -> None:
-    """Fails with the first differing byte, and what `about` says of it."""
+    """Fail with the first differing byte, and the words of `about` on it."""
     found = difference(expected, actual, matrices)
     if found is not None and about is not None and expected.size == actual.size:
         found += "\n" + about(int(np.flatnonzero(expected != actual)[0]))
@@ -74,8 +74,11 @@ def check(
 
 
 def check_end(fault: FaultReport | None, ends: Container[Fault] = HALT) -> None:
-    """Fails unless a program has ended as its test means it to: machine and golden model that fault
-    alike show nothing of what the test is about. `fault` is None at Halt."""
+    """Fail unless a program has ended as its test expects.
+
+    If machine and golden model fault alike at another place, the test shows nothing. `fault` is
+    None at Halt.
+    """
     cause = fault.cause if fault else Fault.NONE
     if cause in ends:
         return
@@ -88,19 +91,19 @@ def check_end(fault: FaultReport | None, ends: Container[Fault] = HALT) -> None:
 
 
 def ends_in(fault: Fault | None) -> frozenset[Fault]:
-    """The only end of a program that is to stop with `fault`, or at Halt."""
+    """Return the only end of a program that is to stop with `fault`, or at Halt."""
     return frozenset({fault or Fault.NONE})
 
 
 def fault_of(result: RunResult) -> FaultReport | None:
-    """The fault that a machine has reported; None at Halt."""
+    """Return the fault that a machine has reported; None at Halt."""
     if not result.status & Status.FAULT:
         return None
     return FaultReport(result.fault_cause, result.fault_pc, result.fault_address)
 
 
 def halted(result: RunResult) -> RunResult:
-    """The same result; fails unless the program has ended at Halt."""
+    """Return the same result; fail unless the program has ended at Halt."""
     check_end(fault_of(result))
     assert result.status == Status.DONE, f"STATUS is {result.status!r}"
     return result
@@ -112,9 +115,12 @@ def check_result(
     outcome: Outcome,
     about: Callable[[int], str] | None = None,
 ) -> None:
-    """Fails unless a machine has done what the golden model did, which left `expected` in the host
-    window: status, fault, interrupts, every byte, the tags; and each cycle was counted once.
-    `about` has more to say of the first byte that differs."""
+    """Fail unless a machine did the same as the golden model, which left `expected` in the host
+    window.
+
+    Compared are status, fault, interrupts, every byte and the tags; each cycle must be counted
+    once. `about` describes the first byte that differs.
+    """
     _check_registers(result, outcome)
     check(expected, result.host, about=about)
     tags = tuple(tag for _, tag in result.tags)

@@ -9,14 +9,14 @@ import cocotb
 from cocotb.triggers import FallingEdge, Timer
 
 CLOCK_NS = 10
-"""Period of the clock of a board in simulation."""
+"""Period of the clock of a board in simulation, in nanoseconds."""
 
 
 class SerialLine:
-    """Drives pin `rx` of `dut` and listens to `tx`; a bit takes `divisor` cycles of the board.
+    """A far end that drives pin `rx` of `dut` and listens to `tx`.
 
-    `faster` is by what fraction this end is faster than that. What comes is in `received`; a byte
-    without a stop bit counts in `broken`.
+    A bit takes `divisor` cycles of the board. This end is faster by the fraction `faster`. Received
+    bytes are in `received`; a byte without a stop bit counts in `broken`.
     """
 
     def __init__(self, dut: Any, *, divisor: int, faster: float = 0.0):
@@ -28,24 +28,24 @@ class SerialLine:
         cocotb.start_soon(self._listen())
 
     async def send(self, content: bytes) -> None:
-        """Sends bytes back to back."""
+        """Send bytes back to back."""
         for byte in content:
             await self.send_bits([0, *(byte >> number & 1 for number in range(8)), 1])
 
     async def send_bits(self, bits: list[int]) -> None:
-        """Drives the line, a bit each; it then stays as it is."""
+        """Drive the line, a bit each; it then keeps its value."""
         for bit in bits:
             self._rx.value = bit
             await self.wait(1)
 
     async def glitch(self, bits: float) -> None:
-        """Turns the line over for so many bits."""
+        """Invert the line for the time of `bits` bits."""
         self._rx.value = 1 - int(self._rx.value)
         await self.wait(bits)
         self._rx.value = 1 - int(self._rx.value)
 
     async def wait(self, bits: float) -> None:
-        """Waits as long as so many bits take."""
+        """Wait for the time of `bits` bits."""
         await Timer(max(1, round(bits * self._bit_ps)), unit="ps")
 
     async def _listen(self) -> None:

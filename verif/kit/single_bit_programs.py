@@ -14,23 +14,28 @@ from systola.verif.kit.program_state import ATTEMPTS, ProgramState
 from systola.verif.kit.single_instructions import PIXEL
 
 PRODUCTS = tuple(fault for fault in LimitWriter.FAULTS if fault != Fault.WEIGHT_UNDERFLOW)
-"""Faults of regions whose lengths are products."""
+"""Faults of regions with lengths that are products."""
 
 
 def product_program(config: Config, seed: str, fault: Fault) -> Image:
-    """Nothing but an instruction for `fault`, one of PRODUCTS."""
+    """Make a program of one instruction for `fault`, one of PRODUCTS."""
     return program_alone(config, seed, lambda state: _ProductWriter(state).write(fault))
 
 
 def packing_program(config: Config, seed: str) -> Image:
-    """Nothing but a Convolve whose packed channels do not fit in a vector, a row or a step."""
+    """Make a program of one Convolve with packed channels that do not fit in a vector, a row or a
+    step.
+    """
     return program_alone(config, seed, _packing)
 
 
 class _ProductWriter(LimitWriter):
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
-        """Factors of so many bits, and a start: their product times `unit` is a power of two beyond
-        `limit`, where there is such, and a rest that ends inside it from that start on."""
+        """Return factors of at most `bits` bits, and a start.
+
+        The product times `unit` is a power of two beyond `limit` plus a rest, if there are such
+        factors. The rest alone, from the start on, ends inside the limit.
+        """
         rng = self._rng
         most = unit * math.prod((1 << width) - 1 for width in bits)
         powers = [1 << bit for bit in range(limit.bit_length(), most.bit_length())]
@@ -43,8 +48,10 @@ class _ProductWriter(LimitWriter):
         return super()._beyond(limit, *bits, unit=unit)
 
     def _window_beyond(self, opcode: Opcode) -> None:
-        """A map or results of Depthwise or Pool: so many pixels of so many blocks. A number of
-        pixels that does not fit anyway says nothing of the product."""
+        """Write a Depthwise or Pool with a map or results of so many pixels of so many blocks.
+
+        The number of pixels alone must fit: otherwise the product is not tested.
+        """
         rng, lines = self._rng, self._config.buffer_lines
         pixels_end = 1 << max(lines, self._config.accumulator_rows).bit_length()
         powers = [
@@ -76,8 +83,10 @@ class _ProductWriter(LimitWriter):
 
 
 def _factors(rng: random.Random, product: int, *widths: int) -> list[int]:
-    """Factors of so many bits, at random; their product is `product` or hardly more, or less if
-    chance has it so."""
+    """Return random factors of at most these bits; their product is about `product`.
+
+    The product is rarely less.
+    """
     factors = [0] * len(widths)
     for place in rng.sample(range(len(widths)), len(widths)):
         most = (1 << widths[place]) - 1
@@ -96,7 +105,7 @@ def _packing(state: ProgramState) -> None:
     if operand == "width":
         pitch = rng.randint(1, rng.choice((4, min(4095, (most * channels - 1) // rows))))
     sign = rng.choice((1, -1)) if operand == "left" else 1
-    # Bytes: the first number that does not fit, or a power of two, and as little more as the
+    # In bytes: the first number that does not fit, or a power of two, and as little more as the
     # channels allow. The last of the vector's bytes is before `rows`, or reaches it.
     first = rows * pitch + (operand != "left" or sign < 0)
     powers = [1 << bit for bit in range(first.bit_length(), (most * channels).bit_length())]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications like those of bench/original/, but small."""
+"""Small applications of the kinds in bench/original/."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEED = 7
 
 
 def recurrent(batch: int, inputs: int, size: int) -> Application:
-    """Three cells as LSTM0 has them: the first takes the input, one has a residual."""
+    """Return three cells as in LSTM0: the first reads the input, one has a residual."""
     cells = [
         {"size": size, "from": ["input"]},
         {"size": size, "from": [0], "residual": True},
@@ -24,12 +24,12 @@ def recurrent(batch: int, inputs: int, size: int) -> Application:
 
 
 def dense(batch: int, sizes: Sequence[int]) -> Application:
-    """Fully connected layers."""
+    """Return fully connected layers."""
     return Application("dense", batch, {"layers": list(sizes)}, (), SEED)
 
 
 def operations_in_order(application: Application) -> Operations:
-    """Its operations, outputs in the order in which they are made, as programs have them."""
+    """Return the operations of an application, outputs in the order in which programs have them."""
     operations = operations_of(application)
     made = [node.result for node in operations.nodes]
     return replace(operations, outputs=tuple(sorted(operations.outputs, key=made.index)))

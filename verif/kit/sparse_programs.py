@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs whose windows reach far over a map of which only the lines are filled that they use.
+"""Programs of windows that reach far over a map, with only the lines filled that they use.
 
-So the steps from tap to tap and from row to row have all bits that they may have, also several at
-a time, and still end inside the map.
+So the steps from tap to tap and from row to row have all their bits, also several at a time. They
+still end inside the map.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 3, 5))
 
 
 def sparse_program(config: Config, seed: str) -> Image:
-    """Several windows, each with all instructions that use one; their results are shown."""
+    """Make a program of several windows, each with all instructions that use one, and show the
+    results.
+    """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = memory_with_entry(config, data, 6, _PARAMETERS)
@@ -60,7 +62,7 @@ def sparse_program(config: Config, seed: str) -> Image:
 
 
 def _window(rng: random.Random, lines: int) -> Window:
-    """Two rows of two taps, or fewer, on a map of so many lines at most."""
+    """Return two rows of two taps, or fewer, on a map of at most `lines` lines."""
 
     def number(most: int) -> int:
         return rng.choice((most, rng.randint(1, most), rng.randint(1, min(most, 15))))
@@ -84,7 +86,7 @@ def _window(rng: random.Random, lines: int) -> Window:
 
 
 def _rows(window: Window) -> set[int]:
-    """The rows of the map with taps."""
+    """Return the rows of the map with taps."""
     return {
         window.stride_y * row + window.dilation_y * tap
         for row in range(window.out_height)

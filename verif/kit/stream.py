@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source, sink and monitor for Amaranth streams: ports name__valid, name__ready, name__payload.
+"""The source, sink and monitor of Amaranth streams: name__valid, name__ready, name__payload.
 
 Payloads are numbers: `Layout.const({...}).as_value().value`, `Layout.from_bits(number)` and the
-like convert. Pauses are iterators of bool, one item a cycle, true where nothing moves.
+like convert. Pauses are iterators of bool, one item a cycle, true in cycles without a transfer.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from systola.verif.kit.signals import Driven, read, read_bit
 
 
 def never() -> Iterator[bool]:
-    """No pauses: full rate."""
+    """Return no pauses: full rate."""
     return repeat(False)
 
 
 def randomly(rng: random.Random, probability: float) -> Iterator[bool]:
-    """A pause in a random share of the cycles."""
+    """Yield pauses in a random share of the cycles."""
     while True:
         yield rng.random() < probability
 
 
 class StreamSource:
-    """Feeds an input stream of `dut` from a queue. VALID never waits for READY."""
+    """A source that feeds an input stream of `dut` from a queue. VALID never waits for READY."""
 
     def __init__(self, dut: Any, name: str, clock: Any, pauses: Iterator[bool] | None = None):
         self._valid = Driven(getattr(dut, f"{name}__valid"))
@@ -43,15 +43,15 @@ class StreamSource:
         cocotb.start_soon(self._run())
 
     def put(self, items: Iterable[int]) -> None:
-        """Adds items to the end of the queue."""
+        """Add items to the end of the queue."""
         self._queue.extend(items)
 
     def empty(self) -> bool:
-        """Whether every item has been taken."""
+        """Return whether every item has been accepted."""
         return not self._queue and not self._valid.value
 
     async def drained(self) -> None:
-        """Waits until every item has been taken."""
+        """Wait until every item has been accepted."""
         while not self.empty():
             await RisingEdge(self._clock)
 
@@ -68,7 +68,7 @@ class StreamSource:
 
 
 class StreamMonitor:
-    """Collects what passes on a stream of `dut`, and in which cycle."""
+    """A monitor that collects the items on a stream of `dut`, with their cycles."""
 
     def __init__(self, dut: Any, name: str, clock: Any):
         self._valid = getattr(dut, f"{name}__valid")
@@ -77,7 +77,7 @@ class StreamMonitor:
         self._clock = clock
         self.items: list[int] = []
         self.cycles: list[int] = []
-        """For each item the number of clock cycles from the start of the monitor."""
+        """For each item, the number of clock cycles from the start of the monitor."""
         cocotb.start_soon(self._run())
 
     async def _run(self) -> None:
@@ -91,7 +91,7 @@ class StreamMonitor:
 
 
 class StreamSink:
-    """Takes an output stream of `dut` into a queue."""
+    """A sink that takes an output stream of `dut` into a queue."""
 
     def __init__(self, dut: Any, name: str, clock: Any, pauses: Iterator[bool] | None = None):
         self._valid = getattr(dut, f"{name}__valid")
@@ -103,17 +103,17 @@ class StreamSink:
         cocotb.start_soon(self._run())
 
     def empty(self) -> bool:
-        """Whether nothing is left that `receive` has not returned."""
+        """Return whether `receive` has returned all items."""
         return not self._queue
 
     async def receive(self) -> int:
-        """The next item; waits for it."""
+        """Wait for the next item, and return it."""
         while not self._queue:
             await RisingEdge(self._clock)
         return self._queue.popleft()
 
     async def receive_all(self, count: int) -> list[int]:
-        """The next `count` items; waits for them."""
+        """Wait for the next `count` items, and return them."""
         return [await self.receive() for _ in range(count)]
 
     async def _run(self) -> None:

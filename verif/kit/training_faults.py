@@ -8,12 +8,12 @@ from systola.verif.kit.single_instructions import SingleInstructions
 
 
 class TrainingFaults(SingleInstructions):
-    """Writes one of them for FAULTS, where a configuration has training."""
+    """A writer of an instruction for one of FAULTS, on a configuration with training."""
 
     FAULTS = (Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE, Fault.OVERLAP, Fault.WEIGHT_OVERFLOW)
 
     def write(self, fault: Fault) -> None:
-        """Writes what causes `fault`, one of FAULTS."""
+        """Write an instruction that causes `fault`, one of FAULTS."""
         getattr(self, f"_{fault.name.lower()}")()
 
     def _buffer_range(self) -> None:
@@ -60,7 +60,7 @@ class TrainingFaults(SingleInstructions):
         self._one(Opcode.TRANSPOSE, **at, count=count, step=step)
 
     def _weight_overflow(self) -> None:
-        """Weights from the buffer while tiles are queued."""
+        """Write a use of weights from the buffer while tiles are queued."""
         if not self._writer.queued:
             self._writer.queue_weights(1)
         self._one(Opcode.MATRIX_MULTIPLY, from_buffer=1, accumulate=1)

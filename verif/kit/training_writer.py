@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes random instructions of training, where a configuration has it."""
+"""The writer of random instructions of training, for a configuration with training."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ TRAINING = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
 
 
 class TrainingWriter(ProgramWriter):
-    """As ProgramWriter, and the instructions and modes of training."""
+    """A ProgramWriter that also has the instructions and modes of training."""
 
     def matrix_multiply(self) -> None:
-        """Weights from the buffer where that is legal, that is while none are queued."""
+        """Write a product, if legal with weights from the buffer, which needs an empty weight
+        queue.
+        """
         if not self.config.training or self.queued or self.rng.random() < 0.4:
             super().matrix_multiply()
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of files that must not be lost, and what can be wrong with the place of a file."""
+"""Folders of files that must not be lost, and faults of a file's place."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 NOBODY = 65534
-"""The number of a user without rights."""
+"""Number of a user without rights."""
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes | str | None]]:
-    """Return the mode and content of everything in a folder, or where it links to."""
+    """Return the mode and content of everything in a folder, with the targets of links."""
     found: dict[str, tuple[int, bytes | str | None]] = {}
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
@@ -33,7 +33,7 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes | str | None]]:
 
 @contextmanager
 def full_disk(room: int = 10) -> Generator[None]:
-    """No file of this process can get larger than `room` bytes."""
+    """Limit the files of this process to `room` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
@@ -44,7 +44,7 @@ def full_disk(room: int = 10) -> Generator[None]:
 
 @contextmanager
 def as_nobody() -> Generator[None]:
-    """Without the rights of root, if this is root."""
+    """Give up the rights of root, if this is root."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(NOBODY)

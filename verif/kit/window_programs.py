@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs whose windows have operands of every size on a map of few lines.
+"""Programs of windows with operands of every size on a map of few lines.
 
-Kernels, steps and results reach far beyond the map, so that most of the taps are outside: each
-still takes its tile or its cycle, and its place has to be told from those inside.
+Kernels, steps and results reach far beyond the map, so that most of the taps are outside. Each
+still takes its tile or its cycle, and its place has to be distinguished from taps inside.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from systola.verif.kit.images import (
 
 _PAGES = 32
 _LINES = 1024
-"""Of a map at most, and of results."""
+"""Largest number of lines of a map, and of results."""
 _WORK = 3000
-"""Taps of all windows together, at most."""
+"""Largest number of taps of all windows together."""
 _TILES = 1024
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 6, 16))
 
 
 def window_program(config: Config, seed: str) -> Image:
-    """A window of each kind, whose results are shown."""
+    """Make a program with a window of each kind, and show the results."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
@@ -65,11 +65,11 @@ class _Writer:
         self.words: list[bytes] = []
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """Appends an instruction."""
+        """Append an instruction."""
         self.words.append(encode(opcode, **operands))
 
     def begin(self) -> None:
-        """Fills the map, whose lines may be used whatever the window, and the parameters."""
+        """Fill the map, so that any window may use its lines, and the parameters."""
         config = self._config
         self.emit(
             Opcode.READ_HOST_MEMORY,
@@ -82,7 +82,7 @@ class _Writer:
         )
 
     def convolve(self) -> None:
-        """A line for each pixel, perhaps in several blocks."""
+        """Write a Convolve with a line for each pixel, perhaps in several blocks."""
         window = self._window(self._most)
         room = self._most // window.map_lines
         blocks = min(self._number(room), _TILES // window.taps) or 1
@@ -92,7 +92,7 @@ class _Writer:
         self._convolve(window, blocks * window.taps, n_tiles, plane=plane, k_tiles=blocks)
 
     def packed(self) -> None:
-        """Several pixels to a line, and windows up to the end of the row."""
+        """Write a Convolve with several pixels to a line, and windows up to the end of the row."""
         rng, config = self._rng, self._config
         channels = rng.randint(1, min(config.rows, 255))
         window = self._window(self._most)
@@ -101,7 +101,7 @@ class _Writer:
         pitch = -(-width * channels // config.rows)
         height = min(window.height, self._most // pitch)
         stride_x = rng.randint(1, min(most, 127))
-        # Behind the end of the row there are some more.
+        # Some more pixels follow the end of the row.
         out_width = min(4095, self._most, width // stride_x + rng.randint(1, 3))
         out_height = max(1, min(window.out_height, self._most // out_width, _WORK // out_width))
         window = replace(
@@ -136,7 +136,7 @@ class _Writer:
         self._show(rows)
 
     def pool(self) -> None:
-        """Sums, or averages where there is an entry for each number of taps."""
+        """Write a Pool of sums, or of averages if there is an entry for each number of taps."""
         rng = self._rng
         window = self._window(self._most)
         blocks = min(self._number(self._most // window.map_lines), self._most // window.windows)
@@ -153,14 +153,16 @@ class _Writer:
         self._show(window.windows * blocks)
 
     def _number(self, most: int) -> int:
-        """From 1 on, each number of bits as often, and twice as often all that there may be."""
+        """Return a number from 1 on; each number of bits is equally frequent, the largest number
+        twice.
+        """
         bits = self._rng.randint(1, most.bit_length() + 2)
         if bits > most.bit_length():
             return max(1, most)
         return max(1, min(most, self._rng.getrandbits(bits)))
 
     def _window(self, lines: int) -> Window:
-        """On a map of so many lines at most."""
+        """Return a window on a map of at most `lines` lines."""
         rng = self._rng
         pitch = self._number(min(4095, lines))
         height = self._number(min(4095, lines // pitch))
@@ -180,7 +182,7 @@ class _Writer:
             out_height, out_width = -(-out_height // 2), -(-out_width // 2)
         dilations = [rng.choice((1, rng.randint(1, 15))) for _ in range(2)]
         strides = [self._number(127) for _ in range(2)]
-        # Some tap of some window begins inside.
+        # At least one tap of one window begins inside.
         top = rng.randrange(height)
         top -= rng.choice((0, strides[0] * rng.randrange(out_height)))
         top -= rng.choice((0, dilations[0] * rng.randrange(kernel[0])))
@@ -198,7 +200,7 @@ class _Writer:
         )
 
     def _show(self, lines: int) -> None:
-        """Writes results to host memory, behind what is there."""
+        """Write results to host memory, after the results that are there."""
         copy = lines_out(self._config, host=self._shown, line=self._results, rows=lines)
         self.emit(Opcode.WRITE_HOST_MEMORY, **copy)
         self._shown += lines * self._config.output_pitch

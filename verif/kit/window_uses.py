@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instructions that use a window, for programs about where its taps lie."""
+"""The instructions that use a window, for programs about the places of taps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.verif.kit.images import random_memory, random_parameter_entry
 def memory_with_entry(
     config: Config, data: np.random.Generator, pages: int, place: int
 ) -> NDArray[np.uint8]:
-    """Random bytes, and at byte `place` the parameter entry that all of these instructions use."""
+    """Return random bytes, with the parameter entry of all these instructions at byte `place`."""
     host = random_memory(data, pages)
     entry = random_parameter_entry(data, config)
     host[place:][: entry.size] = entry
@@ -23,7 +23,7 @@ def memory_with_entry(
 
 
 def set_window(window: Window) -> list[bytes]:
-    """The window, and a tile for each of its taps."""
+    """Return a Set_Config_Window, and a Read_Weights with a tile for each tap."""
     return [
         encode(Opcode.SET_CONFIG_WINDOW, **vars(window)),
         encode(Opcode.READ_WEIGHTS, tile=0, count=window.taps),
@@ -33,8 +33,11 @@ def set_window(window: Window) -> list[bytes]:
 def window_uses(
     config: Config, window: Window, *, place: int, taps: int, results: int, fill: int = 0
 ) -> list[list[bytes]]:
-    """What a machine has of Convolve, Pool and Depthwise with the map at line `place`, each of them
-    with what brings its results to line `results`."""
+    """Return a Convolve, Pool and Depthwise, as far as the machine has them, for a window.
+
+    The map is at line `place`. Each comes with the instructions that bring its results to line
+    `results`.
+    """
     rows = {"rows": window.windows, "n_tiles": 1}
     common = {"buffer": place, "destination": results, "blocks": 1, "parameter": 0}
     uses = [

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cocotb test that fails, for the tests of what is then said.
+"""A cocotb test that fails, for tests of the messages about failures.
 
-It also tells, in a file of its own, when the byte was written that is wrong.
+It also writes the time of the wrong byte to a file of its own.
 """
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine against the AXI models of cocotbext-axi, which are not this project's own."""
+"""The test of the machine against the AXI models of cocotbext-axi, which are independent."""
 
 import itertools
 import logging
@@ -30,7 +30,7 @@ SIZE = 1 << 20
 
 
 class Bench:
-    """The machine between AxiLiteMaster, AxiRam and AxiRamRead."""
+    """A bench of the machine between AxiLiteMaster, AxiRam and AxiRamRead."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -44,7 +44,7 @@ class Bench:
         self.weight = AxiRamRead(weight_bus, dut.clk, dut.rst, size=SIZE)
 
     def pause(self, probability):
-        """Random pauses on every channel of both memories."""
+        """Set random pauses on every channel of both memories."""
         rng = random.Random(random_seed())
         write, read = self.host.write_if, self.host.read_if
         for channel in (
@@ -75,7 +75,7 @@ class Bench:
         return np.frombuffer(self.host.read(HOST_BASE, image.host.size), np.uint8)
 
     async def ended(self):
-        """Waits for the interrupt, and resumes the program whenever it waits for the host."""
+        """Wait for the interrupt, and resume the program when it waits for the host."""
         while not self.dut.irq.value:
             await ClockCycles(self.dut.clk, 50)
             if await self.registers.read_dword(Register.STATUS) & Status.WAITING:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs one after the other without reset: what stays, what does not, and in what time."""
+"""The test of programs one after the other without reset: lasting state, lost state, cycles."""
 
 import cocotb
 import numpy as np
@@ -36,7 +36,7 @@ async def same_program_takes_the_same_cycles(dut):
 
 @cocotb.test
 async def buffer_persists(dut):
-    """The second program writes back what the first has read."""
+    """Check that the second program writes back the lines that the first has read."""
     tb = TB(dut)
     await tb.start()
     config, rng = tb.config, np.random.default_rng(random_seed())
@@ -51,7 +51,7 @@ async def buffer_persists(dut):
 
 @cocotb.test
 async def halt_drops_weights(dut):
-    """Tiles that a program queues and does not use are not there for the next one."""
+    """Check that tiles that a program queues and does not use are lost for the next one."""
     tb = TB(dut, latency=20)
     await tb.start()
     config, rng = tb.config, np.random.default_rng(random_seed())
@@ -67,7 +67,10 @@ async def halt_drops_weights(dut):
 
 
 def leaves_state_behind():
-    """Sets all that lasts to the end of a program, then opens as many loops as it may."""
+    """Yield settings of all state that lasts to the end of a program.
+
+    As many Loops as may be open follow.
+    """
     sides = ("height", "width", "pitch", "kernel_height", "kernel_width", "stride_y", "stride_x")
     ones = (*sides, "dilation_y", "dilation_x", "out_height", "out_width")
     yield encode(Opcode.SET_CONFIG_WINDOW, **dict.fromkeys(ones, 1))
@@ -82,7 +85,7 @@ def leaves_state_behind():
 @cocotb.test
 @cocotb.parametrize(end=["halt", "fault", "soft reset"])
 async def state_ends_with_its_program(dut, end):
-    """The next one has index registers of zero, no open loop, no window and a scale of zeros."""
+    """Check that the next program has zero registers, no open loop or window, a zero scale."""
     tb = TB(dut, latency=5)
     await tb.start()
     config, rng = tb.config, np.random.default_rng(random_seed())
@@ -91,7 +94,7 @@ async def state_ends_with_its_program(dut, end):
     host[2 * DATA_OFFSET : 2 * DATA_OFFSET + entry.size] = entry
 
     async def leave():
-        """Runs the program that leaves state behind, to the `end`."""
+        """Run the program that sets this state, to the `end`."""
         last = {"halt": HALT, "fault": bytes(16), "soft reset": encode(Opcode.END_LOOP)}[end]
         fault = Fault.ILLEGAL_OPCODE if end == "fault" else None
         image = make_image([*leaves_state_behind(), last], host=host, weights=weights)

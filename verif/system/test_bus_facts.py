@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts of docs/integration.md about the masters: IDs, order, lengths, bursts under way."""
+"""The test of docs/integration.md's facts about the masters: IDs, order, lengths, bursts."""
 
 import random
 
@@ -15,9 +15,9 @@ from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 
 MOST = {"host": {"AR": 64, "AW": 64}, "weight": {"AR": 8}}
-"""Bursts under way at one time."""
+"""Largest number of bursts under way at one time."""
 AHEAD = 16
-"""Bursts on AW whose data is not complete."""
+"""Largest number of bursts on AW with incomplete data."""
 PROGRAMS = 5
 
 
@@ -42,7 +42,7 @@ class Shuffled(MemoryModel):
 
 
 class Facts(AxiRules):
-    """The rules of a master, and the further facts of the page."""
+    """A checker of a master's rules, and the further facts of the page."""
 
     def __init__(self, name, bus_bytes, model):
         super().__init__(name, bus_bytes, (0, 0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short instructions that wait for one another in every place of the lists of what is under way."""
+"""The test of short instructions that wait for one another in every place of the lists."""
 
 import pytest
 

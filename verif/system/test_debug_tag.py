@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debug_Tag: it tells the cycle in which work was complete, and holds up nothing."""
+"""The test of Debug_Tag: it records the cycle in which work was complete, and delays nothing."""
 
 from itertools import pairwise
 
@@ -29,7 +29,7 @@ ROWS = 40
 INPUT, OUTPUT = 4096, 12288
 ALL = 15
 MOST = 8
-"""Tags that may wait without holding up what follows."""
+"""Number of tags that may wait without a delay of later instructions."""
 HALT = encode(Opcode.HALT)
 NOP = encode(Opcode.NOP)
 SYNCHRONIZE = encode(Opcode.SYNCHRONIZE)
@@ -56,13 +56,13 @@ def write(config, buffer=0, rows=ROWS):
 
 
 def copy(rows):
-    """Vectors through the activation unit."""
+    """Return a copy of vectors through the activation unit."""
     lines = {"buffer": 0, "destination": rows}
     return encode(Opcode.VECTOR, operation=Operation.COPY, rows=rows, parameter=0, **lines)
 
 
 def works(config):
-    """For each unit programs at whose end it alone has something to do, and that for a while."""
+    """Return for each unit programs at the end of which only this unit works, and for a while."""
     parameters = encode(Opcode.LOAD_PARAMETERS, host=INPUT, parameter=0, count=4)
     table = encode(Opcode.LOAD_TABLE, host=INPUT, table=0)
     weights = encode(Opcode.READ_WEIGHTS, tile=0, count=1)
@@ -80,7 +80,7 @@ def works(config):
 
 
 async def cycle(tb, *program):
-    """The cycle of the only tag of a program."""
+    """Return the cycle of the only tag of a program."""
     ((at, _),) = (await tb.run_program(image(tb.config, *program))).tags
     return at
 
@@ -88,7 +88,7 @@ async def cycle(tb, *program):
 @cocotb.test
 @cocotb.parametrize(latency=[0, 20])
 async def each_unit(dut, latency):
-    """A tag enters three cycles before Synchronize can pass, or in that of its issue."""
+    """Check that a tag enters three cycles before Synchronize can pass, or when it is issued."""
     tb = TB(dut, latency=latency)
     await tb.start()
     for unit, work in works(tb.config):
@@ -103,7 +103,7 @@ async def each_unit(dut, latency):
 @cocotb.test
 @cocotb.parametrize(latency=[0, 13])
 async def acknowledged(dut, latency):
-    """host_writer: two cycles behind the last acknowledgement on the bus."""
+    """Check that the host writer's tag enters two cycles after the last acknowledgement."""
     tb = TB(dut, latency=latency)
     await tb.start()
     cycles, answers, ends = 0, [], []
@@ -128,7 +128,7 @@ async def acknowledged(dut, latency):
 
 @cocotb.test
 async def a_fault_waits_for_tags(dut):
-    """Those before the instruction that fails."""
+    """Check that a fault waits for the tags before its instruction."""
     tb = TB(dut, latency=20)
     await tb.start()
     expected = await cycle(tb, read(tb.config), tag(5, Unit.HOST_READER))
@@ -139,7 +139,10 @@ async def a_fault_waits_for_tags(dut):
 
 @cocotb.test
 async def an_error_drops_tags(dut):
-    """Those that wait for what fails or never comes; the next program begins without any."""
+    """Check that an error drops tags that wait for a failed transfer, or for one without an end.
+
+    The next program begins without any.
+    """
     tb = TB(dut, latency=5)
     await tb.start()
     for unit, work, low, fault in (
@@ -159,14 +162,17 @@ async def an_error_drops_tags(dut):
 
 
 def encode_one_beat(config):
-    """A write whose first error is its last answer."""
+    """Return a write with its first error in its last answer."""
     shape = {"rows": 1, "stride": config.output_pitch, "blocks": 1, "tail": 1}
     return encode(Opcode.WRITE_HOST_MEMORY, host=OUTPUT, buffer=0, **shape)
 
 
 @cocotb.test
 async def an_interrupt_finds_all_tags(dut):
-    """And the host that a program waits for. As many as are fetched before the data of the read."""
+    """Check that all tags have entered before an interrupt, and before a wait for the host.
+
+    There are as many tags as are fetched before the data of the read.
+    """
     tb = TB(dut, latency=25)
     await tb.start()
     count = MOST - 1
@@ -189,7 +195,7 @@ def library_config():
 
 
 def test_eight_tags_hold_up_nothing():
-    """The ninth holds up the write behind it, which has nothing to do with the vectors before."""
+    """Check that the ninth tag delays the next write, which does not use the vectors before."""
     config = library_config()
 
     def cycles(machine, *between):
@@ -204,7 +210,7 @@ def test_eight_tags_hold_up_nothing():
 
 
 def test_end_behind_tags():
-    """The scoreboard learns a cycle late that of two tags one is left."""
+    """Check that the scoreboard learns a cycle late that only one of two tags is left."""
     config = library_config()
     with Simulator(config) as machine:
         for count in range(1, 9):
@@ -215,18 +221,18 @@ def test_end_behind_tags():
 
 
 def random_places(rng, words, limit):
-    """Random places of NOPs in a program, in ascending order, fewer than `limit`."""
+    """Return random places of NOPs in a program, in ascending order, fewer than `limit`."""
     nops = rng.permutation([place for place, word in enumerate(words) if word == NOP])
     return sorted(int(place) for place in nops[: rng.integers(1, limit)])
 
 
 @pytest.mark.parametrize("memory", [(0, 0.0), (12, 0.2)])
 def test_prediction(memory):
-    """Tags in random programs, from runs with one tag each that waits for one unit.
+    """Check tags in random programs against runs with one tag each that waits for one unit.
 
-    Where nothing is held up, a tag enters when the last of its units has got so far, and behind the
-    tag before it. A program ends two cycles after its last tag at the earliest, and four after the
-    one before that.
+    If nothing is delayed, a tag enters when the last of its units has come so far, and after the
+    tag before it. A program ends at the earliest two cycles after its last tag, and four after the
+    tag before that.
     """
     config = library_config()
     latency, stall = memory
@@ -276,18 +282,18 @@ def test_prediction(memory):
 
 @pytest.mark.thorough
 def test_completion_on_paper():
-    """64x64x64 on `base` as docs/architecture.md has it, in cycles before DONE.
+    """Check the cycles before DONE that docs/architecture.md has for 64x64x64 on `base`.
 
-    The last sums are written 30 cycles before it and read in the next cycle, the last line is
-    written 16 cycles after that; the last answer comes 4 cycles before it. A tag enters the cycle
-    after the sums or the line are written, and two after the answer.
+    The last sums are written 30 cycles before DONE, and read in the next cycle. The last line is
+    written 16 cycles after that, and the last answer comes 4 cycles before DONE. A tag enters in
+    the cycle after the sums or the line are written, and two cycles after the answer.
     """
     config = preset("base")
     a, layer = random_gemm(64, 64, 64, seed=0)
     plain = compile_chain(config, [layer], 64).bind(a)
 
     def longer(*more):
-        """The same program with instructions before Halt, in a page of its own."""
+        """Return the same program with instructions before Halt, in a page of its own."""
         host = np.concatenate([plain.host, np.zeros(4096, np.uint8)])
         words = [plain.program[: -len(HALT)], *more, HALT]
         return make_image(words, host=host, weights=plain.weights, program_offset=plain.host.size)
@@ -303,13 +309,13 @@ def test_completion_on_paper():
 
 
 def spaced(config, count, nops):
-    """A loop that makes `count` tags with so many instructions between."""
+    """Return a loop that makes `count` tags, with `nops` NOPs between them."""
     body = [tag(7), *[NOP] * nops, encode(Opcode.END_LOOP)]
     return image(config, encode(Opcode.LOOP, count=count), *body)
 
 
 def test_all_tags_of_a_long_program():
-    """The runtime reads the trace while the program runs: far more than it holds."""
+    """Check that the runtime reads the trace while the program runs: more tags than it holds."""
     config = library_config()
     backend = RtlBackend(config)
     program = spaced(config, 500, 10)
@@ -323,7 +329,7 @@ def test_all_tags_of_a_long_program():
 
 
 def test_tags_too_fast_for_the_host():
-    """It knows how many it has missed, and the others are right."""
+    """Check that the host knows the number of missed tags, and that the others are right."""
     config = library_config()
     with Simulator(config) as machine:
         result = halted(machine.run(spaced(config, 2000, 0)))

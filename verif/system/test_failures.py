@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the machine say of a program that is wrong, or of a machine that is."""
+"""The test of messages about a wrong program, or a wrong machine."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ from systola.verif.mutation.trial import program_trial
 from systola.verif.regress.check import Pair
 
 BEYOND = 2000
-"""A line that the buffer of `tiny` does not have, as a slip of the pen."""
+"""A line beyond the buffer of `tiny`, as in a slip of the pen."""
 NOP, HALT = encode(Opcode.NOP), encode(Opcode.HALT)
 
 
@@ -33,7 +33,9 @@ def image(*program):
 
 
 def slips():
-    """Programs that golden model and machine end alike, but not as anybody meant, and their end."""
+    """Yield programs that end equally on golden model and machine, but not as meant, with their
+    end.
+    """
     operands = {"buffer": 0, "operand": 2, "destination": BEYOND, "rows": 2, "parameter": 0}
     wrong = encode(Opcode.VECTOR, operation=Operation.ADD, **operands)
     yield (
@@ -63,7 +65,7 @@ LATENCY = 7
 
 
 class Broken(Machine):
-    """Finds another byte in a line that it writes."""
+    """A golden model that finds another byte in a line that it writes."""
 
     def write_host_memory(self, **operands):
         self.buffer[LINE, COLUMN] ^= 4
@@ -71,7 +73,7 @@ class Broken(Machine):
 
 
 class Stray(Machine):
-    """Writes a byte that no instruction does."""
+    """A golden model that writes a byte that no instruction writes."""
 
     def write_host_memory(self, **operands):
         super().write_host_memory(**operands)
@@ -79,7 +81,7 @@ class Stray(Machine):
 
 
 def copy(config):
-    """Lines in, and four of them out, of which LINE is the last; a tag when that is complete."""
+    """Return a copy of lines in, and of four lines out, LINE last; a tag marks its completion."""
     shape = {"rows": 8, "stride": config.input_pitch, "blocks": 1, "tail": config.rows}
     read = encode(Opcode.READ_HOST_MEMORY, host=0x400, buffer=0, **shape)
     lines = lines_out(config, host=OUTPUT, line=LINE - ROWS + 1, rows=ROWS)
@@ -88,7 +90,7 @@ def copy(config):
 
 
 def check_blame(text, config, result):
-    """Instruction, row and column; the tag entered two cycles behind the acknowledgement."""
+    """Check instruction, row and column; the tag entered two cycles after the acknowledgement."""
     ((entered, _),) = result.tags
     place = OUTPUT + (ROWS - 1) * config.output_pitch + COLUMN
     assert f"1 of 4096 bytes differ, first at 0x{place:x}" in text
@@ -112,7 +114,7 @@ async def a_wrong_byte(dut):
 
 
 def test_a_wrong_byte():
-    """The same without cocotb."""
+    """Check the message without cocotb, too."""
     config = preset(preset_name("tiny"))
     with Simulator(config, latency=LATENCY) as machine:
         result = machine.run(copy(config))
@@ -129,7 +131,7 @@ def test_a_wrong_byte():
 
 
 def product(config):
-    """A product whose weights never come, and all that depends on it."""
+    """Return a product with weights that never come, and all its dependent instructions."""
     shape = {"rows": ROWS, "n_tiles": 1}
     return make_image(
         [
@@ -171,7 +173,7 @@ async def a_hang(dut):
 
 
 def test_a_hang():
-    """The same without cocotb."""
+    """Check the message without cocotb, too."""
     config = preset(preset_name("tiny"))
     silent = {"limit": PATIENCE, "weight_silence": (0, config.tile_bytes)}
     with Simulator(config) as machine:
@@ -180,7 +182,7 @@ def test_a_hang():
         told = machine.what_hangs(product(config), **silent)
         assert [line.strip() for line in told.splitlines()] == HANGS[1:]
         assert "does end" in machine.what_hangs(product(config))
-        # A limit that is too low looks the same.
+        # A limit that is too low gives the same message.
         machine.reset()
         with pytest.raises(NoEnd, match="STATUS: BUSY"):
             compared_run(machine, Machine(config), product(config), limit=20)
@@ -199,8 +201,11 @@ def test_failures(simulator):
 @pytest.mark.icarus
 @pytest.mark.parametrize("waves", ["", "1"])
 def test_waves(waves, tmp_path, monkeypatch):
-    """Without a waveform a failure says how to get one; with one where it is, and what shows it:
-    the signals of each unit, and a marker where the wrong byte was written."""
+    """Check that a failure without a waveform describes the way to one.
+
+    With a waveform it names the file and its viewers. The file shows the signals of each unit, and
+    a marker at the wrong byte's write.
+    """
     monkeypatch.setenv("WAVES", waves)
     monkeypatch.delenv("TEST", raising=False)
     written = tmp_path / "written"
@@ -223,7 +228,7 @@ def test_waves(waves, tmp_path, monkeypatch):
 
 
 def test_a_fault_that_nobody_means():
-    """The same without cocotb."""
+    """Check the message without cocotb, too."""
     config = preset(preset_name("tiny"))
     with Simulator(config) as machine:
         pair = Pair(machine)

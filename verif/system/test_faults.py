@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every fault: its report, what it leaves alone, and the way out of it."""
+"""The test of every fault: its report, its limits, and the way out of it."""
 
 from dataclasses import replace
 
@@ -27,7 +27,10 @@ from systola.verif.plan.selection import thorough
 @cocotb.test
 @cocotb.parametrize(fault=list(STATIC_FAULTS))
 async def static_fault(dut, fault):
-    """In the middle of a random program; another one without reset and one after soft reset."""
+    """Check a fault in the middle of a random program, and programs after it.
+
+    One follows without reset and one after soft reset.
+    """
     tb = TB(dut, latency=8, stall=0.1, seed=int(fault))
     await tb.start()
     if fault not in static_faults(tb.config):
@@ -48,7 +51,7 @@ async def static_fault(dut, fault):
 @cocotb.test
 @cocotb.parametrize(number=range(len(BUS_ERRORS)))
 async def bus_error(dut, number):
-    """An error on a bus stops the program; the rest of memory is as it was."""
+    """Check that an error on a bus stops the program; the rest of memory is unchanged."""
     error = BUS_ERRORS[number]
     tb = TB(dut, latency=5, stall=0.1)
     await tb.start()
@@ -82,7 +85,7 @@ async def start_is_ignored_while_busy(dut):
 @cocotb.test
 @cocotb.parametrize(after=[1, 7, 40, 120, 300])
 async def soft_reset_while_busy(dut, after):
-    """At any time: outstanding transfers end by the rules, and the next program runs right."""
+    """Check a soft reset at any time: transfers end by the rules; the next program runs right."""
     tb = TB(dut, latency=17, stall=0.2, seed=after)
     await tb.start()
     for attempt in range(4):
@@ -101,14 +104,16 @@ def test_faults(simulator):
 
 @pytest.mark.parametrize(("name", "other"), [("tiny", "2x2"), thorough("small", "tiny")])
 def test_program_of_another_machine(name, other):
-    """It stops at its first instruction with memory untouched, and the machine's own then runs.
+    """Check that a program of another machine stops at its first instruction, with memory
+    untouched.
 
-    Nothing else is wrong with it: without the first instruction it ends at Halt.
+    The machine's own program then runs. Nothing else is wrong with the other program: without the
+    first instruction it ends at Halt.
     """
     config = preset(name)
     golden = Machine(config)
     foreign, own = (product_image(preset(each)) for each in (other, name))
-    # A driver that knows no better has a window of whole tiles of this machine.
+    # A driver without this knowledge has a window of whole tiles of this machine.
     tiles = np.resize(foreign.weights, 16 * config.tile_bytes)
     foreign = replace(foreign, weights=tiles, host=foreign.host.copy())
     with Simulator(config, latency=5) as machine:
@@ -124,7 +129,7 @@ def test_program_of_another_machine(name, other):
 
 
 def product_image(config):
-    """A product that breaks no rule on a machine with an array of twice the rows and columns."""
+    """Return a product that breaks no rule on a machine with twice the rows and columns."""
     builder = ImageBuilder(config)
     operand = builder.matrix(np.arange(-40, 40, dtype=np.int8).reshape(10, 8))
     weights = builder.weights(np.arange(-32, 32, dtype=np.int8).reshape(8, 8))
@@ -142,8 +147,11 @@ def product_image(config):
 
 
 def test_late_answers():
-    """With memory that takes longer than BUS_TIMEOUT the fault comes first, and the machine is busy
-    until the answers have come; with a longer time, or none, there is no fault."""
+    """Check a memory that takes longer than BUS_TIMEOUT.
+
+    The fault comes first, and the machine is busy until the answers have come. With a longer time,
+    or none, there is no fault.
+    """
     config = preset("tiny")
     image = random_program(config, f"{random_seed()} late")
     late = 2000
@@ -168,7 +176,7 @@ def test_late_answers():
 @pytest.mark.parametrize("fault", STATIC_FAULTS, ids=lambda fault: fault.name.lower())
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_many_faults(name, fault):
-    """Most instructions that have the check, in the first pass of loops and in later ones."""
+    """Check most instructions that can have the fault, in the first pass of loops and later."""
     config = preset(preset_name(name))
     if fault not in static_faults(config):
         pytest.skip("a machine of this configuration cannot have this fault")

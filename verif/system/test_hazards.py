@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every ordered pair of instructions that share a resource, the older one slow.
+"""The test of every ordered pair of instructions that share a resource, the older one slow.
 
-The unit of the older instruction is kept busy, the younger one could go at once and would spoil
-the result. Long regions, so that a wait that ends too early shows; the younger one begins where the
-older one does, or where it ends, so that one right behind the other in the same unit shows, too.
+The unit of the older instruction is kept busy. The younger one could go at once, and would spoil
+the result. Regions are long, so that a wait that ends too early shows. The younger one begins at
+the beginning of the older one, or at its end. So a younger one that follows at once in the same
+unit shows, too.
 """
 
 import itertools
@@ -23,26 +24,26 @@ from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import exhaustive
 
 LATENCIES = (60, exhaustive(0))
-"""The longer one is the quick one: what an older instruction waits for comes late."""
+"""Latencies; the longer one is the quick test: data for an older instruction come late."""
 SIDE = 8
 ROWS = SIDE * SIDE
 WIDE_ROWS = 2 * ROWS
 SHARED, SOURCE, OLDER, YOUNGER, BUSY, IDLE, LINES = 0, 256, 448, 576, 704, 768, 832
-"""Regions of the buffer: what the pair shares, what else it reads, results of the older and of the
-younger instruction, work that keeps units busy and its results."""
+"""Regions of the buffer: shared lines, other lines read, results of the older and of the younger
+instruction, work that keeps units busy, and its results."""
 ROW_SHARED, ROW_SOURCE, ROW_OLDER, ACCUMULATORS = 0, 128, 192, 256
 ROW_YOUNGER = ROW_SHARED
-"""The same of the accumulators. ROW_OLDER also takes the sums that keep the array busy; those of
-the younger instruction matter where it is lines that are shared."""
+"""Regions of the accumulators, with the same names. ROW_OLDER also takes the sums that keep the
+array busy. Sums of the younger instruction matter if lines are shared."""
 HOST_SHARED, HOST_OLDER, HOST_YOUNGER, ENTRIES, TABLES, OUTPUT = range(0x1000, 0xD000, 0x2000)
 PAGES = 24
 TILES, ENTRY, TABLE = 32, 2, 1
 ENTRIES_FILLED = ENTRY + 3
-"""Averages of four taps need one more than the others do."""
+"""Number of parameter entries: averages of four taps need one more than the others."""
 
 
 class Program:
-    """Instructions on the regions above, in the words of the instruction set."""
+    """A program of instructions on the regions above, with the mnemonics of the instruction set."""
 
     def __init__(self, config):
         self.config = config
@@ -52,7 +53,7 @@ class Program:
         self.words.append(encode(opcode, **operands))
 
     def copy(self, opcode, host, buffer, rows=ROWS):
-        """Rows of one block, or with the alternate copies of two."""
+        """Copy rows of one block or, with an alternate copy, of two."""
         reads = opcode.name.startswith("READ")
         pitch = self.config.input_pitch if reads else self.config.output_pitch
         blocks = 2 if opcode.name.endswith("ALTERNATE") else 1
@@ -108,24 +109,25 @@ class Program:
 
 
 class Access:
-    """One way of using a resource: `use(program, shared, lines, rows, host)`.
+    """A use of a resource: `use(program, shared, lines, rows, host)`.
 
-    `shared` is where the resource is, the others where else results go; `unit` is that of the
-    instruction, `tiles` what it takes from the weight queue, `size` the length of what is shared.
+    `shared` is the place of the resource, the others are places of other results. `unit` is the
+    instruction's unit, `tiles` its tiles of the weight queue, and `size` the length of the shared
+    part.
     """
 
     def __init__(self, unit, use, tiles=0, size=ROWS):
         self.unit, self.use, self.tiles, self.size = unit, use, tiles, size
 
     def prepare(self, p):
-        """What can be had beforehand."""
+        """Emit instructions that can run beforehand."""
         if self.tiles:
             p.weights(self.tiles)
 
     def delay(self, p):
-        """Keeps the unit busy for a while."""
+        """Keep the unit busy for a while."""
         if self.unit == "matrix":
-            # Its weights have not even been asked for, and it stands behind another one.
+            # Its weights have not even been requested, and it waits after another instruction.
             p.weights()
             p.multiply(BUSY, ROW_OLDER)
             p.weights(self.tiles)
@@ -139,7 +141,7 @@ class Access:
 
 
 def windowed(emit, **window):
-    """An access that sets the window first."""
+    """Return a use that sets the window first."""
 
     def use(p, shared, lines, rows, host):
         p.window(**window)
@@ -157,7 +159,7 @@ def copied(opcode):
 
 
 def sent(opcode):
-    """Host memory as the resource."""
+    """Return a use of host memory as the resource."""
     reads = opcode.name.startswith("READ")
     return Access(
         "host reads" if reads else "host writes",
@@ -305,7 +307,7 @@ RESOURCES = {
 
 
 def pairs():
-    """Read after write, write after read, write after write."""
+    """Yield pairs: read after write, write after read, write after write."""
     for resource, (place, writers, readers) in RESOURCES.items():
         both = [(f"writes_{name}", access) for name, access in writers.items()]
         both += [(f"reads_{name}", access) for name, access in readers.items()]
@@ -321,7 +323,7 @@ def pairs():
 
 
 def fill(p):
-    """Gives all regions a value."""
+    """Give all regions a value."""
     for buffer in range(0, LINES, ROWS):
         p.copy(Opcode.READ_HOST_MEMORY, HOST_SHARED + 8 * buffer, buffer)
     for entry in range(ENTRIES_FILLED):
@@ -336,7 +338,7 @@ def fill(p):
 
 
 def show(p):
-    """Brings all regions into host memory; sums by way of the buffer."""
+    """Bring all regions into host memory; sums by way of the buffer."""
     p.synchronize()
     host = OUTPUT
     for buffer in (*range(SHARED, SOURCE, ROWS), *range(OLDER, BUSY, ROWS)):
@@ -353,7 +355,7 @@ def show(p):
 @pytest.mark.parametrize("latency", LATENCIES)
 @pytest.mark.parametrize(("place", "second", "older", "younger"), list(pairs()))
 def test_pair(place, second, older, younger, latency):
-    """`place` is what the older instruction uses, `second` the younger one."""
+    """Check a pair: the older instruction uses `place`, the younger one `second`."""
     config = preset(preset_name("small"))
     rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's part in a program: Synchronize_Host and RESUME, the trace, and ending a runaway."""
+"""The test of the host's part in a program: Synchronize_Host, RESUME, trace, runaway programs."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def tag(number):
 
 
 def copies(config, turn):
-    """Reads vectors of the host and writes them to another place for each turn."""
+    """Return copies of the host's vectors to another place in each turn."""
     shape = {"buffer": 0, "rows": ROWS, "stride": config.input_pitch, "blocks": 1, "tail": 1}
     to = OUTPUT + turn * ROWS * config.input_pitch
     return [
@@ -49,7 +49,7 @@ def image(*program):
 
 
 def waiting_program(config, turns=3):
-    """Copies the same input once before the first wait and once after each."""
+    """Return a program that copies the same input before the first wait and after each."""
     program = [tag(0), *copies(config, 0)]
     for turn in range(1, turns + 1):
         program += [WAIT, tag(turn), *[NOP] * (5 * turn), *copies(config, turn)]
@@ -57,7 +57,7 @@ def waiting_program(config, turns=3):
 
 
 def new_input(turns):
-    """Changes the input in each turn; keeps the turns in a list."""
+    """Return a function that changes the input in each turn, and keeps the turns in a list."""
 
     def on_wait(host):
         turns.append(len(turns) + 1)
@@ -67,7 +67,7 @@ def new_input(turns):
 
 
 def check_copies(config, before, result, turns):
-    """The output of each turn has the input of that turn, and there were `turns` waits."""
+    """Check that the output of each turn has the input of that turn, after `turns` waits."""
     pitch = config.input_pitch
     for turn in range(turns + 1):
         for row in range(ROWS):
@@ -88,7 +88,7 @@ def facts(result):
 @cocotb.test
 @cocotb.parametrize(index=range(len(MEMORIES)))
 async def waits(dut, index):
-    """The host changes memory between WAITING and RESUME, and the program sees it."""
+    """Check that the program sees the host's changes to memory between WAITING and RESUME."""
     latency, stall = MEMORIES[index]
     tb = TB(dut, latency=latency, stall=stall, seed=index)
     await tb.start()
@@ -101,7 +101,7 @@ async def waits(dut, index):
 
 
 async def started(dut, *program):
-    """A bench in which `program` has been started."""
+    """Return a bench in which `program` has been started."""
     tb = TB(dut, latency=3)
     await tb.start()
     await tb.prepare(image(*program))
@@ -110,7 +110,7 @@ async def started(dut, *program):
 
 
 async def shows(tb, status, *, reads=2000):
-    """Waits for STATUS to become `status`, and sees it stay."""
+    """Wait for STATUS to become `status`, and check that it stays."""
     for _ in range(reads):
         if await tb.read(Register.STATUS) == status:
             break
@@ -129,7 +129,7 @@ async def each_wait_takes_one_resume(dut):
 
 @cocotb.test
 async def an_early_resume_is_kept(dut):
-    """One of two; and it lets just one instruction pass."""
+    """Check that only the first of two early RESUMEs is kept, and lets one instruction pass."""
     tb = await started(dut, *[NOP] * 200, WAIT, WAIT, HALT)
     await tb.resume()
     await tb.resume()
@@ -165,7 +165,7 @@ async def none_is_kept_for_the_next_program(dut):
 
 @cocotb.test
 async def a_waiting_program_waits_for_its_writes(dut):
-    """What was written before Synchronize_Host is in memory when WAITING shows."""
+    """Check that writes before Synchronize_Host are in memory when WAITING shows."""
     config = config_under_test()
     tb = await started(dut, *copies(config, 0), WAIT, HALT)
     await shows(tb, Status.BUSY | Status.WAITING)
@@ -202,7 +202,7 @@ async def a_start_while_busy_leaves_the_trace(dut):
 
 @pytest.mark.parametrize("simulator", simulators())
 def test_host_control(simulator, tmp_path):
-    """On the simulators, and the cycles of the waiting program once more in the library."""
+    """Check the simulators, and the waiting program's cycles once more in the library."""
     run_machine("system.test_host_control", simulator, extra_env={"TPU_FACTS": str(tmp_path)})
     config = preset(preset_name("tiny"))
     program = waiting_program(config)
@@ -218,7 +218,7 @@ def test_host_control(simulator, tmp_path):
 
 
 def test_a_runaway_can_be_stopped():
-    """An endless loop ends with SOFT_RESET; the next program runs."""
+    """Check that SOFT_RESET ends an endless loop; the next program runs."""
     loop = image(encode(Opcode.LOOP, count=0xFFFF_FFFF), tag(3), encode(Opcode.END_LOOP), HALT)
     with Simulator(preset(preset_name("tiny"))) as library:
         for cycles in (200, 3001):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every other instruction by itself: corners of its operands, against the golden model.
+"""The test of every other instruction by itself: corners of its operands, on the golden model.
 
-See instruction_bench for the memory, test_map_instructions for those on feature maps and vectors.
+See instruction_bench for the memory, and test_map_instructions for instructions on feature maps and
+vectors.
 """
 
 import cocotb
@@ -45,14 +46,14 @@ async def nop(dut):
 
 @cocotb.test
 async def halt(dut):
-    """What stands behind it has no effect, not even a fault."""
+    """Check that instructions after Halt have no effect, not even a fault."""
     tb = await bench(dut)
     await tb.check_program(image(tb, HALT, write(tb), bytes(16), bytes(16)))
 
 
 @cocotb.test
 async def synchronize(dut):
-    """The copy that follows sees the one before, and takes place after it."""
+    """Check that the copy after Synchronize sees the copy before, and takes place after it."""
     tb = await bench(dut, latency=25, stall=0.2)
     sync = encode(Opcode.SYNCHRONIZE)
     await check(tb, read(tb), sync, write(tb), sync, sync, write(tb, host=INPUT))
@@ -60,7 +61,7 @@ async def synchronize(dut):
 
 @cocotb.test
 async def interrupt_host(dut):
-    """With PROGRAM enabled the line rises while the program runs on; W1C makes it fall."""
+    """Check that the line rises with PROGRAM enabled while the program runs on; W1C clears it."""
     tb = await bench(dut, latency=20)
     code = encode(Opcode.INTERRUPT_HOST, code=0xBEEF)
     await check(tb, encode(Opcode.INTERRUPT_HOST, code=1), code)
@@ -102,7 +103,7 @@ async def read_host_memory(dut, rows, blocks, tail, opcode):
     opcode=[Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE],
 )
 async def write_host_memory(dut, rows, blocks, tail, gap, opcode):
-    """`gap` pitches between rows; where it is negative they overlap."""
+    """Check writes with `gap` pitches between rows; with a negative gap, rows overlap."""
     tb = await bench(dut, latency=3, stall=0.2)
     tail = tail or tb.config.cols
     stride = (blocks + gap) * tb.config.output_pitch
@@ -113,7 +114,7 @@ async def write_host_memory(dut, rows, blocks, tail, gap, opcode):
 
 @cocotb.test
 async def load_parameters(dut):
-    """Entries replaced between two Activates of the same sums."""
+    """Check entries that are replaced between two Activates of the same sums."""
     tb = await bench(dut, latency=10)
     use = encode(Opcode.ACTIVATE, accumulator=0, buffer=0, rows=4, n_tiles=2, parameter=1)
     load = encode(Opcode.LOAD_PARAMETERS, host=INPUT, parameter=2, count=1)
@@ -123,7 +124,7 @@ async def load_parameters(dut):
 
 @cocotb.test
 async def load_table(dut):
-    """Every table, before and after it is replaced."""
+    """Check every table, before and after it is replaced."""
     tb = await bench(dut, latency=10)
     program = list(sums(tb))
     for step in range(2 * tb.config.tables):
@@ -147,7 +148,7 @@ async def load_table(dut):
 
 @cocotb.test
 async def read_weights(dut):
-    """As many reads as may be under way, tiles out of order and twice."""
+    """Check as many reads as may be under way, with tiles out of order and twice."""
     tb = await bench(dut, latency=12, stall=0.2)
     program = [read(tb), encode(Opcode.LOAD_PARAMETERS, host=ENTRIES, parameter=0, count=COUNT)]
     program += [encode(Opcode.READ_WEIGHTS, tile=(5 * n) % TILES, count=1) for n in range(7)]
@@ -181,7 +182,7 @@ async def matrix_multiply(dut, accumulate, rows, shape):
 @cocotb.test
 @cocotb.parametrize(accumulate=[0, 1], wide_vectors=[0, 1], wide_weights=[0, 1])
 async def wide_matrix_multiply(dut, accumulate, wide_vectors, wide_weights):
-    """int16 operands, K and N of two tiles each."""
+    """Check int16 operands, with K and N of two tiles each."""
     tb = await bench(dut, latency=2, stall=0.1)
     how = {"accumulate": accumulate, "wide_vectors": wide_vectors, "wide_weights": wide_weights}
     multiply = {"buffer": 1, "accumulator": 2, "rows": 5, "k_tiles": 2, "n_tiles": 2}
@@ -197,7 +198,7 @@ async def wide_matrix_multiply(dut, accumulate, wide_vectors, wide_weights):
 @cocotb.test
 @cocotb.parametrize(function=[f for f in Function if f <= Function.TABLE], rounding=list(Rounding))
 async def activate(dut, function, rounding):
-    """Every function and rounding, two zero points, a ceiling below and above the zero point."""
+    """Check every function and rounding, two zero points, ceilings below and above them."""
     tb = await bench(dut)
     program = [*sums(tb), encode(Opcode.LOAD_TABLE, host=INPUT, table=0)]
     for step, (zero_point, ceiling) in enumerate(((-20, 90), (50, 7))):
@@ -220,13 +221,13 @@ async def activate(dut, function, rounding):
 
 
 GATES = [(Function.SIGMOID, 9), *((Function.TANH, bits) for bits in range(TANH_INTEGER_BITS + 1))]
-"""Functions of int16 with what `table` holds; for SIGMOID it means nothing."""
+"""Functions of int16 with their `table`; for SIGMOID it has no meaning."""
 
 
 @cocotb.test
 @cocotb.parametrize((("function", "table"), [(Function.NONE, 15), *GATES]), accumulate=[0, 1])
 async def wide_activate(dut, function, table, accumulate):
-    """int16 results, over those of the instruction before where they are added to."""
+    """Check int16 results, which replace or are added to an earlier instruction's."""
     tb = await bench(dut)
     program = [*sums(tb)]
     for step, (rows, n_tiles, rounding) in enumerate(((1, 2, 0), (3, 1, 1))):
@@ -241,7 +242,7 @@ async def wide_activate(dut, function, table, accumulate):
 
 @cocotb.test
 async def set_register(dut):
-    """Sums of registers and constants that wrap; operands that wrap at their own width."""
+    """Check sums of registers and constants that wrap; operands wrap at their own width."""
     tb = await bench(dut)
     pitch = tb.config.output_pitch
     registers = [
@@ -288,9 +289,10 @@ def step(register, value):
 @cocotb.test
 @cocotb.parametrize(counts=[(1, 1, 1, 1), (2, 3, 2, 2), (3, 1, 2, 1)])
 async def loops(dut, counts):
-    """As many as may be open, one in the other; the innermost body writes somewhere else each time.
+    """Check as many nested loops as may be open; the innermost body writes to a new place each
+    time.
 
-    A loop with nothing in it stands before the ends.
+    A loop with an empty body stands before the ends.
     """
     tb = await bench(dut, latency=3)
     assert len(counts) == LOOP_DEPTH
@@ -306,7 +308,7 @@ async def loops(dut, counts):
 
 @cocotb.test
 async def long_loop(dut):
-    """A body that has to be fetched again in each pass, tiles queued and used in each."""
+    """Check a body that is fetched again in each pass, with tiles queued and used in each pass."""
     tb = await bench(dut, latency=7)
     multiply = {"buffer": 0, "accumulator": 0, "rows": 4, "k_tiles": 1, "n_tiles": 2}
     body = [
@@ -330,7 +332,7 @@ async def debug_tag(dut):
 
 @cocotb.test
 async def require_machine(dut):
-    """The machine's own numbers pass, in any place; others stop the program where they stand."""
+    """Check that the machine's own numbers pass, at any place; others stop the program there."""
     tb = await bench(dut, latency=7)
     config = tb.config
     own = {"rows": config.rows, "columns": config.cols}
@@ -348,7 +350,7 @@ async def require_machine(dut):
 
 @cocotb.test
 async def synchronize_host(dut):
-    """The copy behind it sees what the host has changed, with those before it complete."""
+    """Check that the copy after the wait sees the host's changes, after all earlier copies."""
     tb = await bench(dut, latency=25, stall=0.2)
     wait = encode(Opcode.SYNCHRONIZE_HOST)
     before = image(tb, read(tb), write(tb), wait, read(tb), write(tb, host=OUTPUT + 0x800))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions of large sizes that end one line, row, entry or beat behind what there is."""
+"""The test of large instructions that end one line, row, entry or beat after the limit."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops cost the array nothing, and a host can stop one that runs away."""
+"""The test of loops: they cost the array nothing, and a host can stop a runaway one."""
 
 import numpy as np
 import pytest
@@ -18,15 +18,15 @@ from systola.verif.kit.seeds import random_seed
 
 ROWS = 24
 PARTS = 4
-"""The operand, and the accumulators, are this many times ROWS."""
+"""Size of the operand, and of the accumulators, in units of ROWS."""
 INPUT, ENTRY, OUTPUT, PAGES = 0x1000, 0x6000, 0x8000, 16
 PROLOGUE = 8 * ISSUE_INTERVAL + 2 * ENDS
-"""Cycles that loops may take for their eight first and last instructions, two End_Loops among them,
-narrow host bus included, beside a latency of the memory."""
+"""Cycles that loops may take for their eight first and last instructions, beside a latency of the
+memory. Two of these are End_Loops, and the host bus may be narrow."""
 
 
 def multiply(part, **registers):
-    """A tile, and its product with one part, added to what the accumulators hold."""
+    """Return a tile and its product with one part, added to the content of the accumulators."""
     at = {"buffer": part * ROWS, "accumulator": part * ROWS, "rows": ROWS}
     return [
         encode(Opcode.READ_WEIGHTS, tile=1, count=1),
@@ -39,7 +39,7 @@ def unrolled(times):
 
 
 def looped(times):
-    """The same as three nested loops: the innermost moves register 1 from part to part."""
+    """Return three nested loops of the same products; register 1 moves from part to part."""
     inner = [
         encode(Opcode.SET_REGISTER, register=1),
         encode(Opcode.LOOP, count=PARTS),
@@ -52,7 +52,7 @@ def looped(times):
 
 
 def image_of(config, products):
-    """A program: the operand and sums are there, then `products`, then their results are shown."""
+    """Return a program: operand and sums first, then `products`, then a show of their results."""
     data = np.random.default_rng(random_seed())
     host = random_memory(data, PAGES)
     entry = random_parameter_entry(data, config)
@@ -67,7 +67,7 @@ def image_of(config, products):
         encode(Opcode.LOAD_PARAMETERS, host=ENTRY, parameter=0, count=1),
         encode(Opcode.READ_WEIGHTS, tile=0, count=1),
         encode(Opcode.MATRIX_MULTIPLY, **whole, k_tiles=1),
-        # Instructions are not held up by the operand, which comes through the same port.
+        # The operand, which uses the same port, does not delay instructions.
         encode(Opcode.SYNCHRONIZE),
         *products,
         encode(Opcode.ACTIVATE, **whole, parameter=0),
@@ -78,7 +78,7 @@ def image_of(config, products):
 
 
 def measured(config, image, latency):
-    """The result on the RTL, found equal to the golden model's."""
+    """Return the result on the RTL, after a comparison with the golden model."""
     expected = image.host.copy()
     outcome = Machine(config).run(expected, image.weights, image.program_offset)
     scoreboard.check_end(outcome.fault)
@@ -93,7 +93,7 @@ def measured(config, image, latency):
 
 @pytest.mark.parametrize("latency", [0, 30])
 def test_nested_loops_lose_no_cycle(latency):
-    """However often it runs, a loop costs no more than the same instructions in a row."""
+    """Check that a loop never costs more than the same instructions in a row."""
     config = preset(preset_name())
     extra = []
     for times in (2, 4):
@@ -102,7 +102,7 @@ def test_nested_loops_lose_no_cycle(latency):
         vectors = (1 + times**2) * PARTS * ROWS
         assert loops.counters["array_active"] == plain.counters["array_active"] == vectors
         extra.append(loops.cycles - plain.cycles)
-    turn = config.columns_per_lane - 1  # the last instruction may wait for its
+    turn = config.columns_per_lane - 1  # the last instruction may wait for its turn
     assert extra[0] == extra[1] <= PROLOGUE + turn + latency
 
 

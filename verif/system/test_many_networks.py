@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks one after the other on one machine without a reset: every byte is that of LiteRT."""
+"""The test of networks one after the other on one machine without reset: LiteRT's bytes."""
 
 import random
 

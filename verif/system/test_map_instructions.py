@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every instruction on feature maps and vectors by itself: corners of its operands.
+"""The test of every instruction on feature maps and vectors by itself: corners of its operands.
 
 See instruction_bench for the memory.
 """
@@ -26,7 +26,7 @@ from systola.verif.system.instruction_bench import (
 @cocotb.test
 @cocotb.parametrize(shape=range(len(WINDOWS)))
 async def convolve(dut, shape):
-    """A line for each pixel; one tile, then blocks of channels that overlap, added."""
+    """Check a line for each pixel; one tile, then overlapping blocks of channels, added."""
     tb = await bench(dut, latency=2, stall=0.1)
     changes = {"kernel_height": 2, **WINDOWS[shape]}
     taps = changes["kernel_height"] * changes.get("kernel_width", 3)
@@ -46,7 +46,7 @@ async def convolve(dut, shape):
 @cocotb.test
 @cocotb.parametrize(channels=[1, 2, 3, None], place=["left", "inside", "right"])
 async def packed_convolve(dut, channels, place):
-    """As many taps side by side as the array takes, or one; None: a line holds just one pixel."""
+    """Check as many taps side by side as the array takes, or one; None is one pixel to a line."""
     tb = await bench(dut, latency=2, stall=0.1)
     size = tb.config.rows
     channels = channels or size
@@ -71,7 +71,7 @@ async def packed_convolve(dut, channels, place):
 
 @cocotb.test
 async def set_config_window(dut):
-    """The window holds for all that follow, whatever they are, and until the next one."""
+    """Check that the window holds for all instructions until the next Set_Config_Window."""
     tb = await bench(dut, latency=20)
     pool = {"buffer": 0, "blocks": 1, "parameter": 0, "reduction": Reduction.SUM}
     convolve = {"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 1, "n_tiles": 1}
@@ -95,7 +95,7 @@ async def set_config_window(dut):
 @cocotb.test
 @cocotb.parametrize(shape=range(len(WINDOWS)))
 async def depthwise(dut, shape):
-    """All functions, one block and two."""
+    """Check all functions, with one block and two."""
     tb = await bench(dut)
     program = [*sums(tb), window(**{"out_height": 3, "out_width": 4, **WINDOWS[shape]})]
     for step, function in enumerate((Function.NONE, Function.RELU, Function.RELU6)):
@@ -126,7 +126,7 @@ async def depthwise_with_most_taps(dut, kernel):
 @cocotb.test
 @cocotb.parametrize(shape=range(len(WINDOWS)))
 async def pool(dut, shape):
-    """All reductions and all counts of taps inside the map; bounds that cross in one case."""
+    """Check all reductions and all counts of taps inside the map; bounds cross in one case."""
     tb = await bench(dut)
     program = [*sums(tb), window(**{"out_height": 3, "out_width": 4, **WINDOWS[shape]})]
     for step, reduction in enumerate(Reduction):
@@ -154,13 +154,13 @@ VECTOR_FUNCTIONS = {
         {"function": Function.TANH, "table": 3, "accumulate": 1},
     ],
 }
-"""Functions of int8 results, and of int16."""
+"""Functions of int8 results, and of int16 results."""
 
 
 @cocotb.test
 @cocotb.parametrize(operation=list(Operation), wide_operands=[0, 1], wide=[0, 1])
 async def vector(dut, operation, wide_operands, wide):
-    """Results behind the operands, or instead of one where they are as long."""
+    """Check results after the operands or, if equally long, in place of one."""
     tb = await bench(dut)
     a, b = 1, 30
     program = [*sums(tb), encode(Opcode.LOAD_TABLE, host=INPUT, table=1)]
@@ -179,7 +179,7 @@ async def vector(dut, operation, wide_operands, wide):
 
 @cocotb.test
 async def set_config_scale(dut):
-    """Zeros at the start of a program, ceiling included; then each Vector has the last one."""
+    """Check zeros at the start of a program, ceiling included; later Vectors use the last scale."""
     tb = await bench(dut, latency=20)
     add = {"operation": Operation.ADD, "buffer": 0, "operand": 40, "rows": 3, "parameter": 0}
     for _ in range(2):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bits of the buffer and the accumulators flip: with parity no wrong result goes untold.
+"""The test of bit flips in the buffer and the accumulators: parity reports every wrong result.
 
 Only Icarus Verilog lets a test write a word of a memory.
 """
@@ -30,13 +30,13 @@ FLIPS = 100
 
 
 def banks(dut):
-    """The memories of both units, each with the bit of CheckedMemory that tells of it."""
+    """Return the memories of both units, each with its bit of CheckedMemory."""
     found = []
     for name, which in (
         ("unified_buffer", CheckedMemory.UNIFIED_BUFFER),
         ("accumulators", CheckedMemory.ACCUMULATORS),
     ):
-        # Where a wire has the name of the unit, the unit has a number behind it.
+        # If a wire has the name of the unit, the unit has a number after its name.
         (unit,) = (
             part
             for part in dut.core
@@ -49,27 +49,30 @@ def banks(dut):
 
 
 def flip(memory, address, bit):
-    """Changes one bit of a word."""
+    """Change one bit of a word."""
     word = memory[address]
-    if word.value.is_resolvable:  # what has not been written is unknown, whatever happens to it
+    if word.value.is_resolvable:  # an unwritten word stays unknown
         word.value = int(word.value) ^ 1 << bit
 
 
 def strike_at(memory, address, bit):
-    """What to do while the program waits for the host."""
+    """Return a function that flips a bit while the program waits for the host."""
     return lambda _: flip(memory, address, bit)
 
 
 async def strike_after(dut, cycle, memory, places):
-    """Flips bits of words of a memory, (address, bit), in a cycle of a program to come."""
+    """Flip bits of words of a memory, (address, bit), in a cycle of a program to come."""
     await ClockCycles(dut.clk, cycle)
     for address, bit in places:
         flip(memory, address, bit)
 
 
 def two_waits(config):
-    """A product, whose sums and whose inputs lie there while the program waits for the host, and
-    are then read: the sums by Activate, the lines by Write_Host_Memory."""
+    """Return a program with a product that waits for the host before its data are read.
+
+    Its sums and its inputs are in the memories while it waits. Then Activate reads the sums, and
+    Write_Host_Memory the lines.
+    """
     rng = np.random.default_rng(random_seed())
     shape = {"buffer": 0, "rows": ROWS, "blocks": 1, "tail": 1, "stride": config.input_pitch}
     out = DATA_OFFSET + ROWS * config.input_pitch
@@ -88,7 +91,7 @@ def two_waits(config):
 
 @cocotb.test
 async def each_is_told(dut):
-    """Any bit of any word that is used afterwards: the fault names the memory."""
+    """Check any bit of any word that is used afterwards: the fault names the memory."""
     tb = TB(dut)
     await tb.start()
     assert await tb.read(Register.FEATURES) & Feature.PARITY
@@ -106,15 +109,15 @@ async def each_is_told(dut):
         told = result.status, result.fault_cause, result.fault_pc, result.fault_address
         expected = Status.FAULT, Fault.MEMORY_ERROR, 0, int(which)
         assert told == expected, f"bank {index}, word {address}, bit {bit}"
-    # Without a flip the same memories are in order, once they have been written again.
+    # Without a flip the same memories are in order, after they have been written again.
     await tb.check_program(image)
 
 
 @cocotb.test
 async def none_is_silent(dut):
-    """Many bits flip at some time in a random program: there is a fault, or all bytes are right.
+    """Check many bits that flip at some time in a random program: a fault, or all bytes are right.
 
-    Once in each simulation, as the golden model does not know what is left afterwards.
+    It runs once in each simulation, because the golden model does not know the state after it.
     """
     tb = TB(dut)
     await tb.start()
@@ -139,7 +142,7 @@ async def none_is_silent(dut):
 
 @cocotb.test
 async def the_machine_goes_on(dut):
-    """After the fault the next program runs as ever, and the register is clear again."""
+    """Check that the next program after the fault runs right, and the register is clear again."""
     tb = TB(dut)
     await tb.start()
     image = two_waits(tb.config)

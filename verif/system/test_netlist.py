@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digits network on the netlist that NETLIST asks for.
+"""The test of the digits network on the netlist that NETLIST asks for.
 
-The bytes are those of LiteRT, the cycles those of the Verilog that the netlist was made of.
+The bytes must equal LiteRT's, the cycles those on the Verilog that the netlist was made from.
 """
 
 import os

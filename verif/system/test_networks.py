@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutional and recurrent networks on the RTL: every byte is that of LiteRT."""
+"""The test of convolutional and recurrent networks on the RTL: every byte equals LiteRT's."""
 
 import pytest
 
@@ -14,7 +14,7 @@ SAMPLES = 4
 
 
 def cycles(name, samples, latency, stall):
-    """Of a program with right outputs."""
+    """Return the cycles of a program, after a check of its outputs."""
     config = preset(PRESET)
     image, check = stored_program(name, config, samples)
     backend = RtlBackend(config, latency=latency, stall=stall, seed=random_seed())
@@ -34,13 +34,16 @@ def test_network(name, latency, stall):
 @pytest.mark.parametrize("name", [*CONVOLUTIONAL, *RECURRENT])
 @pytest.mark.thorough
 def test_batches(name, monkeypatch):
-    """Two batches, of which the first is not full."""
+    """Check two batches; the first is not full."""
     monkeypatch.setattr(batching, "largest_batch", lambda config: 3)
     cycles(name, 5, 30, 0.1)
 
 
 @pytest.mark.thorough
 def test_large_batch():
-    """Layers of few rows, one behind the other: a batch of 16 takes no longer than two samples."""
+    """Check that a batch of 16 takes less time than two single samples.
+
+    The network has layers of few rows, one after the other.
+    """
     name = "lstm_digits_rows_unrolled_k3"
     assert cycles(name, 16, 30, 0.0) < 2 * cycles(name, 1, 30, 0.0)

@@ -20,7 +20,7 @@ from systola.bench.original.shapes import applications
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", list(applications()))
 def test_a_tenth(name: str) -> None:
-    """Every byte is the golden model's, and the cycles are within 2 % of the timing model's."""
+    """Check that bytes are the golden model's, and cycles within 2 % of the timing model's."""
     application = applications()[name]
     operations = beginning(operations_of(application), 0.1)
     result = measure(compiled(preset(PRESET), application, operations), lambda cycles: None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models in pieces on cores of the RTL: the official bytes, and how much of all cores is used."""
+"""The test of models in pieces on cores of the RTL: official bytes, and the use of all cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from systola.runtime import Strategy, compile
 
 CORES, BATCHES, BATCH = 4, 64, 4
 BOUND = BATCHES / (BATCHES + CORES - 1)
-"""What equal pieces would reach that take no longer together than the whole."""
+"""Efficiency of equal pieces that together take no longer than the whole model."""
 
 
 # Each simulates 256 samples.
@@ -20,7 +20,7 @@ BOUND = BATCHES / (BATCHES + CORES - 1)
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["std_resnet8_cifar", "mobilenet_v1_025_96"])
 def test_efficiency(name: str) -> None:
-    """At most 5 % less than the bound, of as many times one core with all samples."""
+    """Check an efficiency at most 5 % below the bound, compared with one core on all samples."""
     content = files("systola.models").joinpath(f"{name}.tflite").read_bytes()
     with np.load(str(files("systola.models").joinpath(f"{name}.npz"))) as stored:
         x, y = (

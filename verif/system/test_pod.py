@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods on the RTL, in lockstep with the golden pod: random programs, faults, soft reset."""
+"""The test of pods on the RTL against the golden pod: random programs, faults, soft reset."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from systola.verif.plan.selection import exhaustive, thorough
 
 CONFIG = preset("tiny-links")
 TIMEOUT = 3_000
-"""Cycles without a beat that no program here takes, whatever its memories do."""
+"""Cycles without a beat that no program here reaches, with any memories."""
 PROGRAMS = 12
 MOST = 100
-"""Programs after which a link must have failed: two of five that are damaged end so."""
+"""Number of programs after which a link must have failed: two of five damaged ones end so."""
 PODS = {
     "3 cores": (3, 0, 0.0, 2, False),
     "3 cores, credits late": (3, 3, 0.1, 2, True),
@@ -31,13 +31,13 @@ PODS = {
     "5 cores": (5, 9, 0.5, 7, False),
     "a core by itself": (1, 3, 0.1, 3, False),
 }
-"""Cores, latency and stalls of their memories, registers between two of them, uneven links."""
+"""Cores, latency and stalls of their memories, registers between two cores, uneven links."""
 NAMES = [
     "3 cores",
     thorough("3 cores, credits late"),
     *map(exhaustive, ("a core by itself", "2 cores", "5 cores")),
 ]
-"""Each pod has a simulator of its own, which takes minutes to build."""
+"""Pods; each has a simulator of its own, which takes minutes to build."""
 
 
 def simulator(name: str) -> PodSimulator:
@@ -50,7 +50,7 @@ def simulator(name: str) -> PodSimulator:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_programs(name: str) -> None:
-    """What the golden pod computes, one after the other without a reset."""
+    """Check results against the golden pod, one program after the other without a reset."""
     with simulator(name) as pod:
         for number in range(PROGRAMS):
             rng = random.Random(f"{random_seed()} {name} {number}")
@@ -62,8 +62,10 @@ def test_random_programs(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES[:2], *NAMES[3:]])
 def test_random_damage(name: str) -> None:
-    """With an instruction less, or a wrong one, each core ends as in the golden pod, or is stopped;
-    none hangs, and the next programs are not disturbed."""
+    """Check programs with an instruction less, or a wrong one.
+
+    Each core ends as in the golden pod, or is stopped; none hangs, and the next programs run right.
+    """
     seen: set[Fault] = set()
     with simulator(name) as pod:
         for number in range(MOST):
@@ -83,7 +85,7 @@ def test_random_damage(name: str) -> None:
 
 @pytest.mark.parametrize("name", [next(iter(PODS)), *map(thorough, list(PODS)[1:2])])
 def test_soft_reset(name: str) -> None:
-    """From any state; what runs then is not disturbed."""
+    """Check a soft reset from any state; later programs run right."""
     with simulator(name) as pod:
         for number in range(PROGRAMS):
             rng = random.Random(f"{random_seed()} soft reset {number}")
@@ -97,8 +99,10 @@ def test_soft_reset(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*map(thorough, list(PODS)[:2])])
 def test_senders_wait_for_credits(name: str) -> None:
-    """Lines around the ring take their beats where credits come back at once, and far longer where
-    they are late; they are the same lines."""
+    """Check that lines around the ring take as many cycles as their beats if credits come at once.
+
+    They take far longer if credits are late. The lines are the same in both cases.
+    """
     text = "receive side=left, buffer=500, rows=400\nsend side=right, buffer=0, rows=400"
     with simulator(name) as pod:
         cycles = pod.run([text_image(text) for _ in range(pod.cores)]).cycles
@@ -107,7 +111,7 @@ def test_senders_wait_for_credits(name: str) -> None:
 
 
 def test_ends() -> None:
-    """Causes and addresses by hand; those of the golden pod, too."""
+    """Check that causes and addresses are those set by hand, also in the golden pod."""
     with simulator("3 cores") as pod:
         for name, end in ENDS.items():
             check_named_end(name, pod.run(images_of(end), bus_timeout=TIMEOUT), end, CONFIG)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives on the RTL: bytes of the golden pod, and how near they come to the ring's bound."""
+"""The test of collectives on the RTL: the golden pod's bytes, and the distance to the bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BAR = 0.9
 
 
 def measured(pod: PodSimulator, programs: list[list[bytes]]) -> PodResult:
-    """What `programs` take, without memories: they are as they are."""
+    """Return the result of `programs`, with memories unchanged."""
     result = pod.run([program_image(words) for words in programs])
     assert all(core.fault_cause == Fault.NONE for core in result.cores)
     return result
@@ -32,7 +32,7 @@ def measured(pod: PodSimulator, programs: list[list[bytes]]) -> PodResult:
 
 @pytest.mark.parametrize("cores", [thorough(3)])
 def test_same_sums(cores: int) -> None:
-    """All-reduce and broadcast between other instructions, byte by byte."""
+    """Check all-reduce and broadcast between other instructions, byte by byte."""
     config = preset("tiny-links")
     with PodSimulator(config, cores, latency=3, stall=0.1, seed=random_seed()) as pod:
         for _ in range(4):
@@ -55,13 +55,15 @@ def test_same_sums(cores: int) -> None:
     ("name", "cores"),
     [
         thorough("tiny", 3),
-        # The simulator of eight takes seven minutes to build.
+        # The simulator of eight cores takes seven minutes to build.
         pytest.param("base", 8, marks=[pytest.mark.thorough, pytest.mark.exhaustive]),
     ],
 )
 def test_bounds(name: str, cores: int) -> None:
-    """64 KiB, in as many pieces as the accumulators take, from the start to the last Halt, within
-    BAR of the ring's bound."""
+    """Check that 64 KiB take at most the ring's bound over BAR.
+
+    They go in as many pieces as the accumulators need. Time runs from the start to the last Halt.
+    """
     config = preset(f"{name}-links")
     width, rows, lines = config.host_bus_bytes, config.accumulator_rows, config.buffer_lines
     rows = min(rows, SIZE // (4 * config.cols))

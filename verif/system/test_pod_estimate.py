@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimate of a pod's cycles is near to what the RTL takes: collectives, random programs, and
-applications whose weights are spread over the cores."""
+"""The test of the estimate of a pod's cycles: it is near to the RTL's.
+
+It covers collectives, random programs, and applications with weights spread over the cores.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,20 @@ pytestmark = pytest.mark.thorough
 CONFIG = preset("tiny-links")
 CORES = 3
 NEAR_LINKS = 2
-"""Cycles by which programs are off that are short and of instructions of the links alone."""
+"""Largest error of short programs of link instructions alone, in cycles."""
 FETCHES = 20
-"""The same of those of many instructions, whose last fetch may be one more than estimated: 16 beats
-of the narrow bus."""
+"""Largest error of programs of many instructions, in cycles. Their last fetch may be one more than
+estimated: 16 beats of the narrow bus."""
 NEAR = 0.01
 NEAR_APPLICATION = 0.09
-"""Instructions come through a bus of four bytes, beside all data, and bound the smallest."""
+"""Largest error of an application. Instructions come through a bus of four bytes, beside all data,
+and limit the smallest application."""
 NEAR_RANDOM, FAR = 0.06, 1.5
-"""Error of the median, and the largest, of random programs. They are short, and a fetch that comes
-amid data, which is not modelled, is 16 beats of the narrow bus: 1.5 to 4 % are missing."""
+"""Errors of random programs: the median, and the largest. They are short. A fetch amid data, which
+is not modelled, takes 16 beats of the narrow bus: 1.5 to 4 % are missing."""
 PROGRAMS = 150
-"""So many that their median tells: of 24 it is 1 % apart from seed to seed (standard deviation)."""
+"""Number of programs: enough for their median. The median of 24 differs by 1 % from seed to seed
+(standard deviation)."""
 MEMORIES = ((0, 0.0), (30, 0.0), (3, 0.1))
 
 
@@ -98,7 +102,7 @@ LINKS = {
 
 
 def test_links() -> None:
-    """Every core of programs whose only work is on the links."""
+    """Check every core of programs with work on the links alone."""
     with PodSimulator(CONFIG, CORES) as pod:
         for name, texts in LINKS.items():
             images = [text_image(text) for text in texts]
@@ -126,7 +130,7 @@ def test_collectives() -> None:
 
 @pytest.mark.parametrize(("latency", "stall"), MEMORIES)
 def test_random_programs(latency: int, stall: float) -> None:
-    """Any instructions, which wait for each other all the time: nearly right, never far off."""
+    """Check any instructions, which always wait for each other: nearly right, never far off."""
     ratios: list[float] = []
     memory = MemorySpeed(latency, stall)
     seed = random_seed()
@@ -147,7 +151,7 @@ def test_random_programs(latency: int, stall: float) -> None:
     ids=["small", "larger"],
 )
 def test_spread_weights(application: Application, latency: int, stall: float) -> None:
-    """Cells as LSTM0 has them: bytes of the golden pod, and cycles near to the estimate."""
+    """Check cells as in LSTM0: bytes of the golden pod, and cycles near to the estimate."""
     operations = operations_in_order(application)
     inputs = random_inputs(application, operations.inputs)
     program = spread(CONFIG, operations, inputs, CORES)

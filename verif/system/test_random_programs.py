@@ -26,7 +26,7 @@ MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
 
 @cocotb.test
 async def random_programs(dut):
-    """Random sizes, overlaps and hazards against random latency and stalls on every channel."""
+    """Check random sizes, overlaps and hazards, with random latency and stalls on every channel."""
     number = int(os.environ["TPU_RUN"])
     rng = random.Random(f"{random_seed()} {number}")
     latency, stall = rng.choice(((0, 0.0), (rng.randint(0, 40), rng.choice((0.0, 0.1, 0.4)))))
@@ -84,7 +84,7 @@ def test_random_programs(config, simulator):
     ],
 )
 def test_random_programs_in_the_library(name, memory, count):
-    """More of them, without cocotb; every fifth ends in a fault."""
+    """Check more random programs, without cocotb; every fifth ends in a fault."""
     config = preset(preset_name(name))
     latency, stall = memory
     faults = static_faults(config)

@@ -24,7 +24,7 @@ PROGRAMS = 3
 
 
 def tags_and_waits(config):
-    """Tags that the host reads while it must not miss when the program waits for it."""
+    """Make a program with tags that the host must read in time when the program waits for it."""
     nop, stop = encode(Opcode.NOP), encode(Opcode.SYNCHRONIZE_HOST)
     program = []
     for delay in range(16):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods whose cores share a memory: what the golden pod computes, and how fast a model is."""
+"""The test of pods with cores that share a memory: golden results, and speed of a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from systola.verif.plan.selection import exhaustive, thorough
 
 CONFIG = preset("tiny-links")
 TIMEOUT = 5_000
-"""Cycles without a beat that no program here takes, whatever its memories do."""
+"""Cycles without a beat that no program here reaches, with any memories."""
 PROGRAMS = 12
 PODS = {
     "3 cores, wide": (3, SharedMemory(16), 0, 0.0),
@@ -36,7 +36,7 @@ PODS = {
 }
 """Cores, their memory, its latency and stalls."""
 MODELS = {"std_resnet8_cifar": 7.0, "mobilenet_v1_025_96": 7.0}
-"""How many times one core with memories of its own eight must be."""
+"""Least speed of eight cores, compared with one core with memories of its own."""
 SAMPLES = 64
 
 
@@ -46,7 +46,7 @@ SAMPLES = 64
     [(thorough if name.startswith("3") else exhaustive)(name) for name in PODS],
 )
 def test_random_programs(name: str) -> None:
-    """What the golden pod computes, one after the other without a reset, some abandoned."""
+    """Check results against the golden pod, one program after the other; some are abandoned."""
     cores, shared, latency, stall = PODS[name]
     with PodSimulator(
         CONFIG, cores, latency=latency, stall=stall, seed=random_seed(), shared=shared
@@ -66,7 +66,7 @@ def test_random_programs(name: str) -> None:
 
 
 def program_of(model: CompiledModel, x: np.ndarray) -> Image:
-    """The only program of a model, with samples."""
+    """Return the only program of a model, with samples."""
     (stage,) = (stage for stage in model.compiled.stages if not isinstance(stage, HostStage))
     return stage.program.bind(x)
 
@@ -78,7 +78,7 @@ def program_of(model: CompiledModel, x: np.ndarray) -> Image:
 )
 @pytest.mark.parametrize("broadcast", [True, False])
 def test_shared_samples(name: str, broadcast: bool) -> None:
-    """Samples shared by eight cores behind a port of 64 bytes."""
+    """Check samples shared by eight cores at a port of 64 bytes."""
     cores, config = 8, preset("base")
     content = files("systola.models").joinpath(f"{name}.tflite").read_bytes()
     with np.load(str(files("systola.models").joinpath(f"{name}.npz"))) as stored:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cycles that README.md and docs/results.md quote are the RTL's, and reach their bars."""
+"""The test of the cycles in README.md and docs/results.md: they are the RTL's, and reach bars."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_products(product, memory):
 
 
 def bars():
-    """Each product and memory with a bar."""
+    """Yield each product and memory with a bar."""
     for product in PRODUCTS:
         for memory, bar in ((IDEAL, product.ideal), (LOADED, product.loaded)):
             if bar is not None:
@@ -42,7 +42,7 @@ def bars():
 @pytest.mark.parametrize(("product", "memory", "bar"), list(bars()))
 @pytest.mark.thorough
 def test_bars(product, memory, bar):
-    """The stored cycles, which are those of the RTL, reach the bar."""
+    """Check that the stored cycles, which are the RTL's, reach the bar."""
     cycles = find(stored_results(), product, memory)["cycles"]
     macs = product.m * product.k * product.n
     assert macs / (preset(PRESET).peak_macs * cycles) >= bar
@@ -62,7 +62,7 @@ def test_convolutions(shape, memory):
 @pytest.mark.parametrize("network", networks.NETWORKS, ids=lambda network: network.file)
 @pytest.mark.thorough
 def test_networks(network):
-    """One inference, or as many as the bar is for; the other batches are for `make bench`."""
+    """Check one inference, or the bar's batch; the other batches are for `make bench`."""
     result = networks.measure(network, network.batch)
     assert result["bit_exact"]
     assert result == networks.find(networks.stored_networks(), network, network.batch)

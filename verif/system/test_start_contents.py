@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No on-chip memory starts with contents that a test could come to depend on."""
+"""The test that no on-chip memory starts with contents that a test could depend on."""
 
 import re
 
@@ -22,7 +22,7 @@ CONTENTS = re.compile(r"^ *initial (?:begin\n *)?\S+\[\d+\] = ", re.MULTILINE)
 
 
 def shows_lines(config):
-    """A program that shows lines of the buffer that nothing has written."""
+    """Return a program that shows lines of the buffer that were never written."""
     copy = encode(
         Opcode.WRITE_HOST_MEMORY, **lines_out(config, host=DATA_OFFSET, line=0, rows=LINES)
     )
@@ -38,7 +38,7 @@ ON_ICARUS = "icarus" in getattr(cocotb, "SIM_NAME", "").lower()
 
 @cocotb.test(expect_error=ValueError if ON_ICARUS else ())
 async def lines_are_unknown_or_random(dut):
-    """What Icarus does not know ends the run where it reaches the bus."""
+    """Check that unknown values on Icarus end the run when they reach the bus."""
     tb = TB(dut)
     await tb.start()
     result = await tb.run_program(shows_lines(tb.config))
@@ -53,7 +53,7 @@ def test_start_contents(simulator):
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_library(name):
-    """Contents differ from seed to seed, and a seed repeats them."""
+    """Check that contents differ from seed to seed, and that a seed repeats them."""
     config = preset(name)
 
     def start(seed):
@@ -66,6 +66,6 @@ def test_library(name):
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small-parity"), thorough("base")])
 def test_no_memory_has_contents(name):
-    """Not only the buffer: tables, parameters, taps, queues."""
+    """Check tables, parameters, taps and queues, too, not only the buffer."""
     assert not CONTENTS.search(verilog_of(preset(name)))
     assert CONTENTS.search("  initial begin\n    memory[0] = 8'h00;\n  end\n")

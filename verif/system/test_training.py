@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of training on the RTL: after each, every byte is that of the golden model."""
+"""The test of training steps on the RTL: after each, every byte equals the golden model's."""
 
 import numpy as np
 import pytest
@@ -22,9 +22,9 @@ from systola.verif.plan.selection import exhaustive, thorough
 INPUTS, CLASSES = 64, 10
 DENSE = ("8x8-training", 16, [Input((INPUTS,)), Dense(32, "relu"), Dropout(0.2), Dense(CLASSES)])
 SMALL_DENSE = ("small-training", *DENSE[1:])
-"""On the machine that the other quick ones run on: it is built once."""
+"""A network on the machine of the other quick tests, which is built once."""
 COMPACT = ("8x8-compact-training", *DENSE[1:])
-"""Two columns share a lane."""
+"""A network on a machine with two columns to a lane."""
 MAPS = (
     "small-training",
     8,
@@ -51,7 +51,7 @@ TURNS = (
     96,
     [Input((200,)), Dense(64, "relu"), Dropout(0.2), Dense(CLASSES)],
 )
-"""A batch that has no room in the buffer."""
+"""A network with a batch that does not fit in the buffer."""
 STEPS = ("small-training", 8, [Input((4, 5)), LSTM(9), Dense(CLASSES)])
 
 
@@ -63,8 +63,10 @@ def after_each_step(
     optimizer: Optimizer,
     latency: int,
 ) -> tuple[list[bytes], list[float]]:
-    """The host window after each program, weights, momenta and losses in it, and the losses that
-    the user sees."""
+    """Return the host window after each program, and the losses that the user sees.
+
+    The window has weights, momenta and losses.
+    """
     preset, batch, layers = network
     rng = np.random.default_rng(3)
     x = rng.uniform(0, 1, (4 * batch, *layers[0].shape)).astype(np.float32)

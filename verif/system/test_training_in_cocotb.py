@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of training under cocotb: after each, every byte is that of the golden model."""
+"""The test of training steps under cocotb: after each, every byte equals the golden model's."""
 
 import os
 from dataclasses import replace
@@ -21,8 +21,11 @@ BATCH, STEPS_OF_EPOCH = 4, 4
 
 
 def programs(preset: str, steps: int) -> list[Image]:
-    """What the host starts in so many steps, each with the host window before it, and those that
-    look at the weights in between."""
+    """Return the programs that the host starts in `steps` steps, each with the host window before
+    it.
+
+    Programs that read the weights in between are included.
+    """
     rng = np.random.default_rng(11)
     count = BATCH * STEPS_OF_EPOCH
     x = rng.uniform(0, 1, (count, INPUTS)).astype(np.float32)
@@ -44,7 +47,7 @@ def programs(preset: str, steps: int) -> list[Image]:
 
 @cocotb.test
 async def steps(dut):
-    """Programs one after the other, without a reset."""
+    """Check programs one after the other, without a reset."""
     count = int(os.environ["TPU_STEPS"])
     images = programs(os.environ["TPU_PRESET"], count)
     assert len(images) >= count
@@ -62,7 +65,7 @@ async def steps(dut):
         # Other tests have steps of training on the RTL in test_training.py.
         *(thorough(simulator, 4) for simulator in quick_simulators()),
         *(exhaustive(simulator, 4) for simulator in simulators()[1:]),
-        # Icarus takes a quarter of an hour for them.
+        # Icarus takes a quarter of an hour for these.
         *(exhaustive(simulator, 200) for simulator in simulators()),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on pods of the RTL: after each step all cores have the masters of one golden core."""
+"""The test of training on pods of the RTL: after each step all cores equal one golden core."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ CLASSES = 10
 def after_each_program(
     monkeypatch: pytest.MonkeyPatch, network, cores: int, backend: str, latency: int, batches: int
 ) -> tuple[list[list[bytes]], list[float]]:
-    """Return the masters, with velocities or moments, of each core, and the losses that the user
-    sees."""
+    """Return the masters of each core, with velocities or moments, and the user's losses."""
     name, batch, optimizer, layers = network
     rng = np.random.default_rng(3)
     # The last batch is smaller.
@@ -73,7 +72,7 @@ SEQUENCES = (
 ADAPTED = (*SMALL[:2], Adam(), SMALL[3])
 LITTLE = preset("8x8-training")
 ROOMY = replace(preset("base-training"), name="base-training-32768", buffer_lines=1 << 15)
-"""128 samples of 784 numbers do not fit the buffer of `base`."""
+"""Machine with a larger buffer: 128 samples of 784 numbers do not fit the buffer of `base`."""
 LATENCY = 30
 BAR = 0.8
 
@@ -97,7 +96,10 @@ def test_masters(monkeypatch, network, cores, latency):
 def step(
     config: Config, cores: int, sizes: tuple[int, int], batch: int, backend: str
 ) -> tuple[list[bytes], float, int | None]:
-    """The first step of a network of so many inputs and units: masters, loss and cycles."""
+    """Return masters, loss and cycles of the first step of a network with these sizes.
+
+    `sizes` are the numbers of inputs and units.
+    """
     inputs, units = sizes
     rng = np.random.default_rng(1)
     x = rng.uniform(0, 1, (batch, inputs)).astype(np.float32)
@@ -113,15 +115,17 @@ def step(
     ("config", "cores", "sizes", "share"),
     [
         exhaustive(LITTLE, 3, (196, 64), 64),
-        # The simulator of eight takes minutes to build.
+        # The simulator of eight cores takes minutes to build.
         pytest.param(
             *(ROOMY, 8, (784, 512), 128), marks=[pytest.mark.thorough, pytest.mark.exhaustive]
         ),
     ],
 )
 def test_efficiency(config, cores, sizes, share):
-    """The bytes of one core, and `share` samples on each of several in hardly more time than on one
-    core."""
+    """Check that several cores train with the bytes of one core, in hardly more time.
+
+    Each core has `share` samples.
+    """
     larger = replace(config, name="larger", buffer_lines=1 << 18, accumulator_rows=1 << 12)
     expected, expected_loss, _ = step(larger, 1, sizes, cores * share, "iss")
     found, loss, cycles = step(config, cores, sizes, cores * share, "rtl")

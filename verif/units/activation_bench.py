@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The activation unit between accumulators, buffer and golden model."""
+"""The bench of the activation unit between accumulators, buffer and golden model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from systola.verif.units.unit import Bench
 LATENCY = 16
 """Cycles from the issue of an accumulator row to the write of its line."""
 SUM_LATENCY = 4
-"""Cycles that a vector of buffer lines takes longer."""
+"""Further cycles for a vector of buffer lines."""
 SCALED_LATENCY = 10
-"""Cycles that a sum of scaled operands takes longer."""
+"""Further cycles for a sum of scaled operands."""
 FRONT_LATENCY = 5
 """Cycles from a command to its first read."""
 ANNOUNCED = 2
@@ -37,12 +37,12 @@ ANNOUNCED = 2
 OLDER = ("matrix_summing", "matrix_reading", "host_writing", "host_reading", "loading")
 """Lists of older instructions in other units."""
 AFRESH = 7
-"""Cycles from the last step of an instruction to the first one of the second behind it, if the one
-between is short: its command must first make room."""
+"""Cycles from an instruction's last step to the first step of the next but one, if the instruction
+between them is short: its command must first make room."""
 
 
 class Unit(wiring.Component):
-    """The unit, with the end of its own instructions wired as in the core."""
+    """A unit, with the end of its own instructions wired as in the core."""
 
     def __init__(self, *, config: Config):
         self._unit = ActivationUnit(config=config)
@@ -61,8 +61,11 @@ class Unit(wiring.Component):
 
 @dataclass
 class Run:
-    """How a job goes: the cycles of each vector's steps, which of the lines written is its first,
-    and whether it has to wait for older ones."""
+    """A course of a job.
+
+    It has the cycles of each vector's steps, the job's first line among the lines written, and
+    whether it waits for older instructions.
+    """
 
     job: Job
     first: int
@@ -71,19 +74,20 @@ class Run:
     awaits: set[int]
     """Numbers of the entries that its masks name."""
     writers: list[set[int]]
-    """Of those of the unit itself the ones that write its lines, and the ones of its operands."""
+    """Entries of the unit itself that write lines that the job reads, and those that write its
+    operands."""
     steps: list[list[int]] = field(default_factory=lambda: [[]])
     entries: list[int] = field(default_factory=list[int])
     counts: list[int] = field(default_factory=list[int])
 
     @property
     def over(self) -> bool:
-        """Whether all steps are taken."""
+        """Whether all steps are done."""
         return len(self.steps) > len(self.counts)
 
 
 class _Before(NamedTuple):
-    """The lists as they were in a cycle, and which row and line were read then."""
+    """A state of the lists in an earlier cycle, with the row and the line read then."""
 
     lists: dict[str, list[Entry]]
     row: int | None
@@ -91,10 +95,10 @@ class _Before(NamedTuple):
 
 
 class Surroundings(Bench):
-    """The unit, what lies around it, and the golden model ahead of it.
+    """A bench of the unit and its neighbours, with the golden model ahead of it.
 
-    `blocked` is the share of instructions that older ones are in the way of, for each list, `busy`
-    that of cycles in which accumulators and buffer have no time.
+    `blocked` is the share of instructions that older ones block, for each list. `busy` is the share
+    of cycles in which accumulators and buffer have no time.
     """
 
     def __init__(
@@ -123,25 +127,25 @@ class Surroundings(Bench):
         self.now = 0
         self.rows = deque([0] * ROW_LATENCY)
         self.lines = deque([0] * LINE_LATENCY)
-        """What the accumulators and the buffer show in the next cycles."""
+        """Output of the accumulators and the buffer in the next cycles."""
         self.lists = {name: Entries(config.queue_depth) for name in (*OLDER, "activate_writing")}
         self.numbers = itertools.count()
         self.runs: deque[Run] = deque()
-        """Those whose steps are not all taken."""
+        """Runs with steps that are still to be done."""
         self.turns = config.columns_per_lane
         self.before = deque([_Before({}, None, None)] * self.turns)
-        """The last cycles: a step takes one a turn, and is told of in the next one."""
+        """The last cycles: a step takes one a turn, and is reported in the next cycle."""
         self.turn = -1
-        """Of the cycle that was last."""
+        """Ports in the last cycle."""
         self.pending: list[tuple[int, int]] = []
-        """Lines of instructions so far that are not written yet, and what will be in them."""
+        """Lines of instructions so far that are not written yet, with their future content."""
         self.written: list[int] = []
         """Cycles in which a line was written."""
         self.announced: list[tuple[int, int, int]] = []
-        """Cycle, line behind and `write_done` of each announcement."""
+        """Cycle, the line after the announced one, and `write_done`, of each announcement."""
 
     def _parameters(self, data: np.random.Generator) -> Any:
-        """Entries for sums of very different sizes; some are wholly at random."""
+        """Return entries for sums of very different sizes; some are wholly at random."""
         entries, cols = self.config.parameter_entries, self.config.cols
         planes = data.integers(0, 256, (entries, PARAMETER_PLANES, cols), dtype=np.uint8)
         for entry in range(entries):
@@ -157,7 +161,7 @@ class Surroundings(Bench):
         return planes
 
     async def load(self) -> None:
-        """Fills parameters and tables through their ports."""
+        """Fill parameters and tables through their ports."""
         for entry, planes in enumerate(self.golden.parameters):
             for number, plane in enumerate(planes):
                 await self.cycle(
@@ -174,7 +178,7 @@ class Surroundings(Bench):
             self.set(tables__enable=0)
 
     async def perform(self, jobs: list[Job], *, idle: tuple[int, ...] = (0,)) -> list[Run]:
-        """Offers commands until the last vector is issued, `idle` cycles between them."""
+        """Offer commands until the last vector is issued, with `idle` cycles between them."""
         waiting, pause, free = deque(jobs), 0, self.now
         offered: Run | None = None
         runs: list[Run] = []
@@ -193,7 +197,7 @@ class Surroundings(Bench):
         raise AssertionError(f"{self.runs[0].job} does not end")
 
     def _offer(self, job: Job) -> Run:
-        """A job that comes into the queue: what it does, and what it waits for."""
+        """Put a job into the queue, with its expected steps and waits."""
         pending = {line for line, _ in self.pending}
         own = self.lists["activate_writing"]
         writers = [
@@ -205,7 +209,7 @@ class Surroundings(Bench):
         run = Run(
             job=job,
             first=len(self.written) + len(self.pending),
-            # Of lines beyond those that are written it waits for the whole instruction.
+            # For lines after the written ones it waits for the whole instruction.
             hindered=bool(awaits) or not reads.isdisjoint(pending),
             offered=self.now,
             awaits=awaits,
@@ -237,7 +241,7 @@ class Surroundings(Bench):
                 base = self.random.choice(self.random.choice(choices))
                 entry = Entry(next(self.numbers), base, base + self.random.randint(1, 4))
                 known.take(entry)
-                # Some are in nobody's way.
+                # Some block no other instruction.
                 if self.random.random() < 0.7:
                     awaits.add(entry.number)
                     run.hindered = True
@@ -251,12 +255,12 @@ class Surroundings(Bench):
         return run
 
     async def cycle(self, **inputs: Any) -> None:
-        """See Bench; the turns go on."""
+        """Run one cycle, see Bench; the turns go on."""
         await super().cycle(**inputs)
         self.turn = (self.turn + 1) % self.turns
 
     async def step(self, offered: Run | None = None) -> None:
-        """One cycle, with a command or none."""
+        """Run one cycle, with a command or none."""
         random = self.random
         masks = {name: random.getrandbits(5) for name in (*self.lists, "operand_writing")}
         if offered is not None:
@@ -303,8 +307,10 @@ class Surroundings(Bench):
         self.now += 1
 
     def _report(self) -> None:
-        """What the unit tells of the step that ended in the cycle before, and what it did then: it
-        read in one of its cycles."""
+        """Check the reports of the step that ended in the cycle before, and its reads.
+
+        The step read in one of its cycles.
+        """
         lists, row, line = self.before[0]
         told = self.gets("advance_read", "rows_done", "lines_done")
         if self.turn:
@@ -356,7 +362,7 @@ class Surroundings(Bench):
             self.runs.popleft()
 
     def _advance(self, ends: dict[str, bool]) -> None:
-        """What happens to the lists with the end of the cycle."""
+        """Update the lists at the end of the cycle."""
         random = self.random
         for name, end in ends.items():
             entries = self.lists[name]
@@ -375,7 +381,7 @@ class Surroundings(Bench):
             own.retire()
 
     def _writes(self) -> None:
-        """What the unit writes in this cycle: the next of the pending lines."""
+        """Check the unit's write in this cycle: the next of the pending lines."""
         if not self.get("buffer__enable"):
             return
         assert self.pending, f"line {self.get('buffer__address')} is written for nobody"
@@ -385,7 +391,7 @@ class Surroundings(Bench):
         self.written.append(self.now)
 
     async def finish(self, jobs: list[Job]) -> None:
-        """Waits for the last line and checks all announcements."""
+        """Wait for the last line, and check all announcements."""
         for _ in range(200):
             if not self.pending:
                 break
@@ -403,5 +409,5 @@ class Surroundings(Bench):
 
 
 def _number(row: Any) -> int:
-    """A numpy row as one number."""
+    """Return a numpy row as one number."""
     return int.from_bytes(np.ascontiguousarray(row).tobytes(), "little")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is decoded of an instruction says what its fields mean."""
+"""The checks that a decoded instruction agrees with its fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from systola.hdl.commands import (
 from systola.verif.units.decoder_model import ALTERNATE, COPIES, TRAINING, Fields, Reader, Region
 
 SAMPLE = 300
-"""Lines of a copy that are looked at one by one, at either end."""
+"""Number of lines of a copy that are checked one by one, at either end."""
 
 
 def region(view: Any) -> Region:
@@ -31,7 +31,7 @@ def region(view: Any) -> Region:
 
 
 def runs(transfer: Any, pitch: int, bus: int) -> list[tuple[int, int]]:
-    """Start and bytes of each run of a transfer, joined where they touch."""
+    """Return start and bytes of each run of a transfer; runs that touch are joined."""
     starts = [
         transfer.address + row * transfer.stride + block * pitch
         for block in range(transfer.blocks)
@@ -41,7 +41,7 @@ def runs(transfer: Any, pitch: int, bus: int) -> list[tuple[int, int]]:
 
 
 def joined(starts: list[int], size: int) -> list[tuple[int, int]]:
-    """Runs of `size` bytes at `starts`, joined where they touch."""
+    """Return runs of `size` bytes at `starts`; runs that touch are joined."""
     found = []
     for start in starts:
         if found and sum(found[-1]) == start:
@@ -52,7 +52,7 @@ def joined(starts: list[int], size: int) -> list[tuple[int, int]]:
 
 
 class Walked:
-    """A walk, read as the contract of the Walker has it."""
+    """A walk, interpreted by the contract of the Walker."""
 
     def __init__(self, walk: Any, layout: Any):
         levels = layout.levels
@@ -67,7 +67,7 @@ class Walked:
         }
 
     def place(self, **iterations: int) -> tuple[int, int, int]:
-        """Line, y and x in these iterations of the levels."""
+        """Return line, y and x in these iterations of the levels."""
         found = dict(self.start)
         for level, index in iterations.items():
             for name, step in self.steps[level].items():
@@ -75,7 +75,7 @@ class Walked:
         return found["line"] % self.lines, found["y"], found["x"]
 
     def corners(self) -> Iterator[dict[str, int]]:
-        """The first and the last iteration of each level in any combination."""
+        """Yield all combinations of the first and the last iteration of each level."""
         names = list(self.counts)
         ends = ({0, self.counts[name] - 1} for name in names)
         for indices in itertools.product(*ends):
@@ -85,7 +85,10 @@ class Walked:
 def check_map_walk(
     walk: Walked, window: Fields, buffer: int, plane: int, index: dict[str, int]
 ) -> None:
-    """One place of a walk over a feature map: block, tap (i, j) and window (p, q) of `index`."""
+    """Check one place of a walk over a feature map.
+
+    `index` has the block, tap (i, j) and window (p, q).
+    """
     y = window["top"] + index["oy"] * window["stride_y"] + index["ky"] * window["dilation_y"]
     x = window["left"] + index["ox"] * window["stride_x"] + index["kx"] * window["dilation_x"]
     line, at_y, at_x = walk.place(**index)
@@ -95,7 +98,7 @@ def check_map_walk(
 
 
 def check_transfer(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
-    """The parts of a copy: its runs in host memory, its lines, and which of them are short."""
+    """Check the parts of a copy: its runs in host memory, its lines, and its short lines."""
     bus, pitch = text.config.host_bus_bytes, text.pitch(opcode)
     base, end = text.regions(opcode, f)["buffer"]
     alternate = opcode in ALTERNATE
@@ -119,7 +122,7 @@ def check_transfer(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
 
 
 def check_multiply(d: Any, f: Fields, config: Config) -> None:
-    """The command of a MatrixMultiply."""
+    """Check the command of a MatrixMultiply."""
     c = d.matrix
     wide_vectors, wide_weights = f["wide_vectors"], f["wide_weights"]
     assert (c.wide_vectors, c.wide_weights) == (wide_vectors, wide_weights)
@@ -140,7 +143,7 @@ def check_multiply(d: Any, f: Fields, config: Config) -> None:
 
 
 def check_convolve(d: Any, f: Fields, window: Fields, config: Config) -> None:
-    """The command of a Convolve."""
+    """Check the command of a Convolve."""
     c = d.matrix
     channels, rows = f["channels"], config.rows
     assert (c.wide_vectors, c.wide_weights) == (0, 0)
@@ -175,7 +178,7 @@ def check_convolve(d: Any, f: Fields, window: Fields, config: Config) -> None:
 
 
 def check_tiles(d: Any, f: Fields, regions: dict[str, Region]) -> None:
-    """Where the weights of a MatrixMultiply are."""
+    """Check the places of the weights of a MatrixMultiply."""
     assert d.from_buffer == f["from_buffer"]
     if f["from_buffer"]:
         tiles = f["k_tiles"] * f["n_tiles"] << f["wide_weights"]
@@ -187,7 +190,7 @@ def check_tiles(d: Any, f: Fields, regions: dict[str, Region]) -> None:
 
 
 def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
-    """The command of an instruction of the activation unit."""
+    """Check the command of an instruction of the activation unit."""
     c = d.activate
     walk = Walked(c.walk, vector_walk(text.config))
     wide = f.get("wide", 0)
@@ -262,7 +265,7 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
 
 
 def check_training_command(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
-    """The command of an instruction that there is for training alone."""
+    """Check the command of an instruction for training alone."""
     c, size = d.activate, text.config.cols
     walk = Walked(c.walk, vector_walk(text.config))
     assert (c.function, c.wide, c.accumulate, c.exponent) == (OTHER, 0, 0, 0)
@@ -301,14 +304,14 @@ def check_training_command(d: Any, opcode: Opcode, f: Fields, text: Reader) -> N
 
 
 def check_operands(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
-    """The decoded instruction `d` says what its fields `f` mean."""
+    """Check that the decoded instruction `d` agrees with its fields `f`."""
     config = text.config
     regions = text.regions(opcode, f)
     for name in ("buffer", "source", "operand", "accumulator", "host"):
         if name in regions:
             assert region(d[name]) == regions[name], name
     if "host" in regions:
-        # The window may end at 2^32, where an address in it does not.
+        # The window may end at 2^32; no address in it does.
         assert d.transfer.address == f["host"]
     if opcode in COPIES:
         check_transfer(d, opcode, f, text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows and operands at the extremes of what the decoder computes."""
+"""Windows and operands at the extremes of the decoder's calculations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ONE = {field.name: 1 for field in BY_OPCODE[Opcode.SET_CONFIG_WINDOW].fields} | 
     "top": 0,
     "left": 0,
 }
-"""A window of one tap over a map of one pixel."""
+"""Window of one tap over a map of one pixel."""
 BOTH = {"height": 2048, "pitch": 2048}
 WINDOWS = {"out_height": 2048, "out_width": 2048}
 EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
@@ -65,11 +65,11 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
         )
     ),
 ]
-"""What a window has that is not as in ONE, the opcode of the instruction behind it, its fields."""
+"""Changes of window ONE, the opcode of the instruction after it, and its fields."""
 
 
 def packed_limits(rows: int) -> Iterator[tuple[Fields, Opcode, Fields]]:
-    """Packed channels at each limit of the window, and one beyond it."""
+    """Yield packed channels at each limit of the window, and one beyond it."""
     fitting = {"k_tiles": 1, "n_tiles": 1, "buffer": 7}
     for channels in (1, 2, rows):
         most = rows // channels

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the text of the instruction set says about an instruction word, in plain Python."""
+"""The ISA text's rules for an instruction word, in plain Python."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WINDOWED = (Opcode.CONVOLVE, Opcode.DEPTHWISE, Opcode.POOL)
 SETTINGS = (Opcode.SET_CONFIG_WINDOW, Opcode.SET_CONFIG_SCALE)
 NO_SCALE = {field.name: 0 for field in BY_OPCODE[Opcode.SET_CONFIG_SCALE].fields}
 WEIGHT_QUEUE = (Fault.WEIGHT_UNDERFLOW, Fault.WEIGHT_OVERFLOW)
-"""Checks that are not made here."""
+"""Checks that this model does not make."""
 
 Fields = dict[str, int]
 Region = tuple[int, int]
 
 
 def word(opcode: Opcode, operands: Fields) -> int:
-    """The instruction word, fields of any value; those left out have their default, or are 0."""
+    """Return an instruction word with fields of any value; others have their default, or 0."""
     value = int(opcode)
     entry = BY_OPCODE[opcode]
     for field in entry.fields:
@@ -44,7 +44,7 @@ def word(opcode: Opcode, operands: Fields) -> int:
 
 
 def operands_of(opcode: Opcode, bits: int) -> Fields:
-    """The fields of a word, by name."""
+    """Return the fields of a word, by name."""
     found: Fields = {}
     for field in BY_OPCODE[opcode].fields:
         value = bits >> BY_OPCODE[opcode].offset(field.name) & ((1 << field.width) - 1)
@@ -55,7 +55,7 @@ def operands_of(opcode: Opcode, bits: int) -> Fields:
 
 
 class Reader:
-    """Reads words in the order of a program, with the window and the scale as they are by then."""
+    """A reader of words in the order of a program, with the window and the scale at each word."""
 
     def __init__(self, config: Config, *, limit: int, tiles: int):
         self.config = config
@@ -65,24 +65,24 @@ class Reader:
         self.scale: Fields = dict(NO_SCALE)
 
     def execute(self, bits: int) -> None:
-        """Keeps what a Set_Config_Window or Set_Config_Scale says."""
+        """Keep the fields of a Set_Config_Window or Set_Config_Scale."""
         if bits & 0xFF == Opcode.SET_CONFIG_WINDOW:
             self.window = operands_of(Opcode.SET_CONFIG_WINDOW, bits)
         if bits & 0xFF == Opcode.SET_CONFIG_SCALE:
             self.scale = operands_of(Opcode.SET_CONFIG_SCALE, bits)
 
     def machine(self) -> Fields:
-        """The fields of the Require_Machine that this machine lets pass."""
+        """Return the fields of the Require_Machine that this machine accepts."""
         config = self.config
         array = {"rows": config.rows, "columns": config.cols}
         return array | {"host_bus": config.host_bus_bytes, "weight_bus": config.weight_bus_bytes}
 
     def pitch(self, opcode: Opcode) -> int:
-        """Bytes of host memory from one vector to the next."""
+        """Return the bytes of host memory from one vector to the next."""
         return self.config.output_pitch if opcode in COPIES_OUT else self.config.input_pitch
 
     def sizes(self) -> tuple[int, int, int]:
-        """Lines of a map, windows, and taps of each."""
+        """Return the lines of a map, the windows, and the taps of each window."""
         w = self.window
         assert w is not None
         return (
@@ -92,8 +92,10 @@ class Reader:
         )
 
     def regions(self, opcode: Opcode, f: Fields) -> dict[str, Region]:
-        """Base and end of each region. `source` and `operand` are what the activation unit reads,
-        `buffer` any other lines."""
+        """Return base and end of each region.
+
+        The activation unit reads `source` and `operand`; `buffer` is any other lines.
+        """
         found: dict[str, Region] = {}
 
         def use(name: str, field: str, count: int) -> None:
@@ -156,7 +158,7 @@ class Reader:
         return found
 
     def consumed(self, opcode: Opcode, f: Fields) -> int:
-        """Weight tiles that a MatrixMultiply or Convolve takes."""
+        """Return the number of weight tiles that a MatrixMultiply or Convolve consumes."""
         tiles = f["k_tiles"] * f["n_tiles"]
         if opcode == Opcode.MATRIX_MULTIPLY:
             return 0 if f["from_buffer"] else tiles * (1 + f["wide_weights"])
@@ -164,9 +166,9 @@ class Reader:
         return tiles * (self.window["kernel_height"] if f["channels"] else self.sizes()[2])
 
     def fault(self, bits: int, *, error: int = 0, loops: int | None = None) -> tuple[Fault, int]:
-        """Cause and address for an instruction word, NONE and 0 where it is right.
+        """Return cause and address for an instruction word; NONE and 0 if it is legal.
 
-        `loops` is how many loops are open where check LOOP fails.
+        `loops` is the number of open loops if check LOOP fails.
         """
         if error:
             return Fault.FETCH_ERROR, 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random instruction words for the decoder: legal, slightly wrong, or anything."""
+"""Random instruction words for the decoder: legal, slightly wrong, or any bits."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from systola.verif.units.decoder_model import (
 
 
 class Writer:
-    """Writes random words that break no rule as far as the window allows it, often just so."""
+    """A writer of random words that break no rule as far as the window allows, often barely."""
 
     def __init__(self, chance: random.Random, reader: Reader):
         self.random = chance
         self.reader = reader
 
     def legal(self, opcode: Opcode) -> Fields:
-        """Operands of an instruction."""
+        """Return legal operands of an instruction."""
         random, reader, config = self.random, self.reader, self.reader.config
         bus = config.host_bus_bytes
         fit = self._fit
@@ -117,7 +117,7 @@ class Writer:
         return found | {f.name: random.getrandbits(f.width) for f in selectors}
 
     def window(self) -> Fields:
-        """A small window, or now and then one with a field of any size."""
+        """Return a small window, or now and then a window with a field of any size."""
         random = self.random
         width = random.randint(1, 9)
         found = {
@@ -157,7 +157,7 @@ class Writer:
         }
 
     def _function(self) -> Fields:
-        """A legal combination of function, table, wide and accumulate."""
+        """Return a legal combination of function, table, wide and accumulate."""
         random, config = self.random, self.reader.config
         wide = self._flag(config.wide)
         functions = [Function.NONE, Function.RELU, Function.RELU6]
@@ -175,13 +175,15 @@ class Writer:
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 
     def _divided(self, found: Fields, operation: int) -> Fields:
-        """The same fields, or those of a QUOTIENT where there is one for the operation."""
+        """Return the same fields, or now and then a QUOTIENT's if the operation allows it."""
         if self.reader.config.training and operation == Operation.MULTIPLY and self._flag(True):
             return {**found, "function": Function.QUOTIENT}
         return found
 
     def _place(self, *sizes: int) -> list[int]:
-        """Places for regions of these sizes that touch but do not overlap, if they fit at all."""
+        """Return places for regions of these sizes that touch but do not overlap, if they fit at
+        all.
+        """
         random = self.random
         spare = max(0, self.reader.config.buffer_lines - sum(sizes))
         cuts = sorted(random.choice((0, spare, random.randint(0, spare))) for _ in sizes)
@@ -279,7 +281,7 @@ class Writer:
 
 
 def changed(chance: random.Random, opcode: Opcode, operands: Fields, step: int) -> Fields:
-    """An operand with a value at an end of its range, or a little off."""
+    """Return the operands with one value at an end of its range, or a little off."""
     field = chance.choice(BY_OPCODE[opcode].fields)
     value = operands.get(field.name, 0)
     wrong = chance.choice((0, 1, 2**field.width - 1, value + 1, value - 1, value + step))
@@ -287,7 +289,7 @@ def changed(chance: random.Random, opcode: Opcode, operands: Fields, step: int) 
 
 
 def some(chance: random.Random, writer: Writer) -> dict[str, Any]:
-    """An instruction, legal, slightly wrong, or anything, as the payload of the decoder."""
+    """Return an instruction, legal, slightly wrong, or any bits, as the payload of the decoder."""
     opcode = chance.choice((*OPCODES, *WINDOWED, Opcode.VECTOR, Opcode.ACTIVATE))
     operands = writer.legal(opcode)
     bits = word(opcode, operands)
@@ -305,7 +307,7 @@ def some(chance: random.Random, writer: Writer) -> dict[str, Any]:
 
 
 def payload(chance: random.Random, bits: int, error: int = 0) -> dict[str, Any]:
-    """What the scalar unit hands on; check LOOP fails now and then."""
+    """Return a payload of the scalar unit; check LOOP fails now and then."""
     found = {"word": bits, "error": error, "pc": chance.getrandbits(PC_BITS)}
     if bits & 0xFF in (Opcode.LOOP, Opcode.END_LOOP) and not error:
         found |= {"loop_fault": chance.getrandbits(1), "loops": chance.randint(0, 4)}

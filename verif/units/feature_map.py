@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows over a feature map, from the text of Set_Config_Window and Convolve in arch/isa/.
 
-What the tests of the vector feeder and of the matrix unit expect comes from here: one pixel after
-the other, with the formulas of the text, in plain Python.
+The tests of the vector feeder and of the matrix unit take their expected values from here. They are
+computed pixel by pixel, with the formulas of the text, in plain Python.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from systola.verif.units.walks import walk_of
 
 LINE_SPACE = 64
-"""Lines of the buffers in tests of units."""
-"""Lines before the map wrap."""
+"""Number of lines of the buffers in tests of units."""
+"""Lines before the map wrap around."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The fields of Set_Config_Window."""
+    """A window with the fields of Set_Config_Window."""
 
     height: int
     width: int
@@ -39,33 +39,34 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Vector:
-    """What one window contributes at one tap (packed channels: one row of taps)."""
+    """A contribution of one window at one tap; for packed channels, at one row of taps."""
 
     values: tuple[int, ...]
-    """int8, as many as the array has rows."""
+    """Values of the vector, int8, as many as the array has rows."""
     line: int | None
-    """The buffer line that is read for it; None where the map has nothing of it, and for packed
-    channels where the vector before ended in the same line."""
+    """Buffer line that is read for the vector. None if it lies outside the map. For packed
+    channels, None also if the vector before ended in the same line."""
     missing: int | None
-    """Packed channels: the line that must be read before `line`, as no other vector has."""
+    """Line that must be read before `line`, because no other vector reads it; packed channels only.
+    """
     y: int
     x: int
-    """Row, and pixel or (packed) byte of the row, of its first element."""
+    """Row of the first element, and its pixel or, for packed channels, its byte of the row."""
     base: int
-    """Line of its position: for packed channels, `line` of the first vector of the row."""
+    """Line of the vector's position; for packed channels, `line` of the first vector of the row."""
     starts: bool
     """Whether it is the first of a row of windows."""
     ends: bool
     """Whether it is the last of a row of windows."""
     optional: bool = False
-    """Packed channels: whether `line` lies behind the row, so that nobody needs to read it."""
+    """Whether `line` lies after the row, so that it need not be read; packed channels only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution:
     """A Convolve without its tiles along N: a window and the operands that choose vectors.
 
-    `rows` are those of the array, R.
+    `rows` is the number of rows of the array, R.
     """
 
     window: Window
@@ -77,7 +78,9 @@ class Convolution:
     fill: int
 
     def steps(self) -> Iterator[tuple[int, int, int]]:
-        """Row i and column j of the kernel, and block k, of each tile in the order of the queue."""
+        """Yield row i and column j of the kernel, and block k, of each tile in the order of the
+        queue.
+        """
         shape = self.window
         for i in range(shape.kernel_height):
             if self.channels:
@@ -88,7 +91,7 @@ class Convolution:
                     yield i, j, k
 
     def vectors(self, lines: Sequence[Sequence[int]], i: int, j: int, k: int) -> Iterator[Vector]:
-        """The vectors that meet one tile, row by row; `lines` is what the buffer holds."""
+        """Yield the vectors that meet one tile, row by row; the buffer holds `lines`."""
         for p in range(self.window.out_height):
             for q in range(self.window.out_width):
                 if self.channels:
@@ -97,7 +100,7 @@ class Convolution:
                     yield self._pixel(lines, i, j, k, p, q)
 
     def _wrapped(self, y: int, line: int) -> int:
-        """The line that lies `line` lines behind the start of row y, as a line of the walk."""
+        """Return the line that is `line` lines after the start of row y, as a line of the walk."""
         return (self.buffer + y * self.window.pitch + line) % LINE_SPACE
 
     def _pixel(
@@ -146,7 +149,7 @@ class Convolution:
         )
 
     def command(self) -> dict[str, int]:
-        """The members of a MatrixCommand that describe the vectors, but for the walk."""
+        """Return the members of a MatrixCommand that describe the vectors, except the walk."""
         shape = self.window
         pixel = self.channels or 1
         return {
@@ -160,7 +163,7 @@ class Convolution:
         }
 
     def walk(self, n_tiles: int) -> dict[str, dict]:
-        """The walk of a MatrixCommand."""
+        """Return the walk of a MatrixCommand."""
         shape = self.window
         first = shape.left * (self.channels or 1)
         line = first // self.rows + 1 if self.channels else first
@@ -184,7 +187,7 @@ class Convolution:
 def some_convolution(
     rng: random.Random, *, rows: int, lines: int, packed: bool, vectors: int
 ) -> Convolution:
-    """A random Convolve that every check of the instruction lets through.
+    """Return a random Convolve that passes every check of the instruction.
 
     The map lies within `lines` buffer lines, and a tile has at most `vectors` windows.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory and decoder around the instruction fetch, and what its contract asks of every cycle."""
+"""The bench of memory and decoder around the instruction fetch, with its contract's checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORD = 16
 
 @dataclass
 class _Beat:
-    """A beat on its way: when it may come, its address, whether a jump has dropped it."""
+    """A beat under way: its earliest cycle, its address, and whether a jump has dropped it."""
 
     due: int
     address: int
@@ -27,12 +27,12 @@ class _Beat:
 
 
 class FetchBench(Bench):
-    """`component` with the ports of Fetch, or of Fetch and what follows it.
+    """A bench for `component` with the ports of Fetch, or of Fetch and the next unit.
 
     `memory` is the host window from its start up to `limit`, the program begins at byte `start`.
-    The memory answers in order, at the earliest `latency` cycles after the request; `ask`, `answer`
-    and `take` are the probabilities that request, beat and instruction move in a cycle.
-    Subclasses say in `took` which instruction follows one that was taken.
+    The memory answers in order, at the earliest `latency` cycles after the request. `ask`, `answer`
+    and `take` are the probabilities that request, beat and instruction move in a cycle. Subclasses
+    define in `took` the instruction that follows one that was taken.
     """
 
     def __init__(
@@ -71,34 +71,36 @@ class FetchBench(Bench):
         self._beats: list[_Beat] = []
         self._rules = StreamRules("instruction")
         self._next = 0  # number of the instruction to be handed out
-        self._first = 0  # the first that was asked for since a jump dropped all
-        self._asked = 0  # the first that was not asked for
-        self._arrived = 0  # the first that is not there
-        self._came: _Beat | None = None  # in the cycle before
-        self._readable = 0  # the first that was not there in the cycle before
-        self._valid = False  # the next instruction is offered
+        self._first = 0  # first instruction requested since a jump dropped all
+        self._asked = 0  # first instruction not requested
+        self._arrived = 0  # first instruction that has not arrived
+        self._came: _Beat | None = None  # beat that came in the cycle before
+        self._readable = 0  # first instruction that had not arrived in the cycle before
+        self._valid = False  # whether the next instruction is offered
         self._offered: int | None = start if start < len(memory) else None
-        """Offset of the request that is offered, or will be once the unit is enabled."""
+        """Offset of the request that is offered, or will be after the unit is enabled."""
         self._dropped = False  # a jump has dropped all, and the next request is not known yet
-        self._pause = 0  # cycles in which nothing is decided because of a jump
-        self._empty = True  # as of the cycle before, like the next one
-        self._still = False  # no request was offered, and the next one known
+        self._pause = 0  # cycles without a decision because of a jump
+        self._empty = True  # nothing is left or requested, as of the cycle before
+        self._still = False  # no request is offered, and the next is known, as of the cycle before
         self._over = False
         self.set(program=start, limit=len(memory))
 
     def took(self, instruction: data.Const) -> int:
-        """Number of the instruction that follows `instruction`, which has just been taken."""
+        """Return the number of the instruction that follows `instruction`, which has just been
+        taken.
+        """
         raise NotImplementedError
 
     def word(self, number: int) -> tuple[int, int]:
-        """Word and error flag of instruction `number`."""
+        """Return word and error flag of instruction `number`."""
         place = self.program + number * WORD
         size = max(self.bus, WORD)
         bad = any(place // size == address // size for address in self.bad)
         return int.from_bytes(self.memory[place : place + WORD], "little"), int(bad)
 
     async def step(self, **inputs: Any) -> None:
-        """One cycle of memory and decoder."""
+        """Run one cycle of memory and decoder."""
         ask, answer, take = (self.random.random() < rate for rate in self.rates)
         beat = None
         if self._beats and self._beats[0].due <= self.now and answer:
@@ -117,7 +119,7 @@ class FetchBench(Bench):
         self.expect("exhausted", self._over)
         instruction = self._check_instruction(take)
 
-        # What this cycle changes.
+        # The changes of this cycle.
         following = None if instruction is None else self.took(instruction)
         dropped_before = self._dropped
         enabled = self._driven["enable"]
@@ -165,7 +167,7 @@ class FetchBench(Bench):
         self.now += 1
 
     def _check_request(self) -> int | None:
-        """The offset of the request that is shown, which must be the one that is due."""
+        """Return the offset of the request that is shown, which must be the request that is due."""
         due = self._offered if self._driven["enable"] else None
         valid = self.get("request__valid")
         request = self.get("request__payload") if valid else None
@@ -175,7 +177,7 @@ class FetchBench(Bench):
         return due
 
     def _check_instruction(self, take: bool) -> data.Const | None:
-        """The instruction that is taken in this cycle."""
+        """Check the instruction that is shown, and return it if it is taken in this cycle."""
         valid = self.get("instruction__valid")
         assert valid == self._valid, "four cycles after its last beat"
         instruction = self.get("instruction__payload") if valid else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Link units side by side, with memories, interlocks and links between them in Python."""
+"""The bench of link units side by side, with memories, interlocks and links in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTS = tuple(f"{what}_{side}" for what in ("send", "receive") for side in SIDES
 
 
 class LinkUnits(wiring.Component):
-    """`cores` link units, the ports of each under its own name; nothing between them."""
+    """A set of `cores` link units, the ports of each under its own name; nothing between them."""
 
     def __init__(self, *, config: Config, cores: int):
         self._units = [LinkUnit(config=config) for _ in range(cores)]
@@ -43,7 +43,7 @@ def _port(unit: LinkUnit) -> Any:
 
 @dataclass(frozen=True)
 class Pace:
-    """Chances that something is ready, or goes on, in a cycle; and cycles that a link takes."""
+    """A pace: chances that a neighbour is ready or goes on in a cycle, and cycles of a link."""
 
     memories: float = 1.0
     interlocks: float = 1.0
@@ -56,8 +56,11 @@ PACES = (FULL, Pace(0.5, 0.5, 0.5, 1), Pace(0.9, 0.2, 1.0, 7), Pace(0.2, 0.9, 0.
 
 
 class _Wire:
-    """What goes through a link in one direction: in order, each at least `latency` cycles after it
-    came, and not in every cycle."""
+    """A model of one direction of a link.
+
+    Beats come out in order, each at least `latency` cycles after it came in, and not in every
+    cycle.
+    """
 
     def __init__(self, random: random.Random, pace: Pace) -> None:
         self._random, self._pace = random, pace
@@ -65,7 +68,9 @@ class _Wire:
         self._now = 0
 
     def step(self, came: Any) -> Any:
-        """What goes in, and what comes out in the next cycle; None for nothing."""
+        """Take a beat that goes in, and return the beat that comes out in the next cycle; None for
+        none.
+        """
         self._now += 1
         if came is not None:
             self._inside.append((self._now + self._pace.latency - 1, came))
@@ -76,8 +81,11 @@ class _Wire:
 
 
 class Core:
-    """What is around one link unit. `lines` and `sums` are its memories, numbers and lists of 32
-    bit numbers; `commands` of each part are given to it one after the other."""
+    """A model of the neighbours of one link unit.
+
+    `lines` and `sums` are its memories, numbers and lists of 32-bit numbers. `commands` of each
+    part are given to the unit one after the other.
+    """
 
     def __init__(
         self, bench: Bench, number: int, config: Config, random: random.Random, pace: Pace
@@ -99,15 +107,15 @@ class Core:
         self._next: dict[str, Any] = {}
 
     def get(self, name: str) -> Any:
-        """A port of this unit."""
+        """Return the value of a port of this unit."""
         return self._bench.get(f"{self._name}__{name}")
 
     def drive(self, **inputs: Any) -> None:
-        """Drives ports of this unit."""
+        """Drive ports of this unit."""
         self._bench.set(**{f"{self._name}__{name}": value for name, value in inputs.items()})
 
     def before(self) -> None:
-        """Drives what does not depend on the links."""
+        """Drive ports that do not depend on the links."""
         chance = self._random.random
         ready = {
             f"{port}__ready": chance() < self._pace.memories
@@ -116,7 +124,7 @@ class Core:
         self.drive(**ready, **self._next)
         for part in PARTS:
             commands, rows = self.commands[part], self._rows[part]
-            # What was offered and not taken stays.
+            # An offer that was not accepted stays.
             self._offered[part] |= bool(rows) and chance() < self._pace.interlocks
             self.drive(
                 **{
@@ -129,7 +137,7 @@ class Core:
             )
 
     def after(self) -> None:
-        """Looks at the cycle that has ended."""
+        """Check the cycle that has ended."""
         for part in PARTS:
             if self.commands[part] and self.get(f"{part}__command__ready"):
                 self.commands[part].popleft()
@@ -173,7 +181,7 @@ def _joined(values: list[int]) -> int:
 
 
 class Pod:
-    """`cores` of them in a ring, with wires of any latency."""
+    """A ring of `cores` such cores, with wires of any latency."""
 
     def __init__(
         self, dut: Any, config: Config, cores: int, random: random.Random, pace: Pace
@@ -191,11 +199,11 @@ class Pod:
         }
 
     def neighbour(self, core: int, side: str) -> int:
-        """The number of the core on that side."""
+        """Return the number of the core on that side."""
         return (core + (1 if side == "right" else -1)) % len(self.cores)
 
     async def cycle(self) -> None:
-        """One cycle of all."""
+        """Run one cycle of all cores."""
         for core in self.cores:
             core.before()
         await self.bench.cycle()

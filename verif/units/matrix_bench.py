@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix unit between a buffer, a weight FIFO and accumulators, against plain numpy."""
+"""The bench of the matrix unit between a buffer, a weight FIFO and accumulators, and numpy."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CONFIGS = {
 FEED_LATENCY = 4
 """Cycles from the issue of a vector to the array."""
 ARRAY_LAG = 3
-"""Cycles by which the array is behind the issue."""
+"""Lag of the array after the issue, in cycles."""
 FRONT_LATENCY = 5
 """Cycles from a command to the issue of its first vector."""
 BETWEEN_COMMANDS = 1
-"""Cycles lost there."""
+"""Cycles lost between two commands."""
 LINE_LISTS = ("host_reading", "activate_writing")
 """Lists of older instructions that may use a line."""
 SUMS_LATENCY = 1
@@ -49,8 +49,9 @@ def unit(variant: str | None = None) -> MatrixUnit:
 
 @dataclass(frozen=True)
 class Issue:
-    """One vector: the line that is read for it or None, the line that must be read before or None,
-    its accumulator row, and whether it is the first that meets its tile."""
+    """A vector: the line that is read for it, and the line that must be read before, each perhaps
+    None. It also has its accumulator row, and whether it is the first that meets its tile.
+    """
 
     line: int | None
     missing: int | None
@@ -62,8 +63,9 @@ class Issue:
 
 @dataclass(frozen=True)
 class Instruction:
-    """A command, the vectors that it issues in their order, and the lines and rows of which it
-    tells that they are done, each one in its turn."""
+    """A command, with the vectors that it issues in their order, and the lines and rows that it
+    reports as done, each in its turn.
+    """
 
     command: dict[str, Any]
     issues: list[Issue]
@@ -72,7 +74,7 @@ class Instruction:
 
 
 class Machine(Bench):
-    """The unit between a buffer, a weight FIFO and accumulators."""
+    """A bench of the unit between a buffer, a weight FIFO and accumulators."""
 
     def __init__(self, dut: Any, name: str):
         super().__init__(dut, unit())
@@ -107,7 +109,7 @@ class Machine(Bench):
         self.events = {"read": [], "sum": [], "read_done": [], "sum_done": []}
 
     def tile(self, weight_bytes: int = 1) -> NDArray[Any]:
-        """Queues a tile and returns its weights; those of int16 are two tiles."""
+        """Queue a tile, and return its weights; weights of int16 are two tiles."""
         shape = weight_bytes, self.config.rows, self.config.cols
         halves = self.data.integers(-128, 128, shape)
         for half in halves:
@@ -126,7 +128,7 @@ class Machine(Bench):
         wide_vectors: int = 0,
         wide_weights: int = 0,
     ) -> Instruction:
-        """A MatrixMultiply: queues its tiles and works out what it does to the accumulators."""
+        """Make a MatrixMultiply: queue its tiles, and calculate its effect on the accumulators."""
         halves = 1 + wide_vectors
         issues = []
         for n in range(n_tiles):
@@ -176,7 +178,7 @@ class Machine(Bench):
     def convolve(
         self, convolution: Convolution, *, accumulator: int, n_tiles: int, accumulate: int = 0
     ) -> Instruction:
-        """A Convolve: queues its tiles and works out what it does to the accumulators."""
+        """Make a Convolve: queue its tiles, and calculate its effect on the accumulators."""
         window = convolution.window
         windows = window.out_height * window.out_width
         issues = []
@@ -201,13 +203,13 @@ class Machine(Bench):
         return Instruction(command, issues, range(0), done)
 
     async def step(self, arrive: int = 1, advance: float = 0.0) -> None:
-        """One cycle, in which up to `arrive` rows of weights come into the FIFO, and each of the
-        older instructions that are in the way goes on with the chance `advance`.
+        """Run one cycle.
 
-        `now` counts the cycles in which the issue is not held: it must be where a tile has been
-        swapped in before its last row came, and the next of its rows is missing. What is issued
-        shows one cycle later. `array_now` counts those in which the array is not held, which lags
-        ARRAY_LAG cycles behind.
+        Up to `arrive` rows of weights come into the FIFO. Each of the older instructions that block
+        the unit goes on with the chance `advance`. `now` counts the cycles in which the issue is
+        not held. It must be held if a tile was swapped in before its last row came, and its next
+        row is missing. An issue is visible one cycle later. `array_now` counts the cycles in which
+        the array is not held. The array lags by ARRAY_LAG cycles.
         """
         oldest = self.fifo[0] if self.fifo else np.zeros(self.config.cols, int)
         weights, self.oldest = self.oldest, oldest
@@ -262,17 +264,17 @@ class Machine(Bench):
         self.cycles += 1
 
     def blocked(self, name: str, address: int) -> bool:
-        """Whether an older instruction is in the way."""
+        """Return whether an older instruction blocks an address."""
         region = self.older.get(name, {"base": 0, "end": 0})
         return region["base"] <= address < region["end"]
 
     def check_turn(self, active: int, enable: int) -> None:
-        """What is read and issued for the vector whose turn it is."""
+        """Check reads and issue for the vector in turn."""
         turn = self.issues[0]
         primes = turn.missing is not None and not self.primed
         if enable:
             line = turn.missing if primes else turn.line
-            # An optional line may lie behind the end of the buffer.
+            # An optional line may lie beyond the end of the buffer.
             address = self.get("buffer__address")
             assert turn.optional or address == line % self.config.buffer_lines
             assert not any(self.blocked(name, address) for name in LINE_LISTS), "a blocked line"
@@ -289,7 +291,7 @@ class Machine(Bench):
             self.active.append(self.before)
 
     def check_sums(self) -> None:
-        """What goes to the accumulators, which are updated: the sums SUMS_LATENCY behind."""
+        """Check the sums of rows updated SUMS_LATENCY cycles before."""
         due = self.updated.popleft()
         if due is not None:
             row, accumulate, shift = due
@@ -302,13 +304,13 @@ class Machine(Bench):
         self.updated.append(new)
 
     def fill(self, rows: int = 1000) -> None:
-        """Moves up to `rows` rows of weights into the FIFO, as far as there is room."""
+        """Move up to `rows` rows of weights into the FIFO, as far as there is room."""
         room = self.config.weight_fifo_tiles * self.config.rows - len(self.fifo)
         for _ in range(min(rows, room, len(self.tiles))):
             self.fifo.append(self.tiles.pop(0))
 
     def some_multiply(self) -> Instruction:
-        """A random MatrixMultiply."""
+        """Make a random MatrixMultiply."""
         rows, k_tiles = self.random.choice((1, 2, 5, 9)), self.random.choice((1, 1, 2, 3))
         n_tiles = self.random.choice((1, 1, 2, 3))
         wide_vectors, wide_weights = (
@@ -327,7 +329,7 @@ class Machine(Bench):
         )
 
     def some_convolve(self) -> Instruction:
-        """A random Convolve."""
+        """Make a random Convolve."""
         n_tiles = self.random.choice((1, 1, 2))
         convolution = some_convolution(
             self.random,
@@ -345,7 +347,7 @@ class Machine(Bench):
         )
 
     def some(self) -> Instruction:
-        """A random instruction."""
+        """Make a random instruction."""
         return self.some_multiply() if self.random.random() < 0.5 else self.some_convolve()
 
     async def run(
@@ -355,9 +357,9 @@ class Machine(Bench):
         advance: float = 1.0,
         older: Iterable[str] = (),
     ) -> None:
-        """Offers a command until its walk begins, then takes it away.
+        """Offer a command until its walk begins, then take it away.
 
-        `older`: lists with an instruction that uses all that this one does, to begin with.
+        `older`: lists with an instruction that, at first, uses all addresses of this command.
         """
         self.older = {}
         for name in older:
@@ -379,7 +381,7 @@ class Machine(Bench):
         )
 
     async def drain(self, arrive: Callable[[], int] = lambda: 1, advance: float = 1.0) -> None:
-        """Waits until all vectors are issued."""
+        """Wait until all vectors are issued."""
         for _ in range(20000):
             if not self.issues:
                 return
@@ -387,7 +389,7 @@ class Machine(Bench):
         raise AssertionError("vectors that are never issued")
 
     async def finish(self, instructions: Sequence[Instruction]) -> None:
-        """Waits for the last sums and checks all that must hold for any commands."""
+        """Wait for the last sums, and check all that must hold for any commands."""
         await self.drain()
         end = self.now + 2 * ARRAY_LAG + self.latency
         while self.array_now < end:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scalar unit beside what moves its stages as the decoder does, as soon as they may be."""
+"""The scalar unit with logic that moves its stages as the decoder does, as soon as possible."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -11,9 +11,10 @@ from systola.hdl.control.scalar_unit import EffectiveInstruction, ScalarUnit
 
 
 class MovedScalar(wiring.Component):
-    """Instructions go in as `fetched`, and come out as `instruction`, from the second cycle on in
-    which they are in the last stage. With `lingers` an instruction stays in the first stage when it
-    is in the last one, too. `idle`: nothing is in either.
+    """A scalar unit with instructions in as `fetched`, and out as `instruction`.
+
+    They come out from the second cycle on in which they are in the last stage. With `lingers` an
+    instruction in the last stage stays in the first stage, too. `idle`: both stages are empty.
     """
 
     def __init__(self):
@@ -32,8 +33,8 @@ class MovedScalar(wiring.Component):
         m = Module()
         scalar = m.submodules.scalar_unit = ScalarUnit()
         connect(m, flipped(self.fetched), scalar.fetched)
-        age = Signal(2)  # cycles of the instruction in the first stage, three at most
-        moved = Signal()  # it is in the last one, too
+        age = Signal(2)  # cycles of the instruction in the first stage, at most three
+        moved = Signal()  # it is in the last stage, too
         full = Signal()
         m.d.comb += [
             scalar.moves.eq(scalar.coming.valid & (age >= 2) & ~moved & ~full),

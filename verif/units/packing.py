@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of Amaranth shapes as the numbers that ports carry, and back.
 
-The same as `shape.const(value)` and `shape.from_bits(bits)` of Amaranth, at a fraction of the time:
-what a port's layout says is worked out once, not in each cycle of a simulation.
+The results are the same as Amaranth's `shape.const(value)` and `shape.from_bits(bits)`, at a
+fraction of the time. A port's layout is evaluated once, not in each cycle of a simulation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Unpack = Callable[[int], Any]
 
 
 class Fields:
-    """What the bits of a structure or an array say, by name or by number."""
+    """A structure or an array as bits, with its fields by name or by number."""
 
     __slots__ = ("_unpackers", "bits")
 
@@ -56,16 +56,16 @@ class Fields:
 
 
 _known: dict[int, tuple[Any, _Pack, _Unpack]] = {}
-"""By the identity of a shape: itself, so that it lives on, and its two functions."""
+"""For the identity of a shape: the shape, so that it lives on, and its two functions."""
 
 
 def to_bits(shape: Any, value: Any) -> int:
-    """`value` of an Amaranth shape as an unsigned number."""
+    """Return `value` of an Amaranth shape as an unsigned number."""
     return _functions(shape)[0](value)
 
 
 def from_bits(shape: Any, bits: int) -> Any:
-    """What `bits` stand for: a number, signed or not, a member of an enumeration, or Fields."""
+    """Return the value of `bits`: a number, signed or not, an enumeration's member, or Fields."""
     return _functions(shape)[1](bits)
 
 

@@ -13,18 +13,20 @@ from systola.hdl.control.indexed_operands import indexed
 MODULO = 1 << 32
 
 KNOWN = {entry.opcode: entry for entry in INSTRUCTIONS}
-"""What the hardware knows: no instructions of the links."""
+"""Instructions that the hardware knows: all but the instructions of the links."""
 
 
 class Interpreter:
-    """Index registers and open loops, each with its first instruction and iterations left."""
+    """A state of index registers and open loops, each with its first instruction and iterations
+    left.
+    """
 
     def __init__(self) -> None:
         self.registers = [0] * 8
         self.loops: list[list[int]] = []
 
     def shown(self, word: int) -> tuple[int, bool]:
-        """The word with all sums in it, and whether check LOOP fails."""
+        """Return the word with all sums in it, and whether check LOOP fails."""
         entry = KNOWN.get(word & 0xFF)
         for field in entry.fields if entry else ():
             if field.indexes:
@@ -39,7 +41,7 @@ class Interpreter:
         return word, fault or (opcode == Opcode.END_LOOP and not self.loops)
 
     def step(self, number: int, word: int, error: int) -> int:
-        """Executes instruction `number`; returns the number of the one that follows."""
+        """Execute instruction `number`, and return the number of the next instruction."""
         word, fault = self.shown(word)
         opcode = word & 0xFF
         if error or fault:
@@ -61,32 +63,32 @@ class Interpreter:
 
 
 def kind(word: int) -> int:
-    """A bit for each opcode, in the order in which they are listed."""
+    """Return a bit for each opcode, in the order in which they are listed."""
     return sum(1 << place for place, opcode in enumerate(KNOWN) if opcode == word & 0xFF)
 
 
 def word_of(opcode: Opcode, **operands: int) -> int:
-    """An instruction word."""
+    """Return an instruction word."""
     return int.from_bytes(encode(opcode, **operands), "little")
 
 
 def set_register(register: int, **operands: int) -> int:
-    """A Set_Register."""
+    """Return a Set_Register."""
     return word_of(Opcode.SET_REGISTER, register=register, **operands)
 
 
 def loop(count: int, register: int = 0) -> int:
-    """A Loop."""
+    """Return a Loop."""
     return word_of(Opcode.LOOP, count=count, count_register=register)
 
 
 def load_table(host: int, register: int) -> int:
-    """An instruction with an indexed operand of 32 bits, at bit 8."""
+    """Return an instruction with an indexed operand of 32 bits, at bit 8."""
     return word_of(Opcode.LOAD_TABLE, host=host, table=0, host_register=register)
 
 
 def effective(shown: data.Const) -> int:
-    """The word of an EffectiveInstruction with the sums in it."""
+    """Return the word of an EffectiveInstruction with the sums in it."""
     word = shown.word
     entry = KNOWN.get(word & 0xFF)
     for (operand, _), total in zip(indexed(entry) if entry else (), shown.sums, strict=False):
@@ -99,7 +101,7 @@ NOP, END = word_of(Opcode.NOP), word_of(Opcode.END_LOOP)
 
 
 def wild_word(chance: random.Random) -> int:
-    """Any bits behind any opcode, legal or not; most loops short."""
+    """Return any bits after any opcode, legal or not; most loops are short."""
     opcode = chance.choice([*KNOWN, *[Opcode.SET_REGISTER] * 4, *[Opcode.END_LOOP] * 8])
     word = chance.getrandbits(128) & ~0xFF | opcode
     if chance.random() < 0.1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists and queues of the scoreboard, and who must wait for whom, in plain Python."""
+"""The lists and queues of the scoreboard, and the waits between instructions, in plain Python."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LISTS = {
     TAG: (),
 }
 COMPLETES = ("host_reading", "matrix_summing", "activate_writing", "host_writing")
-"""For each bit of a tag's units the list that an instruction leaves when it is complete."""
+"""For each bit of a tag's units, the list that an instruction leaves when it is complete."""
 USES = {
     **dict.fromkeys(READS, ("buffer", "host")),
     **dict.fromkeys(WRITES, ("buffer", "host")),
@@ -106,10 +106,11 @@ WAITS = {
         "host_memory": [("host", "host")],
     },
 }
-"""For each queue and mask: the younger's region and that of the older one in the mask's list."""
+"""For each queue and mask, the region of the younger instruction, and the region of the older in
+the mask's list."""
 WATCHED = {"host_memory": "host_reading", "operand_writing": "activate_writing"}
 FOLLOWS = ("loading",)
-"""Lists whose instructions leave with those of `host_reading`."""
+"""Lists that instructions leave together with `host_reading`."""
 REGIONS = (
     "buffer",
     "accumulator",
@@ -126,12 +127,12 @@ def unit(variant: str | None = None) -> Scoreboard:
 
 
 def common(one: Region, other: Region) -> bool:
-    """Whether two regions, (base, end), share an address."""
+    """Return whether two regions, (base, end), share an address."""
     return bool(set(range(*one)) & set(range(*other)))
 
 
 def named(opcode: Opcode) -> dict[str, Any]:
-    """What the decoder makes of an opcode, in a configuration without links and training."""
+    """Return the decoder's output for an opcode, in a configuration without links and training."""
     groups = groups_of(small_config())
     ways = sum(1 << i for i, group in enumerate(groups) if opcode in group.opcodes)
     return {"kind": kind(opcode), "ways": ways}
@@ -147,33 +148,33 @@ def described(instruction: Instruction) -> str:
 
 
 class Model(Bench):
-    """The scoreboard, and lists and queues as it should hold them."""
+    """A bench of the scoreboard, with the expected content of lists and queues."""
 
     def __init__(self, dut: Any):
         super().__init__(dut, unit())
         self.depth = DEPTHS[chosen_variant()]
         self.lists = {name: Entries(self.depth) for name in ADVANCING}
         self.oldest = dict.fromkeys((*WAITS, "weights"))
-        """What each queue shows: an instruction, and for each mask the numbers that it waits for"""
+        """Head of each queue: an instruction, and for each mask the numbers that it waits for."""
         self.queues = {name: [] for name in self.oldest}
-        """What waits behind."""
+        """Instructions that wait after the head."""
         self.tags = []
         self.asks = False
         self.offered = False
         self.fitted = False
-        """The instruction `fits` in the cycle before."""
+        """Whether the instruction `fits` in the cycle before."""
         self.passes = False
-        """`passable` and `room` came together in the cycle before."""
+        """Whether `passable` and `room` came together in the cycle before."""
         self.idle = None
-        """What `idle` must show, None where it means nothing."""
+        """Expected value of `idle`; None if it has no meaning."""
         self.todo = {name: [] for name in SCANS}
         """Lists that the next instruction is still to be compared with, in their order."""
         self.places = dict.fromkeys(SCANS)
-        """In the first of them the number of the next entry, None for the oldest."""
+        """Number of the next entry in the first of them, None for the oldest."""
         self.found = {}
 
     def fits(self, new: Instruction) -> bool:
-        """Whether queue and lists take one more."""
+        """Return whether queue and lists have room for one more."""
         queue = QUEUE[new["opcode"]]
         if queue == "tags":
             return len(self.tags) < TAGS
@@ -184,14 +185,17 @@ class Model(Bench):
         )
 
     def room(self) -> bool:
-        """Whether there was a place in the cycle before, and the comparison is through."""
+        """Return whether there was a place in the cycle before, and the comparison is complete."""
         return self.fitted and all(
             not todo or (len(todo) == 1 and self.at(scan)[1]) for scan, todo in self.todo.items()
         )
 
     def at(self, scan: str) -> tuple[int, bool, Entry | None]:
-        """The entry of a scan that is compared in this cycle, if it is there, and whether it is
-        the last one of its list."""
+        """Return the number of the entry of a scan that is compared in this cycle.
+
+        The other results are whether it is the last of its list, and the entry, or None if it has
+        left.
+        """
         entries = self.lists[self.todo[scan][0]]
         number = self.places[scan]
         number = entries.left if number is None else number
@@ -200,7 +204,7 @@ class Model(Bench):
         return number, ends, entries[number - entries.left] if there else None
 
     def decoded(self, new: Instruction) -> dict[str, Any]:
-        """The ports' value for an instruction; regions that it lacks are empty."""
+        """Return the ports' value for an instruction; regions that it lacks are empty."""
         value: dict[str, Any] = named(new["opcode"])
         value |= {"pc": new["pc"], "code": new["pc"] & 0xFFFF}
         value["units"] = new.get("units", (1 << len(COMPLETES)) - 1)
@@ -210,7 +214,7 @@ class Model(Bench):
         return value
 
     async def issue(self, new: Instruction) -> None:
-        """As many cycles as it takes to issue an instruction."""
+        """Run as many cycles as it takes to issue an instruction."""
         for _ in range(3 * self.depth + 3):
             if await self.step(new):
                 return
@@ -225,7 +229,7 @@ class Model(Bench):
         hold: bool = False,
         passable: bool = True,
     ) -> bool:
-        """One cycle: checks all outputs, then makes the same changes to the model.
+        """Run one cycle: check all outputs, then make the same changes to the model.
 
         `advances` is the new base of the oldest entry of lists, `hold` holds tags back. Returns
         whether `new` was issued.
@@ -239,7 +243,7 @@ class Model(Bench):
         if new is not None:
             inputs["decoded"] = self.decoded(new)
         inputs |= {f"{name}__pop": name in pops for name in self.queues}
-        # The host reader asks for what it reads long before that is complete.
+        # The host reader requests data long before its read is complete.
         self.asks = self.get("host_read__valid") and not self.asks
         inputs["host_read__pop"] = self.asks
         for name in set(self.lists).difference(FOLLOWS):
@@ -282,20 +286,22 @@ class Model(Bench):
         return issue
 
     def leaves_loading(self, retires: Collection[str]) -> bool:
-        """Whether host_reading is one of these lists, and its oldest is a load."""
+        """Return whether host_reading is one of these lists, and its oldest is a load."""
         oldest = self.lists["host_reading"][0] if "host_reading" in retires else None
         return oldest is not None and "loading" in LISTS[oldest.instruction["opcode"]]
 
     def advance(self, name: str, advances: dict[str, int] | None) -> None:
-        """The oldest entry of a list goes on, if it does; a load does in both of its lists."""
+        """Advance the oldest entry of a list, if it moves; a load moves in both of its lists."""
         if name in (advances or {}):
             self.lists[name].advance(advances[name])
             if self.leaves_loading([name]):
                 self.lists["loading"].advance(advances[name])
 
     def compare(self, new: Instruction) -> dict[str, list[Entry]]:
-        """Goes on to the next entries; who must be waited for as far as is known, all whether or
-        not they are still there."""
+        """Go on to the next entries, and return the known entries to wait for.
+
+        Entries that have left are included.
+        """
         masks = WAITS.get(QUEUE[new["opcode"]], {})
         if not self.offered:
             watched = {WATCHED.get(mask, mask) for mask in masks}
@@ -320,7 +326,7 @@ class Model(Bench):
         return found
 
     def check(self, retires: dict[str, bool]) -> None:
-        """All outputs are as the model says."""
+        """Check that all outputs agree with the model."""
         if self.idle is not None:
             self.expect("idle", self.idle)
         for name, entries in self.lists.items():
@@ -338,8 +344,10 @@ class Model(Bench):
                     self.check_mask(what, shown[mask], entries, found)
 
     def check_mask(self, what: str, mask: Any, entries: Entries, found: list[Entry]) -> None:
-        """A mask names the last of those found, if that is still there. Of its run those that have
-        left do not matter."""
+        """Check that a mask names the last of the entries found that is still in the list.
+
+        Entries of its run that have left do not matter.
+        """
         there = [entry for entry in entries if entry in found]
         older = ", ".join(described(entry.instruction) for entry in found) or "nothing"
         expect(f"{what}: pending", mask.pending, bool(there), f"it must wait for {older}")
@@ -356,13 +364,15 @@ class Model(Bench):
         )
         least = entries.mask({entry.number for entry in there})["run"]
         assert run >= least, f"{what}: run is {run}, expected {least} or more; it waits for {older}"
-        # Before its first entry nobody is waited for, unless addresses fall there.
+        # Before the first entry of the run there is no wait, unless addresses fall there.
         gone = any(entry not in entries for entry in found)
         begins = described(entries[first].instruction)
         assert gone or entries[first] in found, f"{what}: its run begins with {begins}, not {older}"
 
     def check_tags(self, new: Instruction | None, hold: bool) -> None:
-        """The oldest tag enters when nothing that it waits for is left in its list."""
+        """Check that the oldest tag enters when all entries that it waits for have left their
+        lists.
+        """
         left = {entry.number for name in COMPLETES for entry in self.lists[name]}
         enters = bool(self.tags) and not hold and not self.tags[0][1] & left
         self.expect("tagged", enters)

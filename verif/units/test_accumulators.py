@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accumulators against an array of numbers: sums, shifts, reads, conflicts of banks."""
+"""The test of the accumulators against an array of numbers: sums, shifts, reads, bank conflicts."""
 
 from collections import deque
 
@@ -29,12 +29,12 @@ def unit(variant=None):
 
 
 def packed(values):
-    """A row of int32 as one number."""
+    """Return a row of int32 as one number."""
     return int.from_bytes(np.asarray(values, np.uint32).astype("<u4").tobytes(), "little")
 
 
 class Model(Bench):
-    """The unit and what it should hold."""
+    """A bench of the unit, with its expected content."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -45,9 +45,9 @@ class Model(Bench):
         self.sums = deque([None] * SUMS_LATENCY)
 
     async def step(self, update=None, read=None):
-        """One cycle that begins `update` (row, accumulate, sums, shift) and asks for row `read`.
+        """Run one cycle that begins `update` (row, accumulate, sums, shift) and reads row `read`.
 
-        Sums are given SUMS_LATENCY cycles later. Returns whether the read was taken.
+        Sums are given SUMS_LATENCY cycles later. Returns whether the read was accepted.
         """
         row, accumulate, sums, shift = update or (0, False, None, 0)
         inputs = {"update": update is not None, "row": row, "accumulate": accumulate}
@@ -77,11 +77,11 @@ class Model(Bench):
         return taken
 
     def being_written(self):
-        """The rows that have been updated and not written; nobody may read them."""
+        """Return the rows that have been updated and not written; they must not be read."""
         return {update[0] for update in self.updating if update is not None}
 
     async def fill(self, random):
-        """Gives every row a value."""
+        """Give every row a value."""
         for row in range(ROWS):
             await self.step((row, False, sums(random), 0))
         for _ in range(UPDATE_LATENCY):
@@ -89,7 +89,7 @@ class Model(Bench):
 
 
 def sums(random):
-    """Random sums that often wrap."""
+    """Return random sums that often wrap."""
     return np.array(
         [random.choice((1, 0x7FFF_FFFF, 0x8000_0000, random.getrandbits(32))) for _ in range(COLS)],
         np.uint32,
@@ -99,7 +99,7 @@ def sums(random):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Few rows, so that updates of one row often follow one another."""
+    """Check updates and reads of few rows, so that updates of one row often follow one another."""
     bench = Model(dut)
     await bench.start()
     random = rng("accumulators", rate)
@@ -110,7 +110,7 @@ async def random_use(dut, rate):
             shift = random.randrange(3) if CONFIGS[chosen_variant()].wide else 0
             update = random.randrange(4), random.random() < 0.7, sums(random), shift
         if random.random() < rate:
-            # In the cycle of the write itself the row is not there yet.
+            # In the cycle of the write itself, the row is not present yet.
             read = random.choice([r for r in range(12) if r not in bench.being_written()])
         await bench.step(update, read)
     for _ in range(UPDATE_LATENCY):
@@ -124,7 +124,7 @@ async def random_use(dut, rate):
 @cocotb.test
 @cocotb.parametrize(distance=[1, 2, 3, 4, 5, 6])
 async def one_row_again_and_again(dut, distance):
-    """Updates of one row lose nothing."""
+    """Check that no update of one row is lost."""
     bench = Model(dut)
     await bench.start()
     random = rng("again", distance)
@@ -147,7 +147,7 @@ async def one_row_again_and_again(dut, distance):
 @cocotb.test
 @cocotb.parametrize(first=[16, 17])
 async def two_streams(dut, first):
-    """A stream of updates and one of reads collide once at most, then use both banks."""
+    """Check that a stream of updates and one of reads collide at most once, then use both banks."""
     bench = Model(dut)
     await bench.start()
     random = rng("streams")

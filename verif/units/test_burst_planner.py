@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bursts of transfers against a generator in plain Python, and against the rules of AXI."""
+"""The test of bursts of transfers against a generator in plain Python, and the rules of AXI."""
 
 import cocotb
 import pytest
@@ -10,7 +10,7 @@ from systola.verif.kit.checker import StreamRules
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 VARIANTS = {"16x16": (16, 16, 32), "4x256": (4, 256, 8), "128x1": (128, 1, 128), "8x4": (8, 4, 0)}
-"""Bus bytes, longest burst in beats, pitch."""
+"""Bytes of the bus, longest burst in beats, and pitch."""
 PAGE = 4096
 TRANSFERS = 60
 
@@ -22,7 +22,7 @@ def unit(variant=None):
 
 
 def bursts(transfer, bus, longest, pitch):
-    """Address and beats of each burst."""
+    """Yield address and beats of each burst."""
     for block in range(transfer["blocks"]):
         for row in range(transfer["rows"]):
             address = transfer["address"] + row * transfer["stride"] + block * pitch
@@ -35,7 +35,7 @@ def bursts(transfer, bus, longest, pitch):
 
 
 def some(random, bus):
-    """A transfer of any shape, close to the end of a page more often than not."""
+    """Return a transfer of any shape, mostly close to the end of a page."""
     page = random.choice((0, PAGE, random.randrange(1 << 20) * PAGE, (1 << 32) - 4 * PAGE))
     near = random.choice((0, PAGE - bus, PAGE - 2 * bus, random.randrange(PAGE // bus) * bus))
     return {
@@ -55,7 +55,7 @@ def random_transfers(name):
 
 
 class Planner(Bench):
-    """The unit with a queue of transfers; collects the bursts that are taken, and when."""
+    """A bench of the unit with a queue of transfers; it collects bursts with their cycles."""
 
     def __init__(self, dut, transfers):
         super().__init__(dut, unit())
@@ -66,7 +66,7 @@ class Planner(Bench):
         self._rules = StreamRules("burst")
 
     async def step(self, valid, take):
-        """One cycle, with the next transfer if `valid`."""
+        """Run one cycle, with the next transfer if `valid`."""
         valid = bool(valid and self.transfers)
         if valid:
             self.set(transfer__payload=self.transfers[0])
@@ -85,7 +85,7 @@ class Planner(Bench):
 
 
 def expected(transfers):
-    """All bursts, which must obey the rules, as (address, beats, last)."""
+    """Yield all bursts, which must obey the rules, as (address, beats, last)."""
     bus, longest, pitch = VARIANTS[chosen_variant()]
     for transfer in transfers:
         planned = list(bursts(transfer, bus, longest, pitch))
@@ -96,8 +96,10 @@ def expected(transfers):
 
 @cocotb.test
 async def one_burst_a_cycle(dut):
-    """At full rate each cycle has its burst; only the first one of a transfer, behind a run of one
-    burst, may take a cycle more."""
+    """Check that each cycle has its burst at full rate.
+
+    Only the first burst of a transfer may take a cycle more, after a run of one burst.
+    """
     transfers = random_transfers("rate")[0]
     bench = Planner(dut, transfers)
     await bench.start()
@@ -122,7 +124,7 @@ async def with_waits(dut):
     valid = False
     for _ in range(20 * len(wanted)):
         before = len(bench.transfers)
-        # Once it is there, a transfer stays.
+        # A transfer that has been offered stays.
         valid = valid or random.random() < 0.5
         await bench.step(valid, random.random() < 0.5)
         valid = valid and len(bench.transfers) == before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The watchdog against a count of the cycles in which a memory owes something."""
+"""The test of the watchdog against a count of the cycles in which a memory owes a beat."""
 
 import cocotb
 import pytest
@@ -19,7 +19,7 @@ def unit():
 
 
 class Watched(Bench):
-    """The unit, and what its outputs have to be."""
+    """A bench of the unit, with the expected values of its outputs."""
 
     def __init__(self, dut, limit):
         super().__init__(dut, unit())
@@ -29,7 +29,7 @@ class Watched(Bench):
         self.expected = [(0, 0)] * LATENCY
 
     async def step(self, to=None, back=None, reading=0, written=0):
-        """One cycle; `to` and `back` are pairs (offered, taken) by number of the port."""
+        """Run one cycle; `to` and `back` are pairs (offered, taken) by number of the port."""
         to, back = to or {}, back or {}
 
         def all_of(some):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue in front of a unit against a Python list: order, and masks that follow their lists."""
+"""The test of a unit's queue against a Python list: order, and masks that follow their lists."""
 
 import cocotb
 import pytest
@@ -9,7 +9,7 @@ from systola.hdl.control.command_queue import BLOCK_BITS, CommandQueue
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 VARIANTS = {"three": (3, 12), "two": (2, 12), "wide": (4, 250)}
-"""Depth of the queue and bits of a command, which lies in block RAM where it is wide."""
+"""Depth of the queue and bits of a command; a wide command lies in block RAM."""
 MASKS = {"first": 4, "second": 9}
 LIST_DEPTH = 4
 CYCLES = 3000
@@ -25,16 +25,18 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def random_use(dut, rate):
-    """Any mixture of push, pop and retirement, the new instruction's masks included. A wide command
-    is there for a cycle before its push."""
+    """Check any mixture of push, pop and retirement, the new instruction's masks included.
+
+    A wide command is present for a cycle before its push.
+    """
     bench = Bench(dut, unit())
     depth, width = VARIANTS[chosen_variant()]
     await bench.start()
     random = rng("command_queue", rate)
     waiting = []
-    shows = False  # the oldest of them
-    without_masks = None  # what was pushed in the cycle before
-    tag = None  # of the command that is offered, if it was before
+    shows = False  # whether the oldest of them shows
+    without_masks = None  # command that was pushed in the cycle before
+    tag = None  # tag of the command that is offered, if it was offered before
     for _ in range(CYCLES):
         full = len(waiting) == depth
         there = tag is not None or width < BLOCK_BITS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The AXI4-Lite registers: values, masks, strobes, interrupts, handshakes."""
+"""The test of the AXI4-Lite registers: values, masks, strobes, interrupts, handshakes."""
 
 import cocotb
 import pytest
@@ -24,7 +24,7 @@ FEATURES = {
     "depthwise": (2, {"tables": 0, "depthwise": True, "wide": False}),
     "wide": (4, {"tables": 0, "depthwise": False, "wide": True}),
 }
-"""What FEATURES reads in each variant of the configuration."""
+"""Value of FEATURES in each variant of the configuration."""
 TRACE_DEPTH = 64
 PULSES = ("start", "soft_reset", "resume")
 
@@ -38,7 +38,7 @@ def unit(variant=None):
 
 
 class Registers(Bench):
-    """The unit and a host that takes its time."""
+    """A bench of the unit and a slow host."""
 
     def __init__(self, dut, patience=0.0):
         super().__init__(dut, unit())
@@ -49,7 +49,7 @@ class Registers(Bench):
         self.accepted = False
 
     async def step(self, **inputs):
-        """One cycle; the pulses may only show when a write is accepted, or in the next cycle."""
+        """Run one cycle; pulses may only show when a write is accepted, or in the next cycle."""
         await self.cycle(**inputs)
         accepted = self.get("bus__awready") and self.get("bus__wready")
         for name in PULSES:
@@ -68,7 +68,7 @@ class Registers(Bench):
         return self.random.random() < self.patience
 
     async def write(self, address, value, strobe=0xF):
-        """Writes a register; address and data may come at different times."""
+        """Write a register; address and data may come at different times."""
         first = self.random.choice(("aw", "w")) if self.late() else None
         self.set(bus__awaddr=address, bus__wdata=value, bus__wstrb=strobe)
         if first:
@@ -87,10 +87,10 @@ class Registers(Bench):
         self.set(bus__bready=0)
 
     async def read(self, address):
-        """Reads a register: the answer comes in the third cycle after the address."""
+        """Read a register: the answer comes in the third cycle after the address."""
         await self.step(bus__araddr=address, bus__arvalid=1)
         assert self.get("bus__arready")
-        self.set(bus__arvalid=0, bus__araddr=address ^ 0x7C)  # it has been taken
+        self.set(bus__arvalid=0, bus__araddr=address ^ 0x7C)  # it has been accepted
         for _ in range(2):
             await self.step()
             assert not self.get("bus__rvalid")
@@ -105,7 +105,7 @@ class Registers(Bench):
 @cocotb.test
 @cocotb.parametrize(patience=[0.0, 0.5])
 async def read_and_write(dut, patience):
-    """Random writes, whole and partial, known and unknown addresses, against a dict."""
+    """Check random writes, whole and partial, of known and unknown addresses, against a dict."""
     bench = Registers(dut, patience)
     await bench.start()
     random = bench.random
@@ -163,7 +163,7 @@ async def what_the_machine_says(dut):
 
 @cocotb.test
 async def control(dut):
-    """START and RESUME are up in the cycle of their write, SOFT_RESET in the one behind."""
+    """Check that START and RESUME are high in the cycle of their write, SOFT_RESET in the next."""
     bench = Registers(dut)
     await bench.start()
     for value, strobe, expected in (
@@ -189,7 +189,7 @@ async def control(dut):
 
 
 async def trace_of(bench):
-    """The trace as a host reads it: pairs of cycle and tag, the oldest first."""
+    """Return the trace as a host reads it: pairs of cycle and tag, the oldest first."""
     count = await bench.read(Register.TAGS)
     pairs = []
     for number in range(max(0, count - TRACE_DEPTH), count):
@@ -201,7 +201,7 @@ async def trace_of(bench):
 @cocotb.test
 @cocotb.parametrize(patience=[0.0, 0.5])
 async def trace(dut, patience):
-    """Tags of three programs: none, some, more than fit; the cycle of the start is number 0."""
+    """Check tags of three programs: none, some, more than fit; the cycle of the start is 0."""
     bench = Registers(dut, patience)
     await bench.start()
     random = bench.random
@@ -225,7 +225,7 @@ async def trace(dut, patience):
 
 @cocotb.test
 async def trace_of_a_running_program(dut):
-    """Tags in the cycle of a read and while it waits to be taken; a start forgets them."""
+    """Check tags in the cycle of a read and while it waits; a start clears them."""
     bench = Registers(dut)
     await bench.start()
     await bench.step(begins=1)
@@ -250,7 +250,7 @@ async def trace_of_a_running_program(dut):
 
 @cocotb.test
 async def interrupts(dut):
-    """Set by events, cleared by ones; an event wins over a clearing write of the same cycle."""
+    """Check that events set bits and ones clear them; an event wins over a write."""
     bench = Registers(dut)
     await bench.start()
     bits = {"finished": 1, "faulted": 2, "interrupt": 4}
@@ -287,7 +287,7 @@ async def interrupts(dut):
 
 @cocotb.test
 async def answers_wait(dut):
-    """Nothing is accepted while the answer before it has not been taken."""
+    """Check that nothing is accepted while the answer before it has not been taken."""
     bench = Registers(dut)
     await bench.start()
     bench.set(bus__awaddr=Register.CONTROL, bus__wdata=Control.START, bus__wstrb=15)
@@ -305,7 +305,7 @@ async def answers_wait(dut):
 
 @cocotb.test
 async def back_to_back(dut):
-    """A read in every fourth cycle while the host takes the answers."""
+    """Check a read in every fourth cycle while the host takes the answers."""
     bench = Registers(dut)
     await bench.start()
     bench.set(bus__rready=1, bus__arvalid=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counters: each cycle in one class, in the order of precedence."""
+"""The test of the counters: each cycle in one class, in the order of precedence."""
 
 import itertools
 
@@ -30,7 +30,7 @@ def unit(variant=None):
 
 
 def classify(now):
-    """The class of a cycle in which the conditions in `now` hold."""
+    """Return the class of a cycle in which the conditions in `now` hold."""
     order = (
         ({"active"}, CycleClass.ARRAY_ACTIVE),
         ({"awaiting_weights"}, CycleClass.WEIGHT_STALL),
@@ -49,7 +49,7 @@ def classify(now):
 
 @cocotb.test
 async def programs(dut):
-    """Every combination of conditions, in two programs with idle cycles around them."""
+    """Check every combination of conditions, in two programs with idle cycles around them."""
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("counters")
@@ -59,7 +59,7 @@ async def programs(dut):
         expected = dict.fromkeys(CycleClass, 0)
         await bench.cycle(start=1, busy=0)
         expected[CycleClass.FETCH] = 1
-        # Three cycles after `start`, and so on; its value comes a cycle behind.
+        # A count is visible three cycles after its cycle, and the value for `word` a cycle later.
         shown = [None, None, None, dict(expected)]
         which = CycleClass.FETCH
         for number, values in enumerate(combinations):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delay line: values and their validity, exactly so many cycles later."""
+"""The test of the delay line: values and their validity, exactly so many cycles later."""
 
 import cocotb
 import pytest
@@ -19,7 +19,7 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(holds=[0, 3])
 async def delay(dut, holds):
-    """Cycles with `hold` do not count, and what comes in them is lost."""
+    """Check that cycles with `hold` do not count, and that inputs in them are lost."""
     bench = Bench(dut, unit())
     await bench.start()
     random, cycles = rng("delay"), CYCLES[chosen_variant()]
@@ -40,7 +40,7 @@ async def delay(dut, holds):
 
 @cocotb.test
 async def reset(dut):
-    """Reset clears what is on its way."""
+    """Check that a reset clears all values under way."""
     bench = Bench(dut, unit())
     await bench.start()
     await bench.cycle(input_valid=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delay in a small memory: values exactly so many cycles later."""
+"""The test of the delay in a small memory: values exactly so many cycles later."""
 
 import cocotb
 import pytest
@@ -17,7 +17,7 @@ def unit(variant=None):
 
 @cocotb.test
 async def delay(dut):
-    """A value in every cycle, for several turns of the ring."""
+    """Check a value in every cycle, for several turns of the ring."""
     bench = Bench(dut, unit())
     await bench.start()
     random, cycles = rng("delay_ring"), CYCLES[chosen_variant()]

@@ -12,7 +12,7 @@ from systola.verif.units.unit import Bench, rng, run_unit
 
 @cocotb.test
 async def measures(dut):
-    """Random Measures, one after the other; after each all registers show their shifts."""
+    """Check random Measures, one after the other; after each all registers show their shifts."""
     bench = Bench(dut, ExponentRegisters())
     await bench.start()
     random, registers = rng("exponent_registers"), Exponents()
@@ -51,7 +51,7 @@ async def measures(dut):
 
 @cocotb.test
 async def reset(dut):
-    """All registers are zero again."""
+    """Check that a reset sets all registers to zero."""
     bench = Bench(dut, ExponentRegisters())
     await bench.start()
     about = dict.fromkeys(("bits", "first", "second", "third"), 0)

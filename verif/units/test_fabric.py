@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amaranth's platforms and the fabrics they stand for."""
+"""The test of Amaranth's platforms and the fabrics that they select."""
 
 import pytest
 from amaranth.vendor import (
@@ -24,7 +24,7 @@ PLATFORMS = [
 
 
 def board(kind, **facts):
-    """A board without connectors."""
+    """Return a board without connectors."""
     named = {"package": "", "speed": "1", "resources": [], "connectors": [], **facts}
     return type("Board", (kind,), named)()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction fetch on narrow and wide buses: order, look-ahead, window, errors, latency, jumps."""
+"""The test of instruction fetch on narrow and wide buses: order, window, errors, latency, jumps."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ CONFIGS = {
 CHUNKS = {"4": 4, "16": 4, "32": 4, "64": 4, "128": 8, "8, short bursts": 1}
 """Instructions of one request."""
 CAPACITIES = {"4": 19, "16": 51, "32": 20, "64": 20, "128": 8, "8, short bursts": 118}
-"""Instructions of the largest loop that is fetched once wherever it lies."""
+"""Instructions of the largest loop that is fetched once at any place."""
 LIMIT = 8192
 PACES = [(0, 1, 1, 1), (7, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.1), (2, 0.3, 1, 1)]
 
@@ -32,7 +32,10 @@ def unit(variant=None):
 
 
 class Memory(FetchBench):
-    """The unit alone; `target` says for an instruction number where a jump goes, or None."""
+    """A bench of the unit alone; `target` returns the goal of a jump, or None.
+
+    Its argument is the number of the instruction.
+    """
 
     def __init__(self, dut, name, *, start=0, **settings):
         chance = rng("fetch", name, chosen_variant())
@@ -44,7 +47,7 @@ class Memory(FetchBench):
         self._goes = None
 
     async def cycle(self, **inputs):
-        """A jump comes only with an instruction that is taken."""
+        """Run one cycle; a jump comes only with an instruction that is taken."""
         self.set(jump=0, **inputs)
         await FallingEdge(self.clock)
         self._goes = None
@@ -59,7 +62,7 @@ class Memory(FetchBench):
         return instruction.pc + 1 if self._goes is None else self._goes
 
     async def run(self, count):
-        """Runs until `count` instructions have been taken."""
+        """Run until `count` instructions have been taken."""
         since = self.now
         while len(self.taken) < count:
             await self.step()
@@ -69,7 +72,7 @@ class Memory(FetchBench):
 @cocotb.test
 @cocotb.parametrize((("latency", "ask", "answer", "take"), PACES))
 async def programs(dut, latency, ask, answer, take):
-    """All instructions up to the end of the window, some answered with an error."""
+    """Check all instructions up to the end of the window, some answered with an error."""
     start = 128 * rng("fetch start", latency, ask).randrange(LIMIT // 256, LIMIT // 128)
     rates = {"ask": ask, "answer": answer, "take": take}
     bench = Memory(dut, f"{latency} {ask}", start=start, latency=latency, **rates)
@@ -90,7 +93,10 @@ async def programs(dut, latency, ask, answer, take):
 
 @cocotb.test
 async def latency(dut):
-    """The first request at once; an instruction every two cycles, if memory gives them so fast."""
+    """Check that the first request comes at once, and then an instruction every two cycles.
+
+    The memory must be fast enough.
+    """
     bench = Memory(dut, "latency", start=256)
     await bench.start()
     await bench.step(enable=1)
@@ -104,7 +110,7 @@ async def latency(dut):
 
 @cocotb.test
 async def urgency(dut):
-    """Urgent: nothing left, nothing on its way, and nothing in the decoder."""
+    """Check that fetches are urgent if nothing is left, under way, or in the decoder."""
     bench = Memory(dut, "urgency", latency=10, ask=0.0)
     await bench.start()
     bench.set(enable=1)
@@ -122,7 +128,7 @@ async def urgency(dut):
 @cocotb.test
 @cocotb.parametrize(place=range(8), beyond=[0, 1])
 async def loops(dut, place, beyond):
-    """A loop of the guaranteed size is fetched once wherever it lies, and runs without a pause."""
+    """Check that a loop of the guaranteed size is fetched once at any place, and never pauses."""
     variant = chosen_variant()
     capacity = Fetch.loop_capacity(CONFIGS[variant])
     assert capacity == CAPACITIES[variant]
@@ -150,7 +156,7 @@ async def loops(dut, place, beyond):
 
 @cocotb.test
 async def one_instruction(dut):
-    """A jump to itself, as often as can be."""
+    """Check a jump to itself, as often as possible."""
     bench = Memory(dut, "itself", latency=5)
     left = 20
 
@@ -171,10 +177,10 @@ async def one_instruction(dut):
 
 @cocotb.test
 async def unwanted_request(dut):
-    """A request that is offered during a jump to elsewhere stays, and its beats are dropped."""
+    """Check that a request offered during a jump to elsewhere stays, and its beats are dropped."""
     bench = Memory(dut, "unwanted")
     config = CONFIGS[chosen_variant()]
-    # This one makes room for a request.
+    # This instruction makes room for a request.
     end = config.instruction_buffer + -fetched_ahead(config) % bench.chunk
     bench.target = lambda number: 1 if number == end else None
     await bench.start()
@@ -198,7 +204,7 @@ async def unwanted_request(dut):
 @cocotb.test
 @cocotb.parametrize((("latency", "ask", "answer", "take"), PACES), far=[0.02, 0.5])
 async def random_jumps(dut, latency, ask, answer, take, far):
-    """Jumps near and far from anywhere, the end of the window included."""
+    """Check jumps near and far from any place, the end of the window included."""
     name = f"jumps {latency} {ask} {far}"
     rates = {"ask": ask, "answer": answer, "take": take}
     bench = Memory(dut, name, start=LIMIT - 128 * WORD, latency=latency, **rates)

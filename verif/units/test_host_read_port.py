@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shared read port: order, priorities, base address, `stop`, limits."""
+"""The test of the shared read port: order, priorities, base address, `stop`, limits."""
 
 import cocotb
 import numpy as np
@@ -26,7 +26,7 @@ def unit():
 
 
 class Port(Bench):
-    """The unit between two requesters and a memory."""
+    """A bench of the unit between two requesters and a memory."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, probability=0.0, name=""):
         super().__init__(dut, unit())
@@ -57,7 +57,7 @@ class Port(Bench):
         self.now = 0
 
     async def begin(self, *, stops=False):
-        """Resets the unit and checks its streams, unless `stops`: then they may break off."""
+        """Reset the unit and check its streams, unless `stops`: then they may break off."""
         await self.start()
         self.set(base=BASE)
         await self.cycle()
@@ -65,7 +65,7 @@ class Port(Bench):
             cocotb.start_soon(StreamChecker(self.dut, name).run(self.clock))
 
     async def step(self, **inputs):
-        """One cycle; remembers which AR is taken."""
+        """Run one cycle; record each AR that is accepted."""
         await self.cycle(**inputs)
         if self.dut.bus__arvalid.value and self.dut.bus__arready.value:
             self.addresses.append((self.now, self.get("bus__arid"), self.get("bus__araddr")))
@@ -73,30 +73,30 @@ class Port(Bench):
         self.now += 1
 
     def some(self):
-        """A random burst, as (offset, beats)."""
+        """Return a random burst, as (offset, beats)."""
         beats = self.random.choice((1, 1, 2, 7, 16))
         page = self.random.randrange(4)
         return page * 4096 + self.random.randint(0, 512 - beats) * BUS, beats
 
     def ask(self, name, requests):
-        """Queues requests."""
+        """Queue requests."""
         layout = ReadRequest()
         self.sources[name].put(
             to_bits(layout, {"offset": offset, "length": beats - 1}) for offset, beats in requests
         )
 
     def beats(self, requests):
-        """What the requester should receive."""
+        """Return the beats that the requester should receive."""
         found = []
         for offset, beats in requests:
             for start in range(offset, offset + beats * BUS, BUS):
                 data = self.model.data[start : start + BUS].tobytes()
-                # The error range starts and ends where beats do: 512 and 600 are multiples of 8.
+                # The error range starts and ends at beats: 512 and 600 are multiples of 8.
                 found.append((int.from_bytes(data, "little"), 512 <= start < 600))
         return found
 
     async def received(self, name, count):
-        """Waits for beats, and returns them as (data, error)."""
+        """Wait for beats, and return them as (data, error)."""
         layout = ReadBeat(data_bytes=BUS)
         items = [from_bits(layout, raw) for raw in await self.sinks[name].receive_all(count)]
         return [(item.data, bool(item.error)) for item in items]
@@ -112,7 +112,7 @@ async def forever(bench):
     (("latency", "stall", "probability"), [(0, 0.0, 0.0), (20, 0.0, 0.0), (3, 0.3, 0.4)])
 )
 async def random_requests(dut, latency, stall, probability):
-    """Each requester gets its beats in order, whatever the other does."""
+    """Check that each requester gets its beats in order, with any activity of the other."""
     bench = Port(dut, latency=latency, stall=stall, probability=probability, name=f"{latency}")
     await bench.begin()
     cocotb.start_soon(forever(bench))
@@ -134,8 +134,11 @@ async def random_requests(dut, latency, stall, probability):
 @cocotb.test
 @cocotb.parametrize(urgent=[0, 1])
 async def priorities(dut, urgent):
-    """Data first, or fetches first where they are urgent; data one a cycle, a cycle later on AR if
-    nothing goes first, a fetch every third cycle."""
+    """Check that data go first, or fetches if they are urgent.
+
+    Data are one a cycle, and a cycle later on AR without a fetch before them. A fetch goes every
+    third cycle.
+    """
     bench = Port(dut, name=f"urgent {urgent}")
     await bench.begin()
     bench.set(fetch_urgent=urgent)
@@ -164,7 +167,7 @@ async def priorities(dut, urgent):
 
 @cocotb.test
 async def limit(dut):
-    """No more than 64 bursts are under way."""
+    """Check that no more than 64 bursts are under way."""
     bench = Port(dut, latency=200, name="limit")
     await bench.begin()
     bench.ask("data", [(0, 1)] * 100)
@@ -177,7 +180,7 @@ async def limit(dut):
 
 @cocotb.test
 async def stop(dut):
-    """No request goes out, no beat goes to anyone; quiet when the last burst has ended."""
+    """Check that no request goes out and no beat arrives; quiet after the last burst has ended."""
     bench = Port(dut, latency=15, stall=0.2, probability=0.3, name="stop")
     await bench.begin(stops=True)
     for _ in range(12):
@@ -186,7 +189,7 @@ async def stop(dut):
         for _ in range(bench.random.randint(1, 60)):
             await bench.step(stop=0)
         await bench.step(stop=1)
-        # One may be waiting on AR, and one behind it.
+        # One burst may be waiting on AR, and one after it.
         announced = len(bench.addresses) + 2 * bool(bench.dut.bus__arvalid.value)
         for _ in range(800):
             await bench.step()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads from host memory into buffer, parameters and tables, against copies in plain Python."""
+"""The test of reads from host memory into buffer, parameters and tables, in plain Python."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def up(value, multiple):
 
 
 class Reader(Bench):
-    """The unit with a memory that answers its requests in order, and what it writes."""
+    """A bench of the unit with a memory that answers in order, and a record of its writes."""
 
     def __init__(self, dut, name, *, ask=1.0, answer=1.0, write=1.0):
         super().__init__(dut, unit())
@@ -57,7 +57,7 @@ class Reader(Bench):
         self.now = 0
 
     def copy(self, *, host, buffer, rows, blocks, stride, tail, alternate=False):
-        """A Read_Host_Memory, perhaps Alternate: transfer, entry, and the writes of lines."""
+        """Make a Read_Host_Memory, perhaps Alternate: transfer, entry, and the writes of lines."""
         pitch, longest = self.input_pitch, max(self.config.rows, self.config.cols)
         lines = {}
         for block, row in itertools.product(range(blocks), range(rows)):
@@ -66,7 +66,7 @@ class Reader(Bench):
             line = self.memory[start : start + size].ljust(longest, b"\0")
             lines[buffer + (row * blocks + block if alternate else block * rows + row)] = line
         end = buffer + rows * blocks
-        # What follows contiguously in memory is one run.
+        # Rows that are contiguous in memory are one run.
         run = rows * blocks
         if rows > 1 and not (stride == blocks * pitch and (alternate or blocks == 1)):
             run = blocks if alternate else 1
@@ -77,7 +77,7 @@ class Reader(Bench):
             "stride": stride,
             "blocks": 1 if run >= blocks else blocks,
         }
-        # With `every`, `line` means nothing.
+        # With `every`, `line` has no meaning.
         place = self.random.randint(buffer, end) if alternate else end - rows
         spacing = blocks if alternate else 0
         entry = {
@@ -87,7 +87,7 @@ class Reader(Bench):
         return transfer, entry, (buffer, end), [("buffer", n, lines[n]) for n in sorted(lines)]
 
     def parameters(self, *, host, parameter, count):
-        """A Load_Parameters."""
+        """Make a Load_Parameters."""
         writes = []
         for number in range(count * PLANES):
             start = host + number * self.output_pitch
@@ -99,7 +99,7 @@ class Reader(Bench):
         return transfer, {"kind": Kind.PARAMETERS}, (first, first + count), writes
 
     def table(self, *, host, table):
-        """A Load_Table."""
+        """Make a Load_Table."""
         data = self.memory[host : host + 256]
         writes = [("table", table * 256 + i, bytes([value])) for i, value in enumerate(data)]
         beats = 256 // self.bus
@@ -108,7 +108,7 @@ class Reader(Bench):
         return transfer, {"kind": Kind.TABLE}, (first, first + 1), writes
 
     def some(self):
-        """A random instruction."""
+        """Make a random instruction."""
         random = self.random
         kind = random.choice(("copy", "copy", "copy", "parameters", "table"))
         host = random.randrange(PAGE // self.bus) * self.bus
@@ -132,7 +132,7 @@ class Reader(Bench):
         )
 
     def issue(self, instruction):
-        """Adds an instruction to both queues, as the scoreboard does."""
+        """Add an instruction to both queues, as the scoreboard does."""
         transfer, entry, (base, end), _ = instruction
         self.transfers.append(transfer)
         noise = {"line": 0, "every": self.random.getrandbits(2), "bytes": 1}
@@ -141,7 +141,7 @@ class Reader(Bench):
         self.under_way += 1
 
     async def step(self, blocked=False):
-        """One cycle of everything around the unit; what was not blocked once stays so."""
+        """Run one cycle of the unit's neighbours; a transfer that was not blocked once stays so."""
         ask, answer, write = (self.random.random() < rate for rate in self.rates)
         if self.transfers and not self.begun and not blocked:
             head = self.transfers[0]
@@ -210,7 +210,7 @@ class Reader(Bench):
         self.written += [(self.now, write[0]) for write in self.writes[len(self.written) :]]
 
     async def finish(self, instructions, limit=20000):
-        """Runs until all that was issued is done, and checks everything that was seen."""
+        """Run until all issued instructions are done, and check all records."""
         for _ in range(limit):
             if not self.under_way:
                 break
@@ -250,7 +250,7 @@ async def random_reads(dut, ask, answer, write):
 
 @cocotb.test
 async def full_rate(dut):
-    """A beat in every cycle, and one cycle lost between instructions."""
+    """Check a beat in every cycle, and one cycle lost between instructions."""
     bench = Reader(dut, "rate")
     await bench.start()
     pitch = bench.input_pitch
@@ -268,7 +268,7 @@ async def full_rate(dut):
 
 @cocotb.test
 async def parameters_and_tables_at_full_rate(dut):
-    """A beat a cycle into parameters; a byte a cycle into tables."""
+    """Check a beat a cycle into parameters, and a byte a cycle into tables."""
     bench = Reader(dut, "parameters")
     await bench.start()
     bench.issue(entries := bench.parameters(host=0, parameter=2, count=3))
@@ -289,8 +289,10 @@ async def parameters_and_tables_at_full_rate(dut):
 
 @cocotb.test
 async def tails_of_rows(dut):
-    """Alternate copies shorten the last line of each row, also behind ones that were cut off
-    otherwise, and behind parameters."""
+    """Check that alternate copies shorten the last line of each row.
+
+    They also follow copies that were cut off otherwise, and parameters.
+    """
     bench = Reader(dut, "tails")
     await bench.start()
     shape = {"host": 0, "stride": 40 * bench.bus, "tail": 1}
@@ -309,7 +311,7 @@ async def tails_of_rows(dut):
 
 @cocotb.test
 async def errors(dut):
-    """An error shows with its beat; the copy goes on."""
+    """Check that an error shows with its beat, and the copy goes on."""
     bench = Reader(dut, "errors", answer=0.7, write=0.6)
     await bench.start()
     instruction = bench.copy(host=0, buffer=0, rows=6, blocks=2, stride=2 * PAGE // 4, tail=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to host memory: memory after it byte for byte, bus rules, rates, errors, and `stop`."""
+"""The test of writes to host memory: every byte, bus rules, rates, errors, and `stop`."""
 
 import types
 from collections import deque
@@ -33,7 +33,7 @@ def unit(variant=None):
 
 
 class WriteOnly:
-    """`dut` with read channels on which nothing happens, for a model that expects them."""
+    """A `dut` with silent read channels, for a model that expects them."""
 
     def __init__(self, dut):
         self._dut = dut
@@ -44,7 +44,7 @@ class WriteOnly:
 
 
 class Writer(Bench):
-    """The unit with a buffer of random lines in front and a memory behind it."""
+    """A bench of the unit with a buffer of random lines before it and a memory after it."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, refuse=0.0, name=""):
         super().__init__(dut, unit())
@@ -74,11 +74,11 @@ class Writer(Bench):
         self.strobed = 0
         self.bursts = 0
         self.errors = 0
-        self.read = None  # the line that was read in the cycle before
+        self.read = None  # line that was read in the cycle before
         self.now = 0
 
     def interlock(self, command):
-        """Fills the lists with older instructions, of which some are in the way of `command`."""
+        """Fill the lists with older instructions, some of which block `command`."""
         base, end = command["buffer"]["base"], command["buffer"]["end"]
         for entries in self.lists.values():
             for _ in range(self.random.randint(0, self.config.queue_depth - len(entries))):
@@ -89,7 +89,7 @@ class Writer(Bench):
                     self.awaits.add(number)
 
     def older(self):
-        """What lists and masks are in this cycle, with whose end the oldest entries go on."""
+        """Return lists and masks in this cycle; with its end the oldest entries go on."""
         inputs = {"masks": {}, "progress": {}}
         for name, entries in self.lists.items():
             proceeds = bool(entries) and self.random.random() >= self.refuse
@@ -104,7 +104,7 @@ class Writer(Bench):
         return inputs
 
     def is_blocked(self, line):
-        """Whether an older instruction still has to write a line, or does in this cycle."""
+        """Return whether an older instruction still has to write a line, or does in this cycle."""
         return any(
             entry.number in self.awaits and entry.needs(line)
             for entries in self.lists.values()
@@ -112,7 +112,7 @@ class Writer(Bench):
         )
 
     async def step(self, **inputs):
-        """One cycle of buffer and memory; some reads are refused."""
+        """Run one cycle of buffer and memory; some reads are refused."""
         ready = self.random.random() >= self.refuse
         inputs |= {"buffer__ready": ready, "base": BASE} | self.older()
         await self.cycle(**inputs, buffer__data=self.data.popleft())
@@ -138,17 +138,17 @@ class Writer(Bench):
         self.now += 1
 
     def command(self, *, host, buffer, rows, blocks, stride, tail, alternate=False):
-        """The command for a matrix, and the memory that it should leave."""
+        """Return the command for a matrix, and the memory that it should leave."""
         bus, cols, pitch = self.config.host_bus_bytes, self.config.cols, self.pitch
         places = [(block, row) for block in range(blocks) for row in range(rows)]
         if alternate:
             places.sort(key=lambda place: place[1])
-        # In the order of the copies, which shows where rows overlap.
+        # This is the order of the copies, which shows where rows overlap.
         for number, (block, row) in enumerate(places):
             start = host + row * stride + block * pitch
             line = self.lines[buffer + number][: tail if block == blocks - 1 else cols]
             self.expected[start : start + len(line)] = np.frombuffer(line, np.uint8)
-        # What follows contiguously in memory is one run.
+        # Rows that are contiguous in memory are one run.
         lines = run = rows * blocks
         if rows > 1 and not (stride == blocks * pitch and (alternate or blocks == 1)):
             run = blocks if alternate else 1
@@ -159,7 +159,7 @@ class Writer(Bench):
             "stride": stride,
             "blocks": 1 if run >= blocks else blocks,
         }
-        # With `every`, `line` means nothing.
+        # With `every`, `line` has no meaning.
         end = buffer + lines
         place = self.random.randint(buffer, end) if alternate else end - rows
         return {
@@ -169,7 +169,7 @@ class Writer(Bench):
         }
 
     def some(self):
-        """A command for a random matrix."""
+        """Return a command for a random matrix."""
         random, bus, pitch = self.random, self.config.host_bus_bytes, self.pitch
         rows, blocks = random.choice((1, 2, 5, 9)), random.choice((1, 1, 2, 4))
         stride = random.choice((bus, pitch, blocks * pitch, blocks * pitch + bus, 50 * pitch))
@@ -188,7 +188,7 @@ class Writer(Bench):
         )
 
     async def run(self, command, limit=5000):
-        """Runs one command to its end; it is there in the cycle of `done` and gone in the next."""
+        """Run one command to its end; it is valid in the cycle of `done` and gone in the next."""
         if self.refuse:
             self.interlock(command)
         await self.step(command=command, command_valid=1)
@@ -222,7 +222,7 @@ async def random_matrices(dut, latency, stall, refuse):
 
 @cocotb.test
 async def full_rate(dut):
-    """A beat in every cycle, from the eighth after the command: lines, AW and W do not wait."""
+    """Check a beat in every cycle from the eighth after the command: AW and W do not wait."""
     bench = Writer(dut, latency=20)
     await bench.start()
     pitch, beats = bench.pitch, 24 * bench.pitch // bench.config.host_bus_bytes
@@ -238,7 +238,7 @@ async def full_rate(dut):
 
 @cocotb.test
 async def blocked(dut):
-    """Nothing is announced while the whole command is held back."""
+    """Check that nothing is announced while the whole command is held back."""
     bench = Writer(dut)
     await bench.start()
     command = bench.some()
@@ -267,9 +267,9 @@ async def error_answers(dut):
 @cocotb.test
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def stop(dut, stall):
-    """Announced bursts end with no byte enabled, offered beats do not change, no new bursts.
+    """Check that announced bursts end without enabled bytes, and no new bursts begin.
 
-    The rules of the bus are checked in each cycle by the memory model.
+    Offered beats do not change. The memory model checks the rules of the bus in each cycle.
     """
     for attempt in range(25):
         bench = Writer(dut, latency=12, stall=stall, name=f"stop {attempt}")
@@ -285,7 +285,7 @@ async def stop(dut, stall):
             await bench.step()
         await bench.step(stop=1)
         await bench.step()
-        # What was being offered may still go out as it is, and what waits behind it.
+        # A burst on offer may still go out unchanged, and the burst after it, too.
         strobed = bench.strobed + 2 * bool(bench.get("bus__wvalid"))
         announced = bench.bursts + 2 * bool(bench.get("bus__awvalid"))
         for _ in range(300):

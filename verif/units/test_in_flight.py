@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of what is under way against a Python list, and the comparisons made with them."""
+"""The test of lists of instructions under way against a Python list, with comparisons."""
 
 import cocotb
 import pytest
@@ -17,8 +17,9 @@ CYCLES = 3000
 
 
 class Watched(wiring.Component):
-    """A list, whether a mask holds `address` back and is pending behind the cycle, and whether two
-    regions touch."""
+    """A list, with a mask that holds `address` back, its pending state after the cycle, and a
+    comparison of two regions.
+    """
 
     def __init__(self):
         self._list = InFlight(width=8, depth=DEPTH)
@@ -54,7 +55,7 @@ def unit():
 
 
 def check(bench, entries, retires):
-    """The list shows `entries`, and nothing else."""
+    """Check that the list shows `entries`, and nothing else."""
     valid, full, empties, free = bench.gets("valid", "full", "empties", "free")
     assert valid == (1 << len(entries)) - 1
     assert full == (len(entries) == DEPTH)
@@ -68,8 +69,11 @@ def check(bench, entries, retires):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Any mixture of push, retire and advance in one cycle; a mask for some of what is there holds
-    back what these still need, and what it does not hold back nobody needs."""
+    """Check any mixture of push, retire and advance in one cycle.
+
+    A mask for some of the entries holds back the addresses that they still need, and lets others
+    pass.
+    """
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("in_flight", rate)
@@ -78,7 +82,7 @@ async def random_use(dut, rate):
     rises, pushed = [False, False], False
     for number in range(CYCLES):
         push = len(entries) < DEPTH and not pushed and random.random() < rate
-        # In the first cycles nothing happens to an entry, and nobody waits for it.
+        # In its first cycles an entry does not change, and no mask names it.
         known = [entry for entry in entries if entry is not entries.fresh]
         retire = entries.under_way and random.random() < (0.5 if rate == 1 else rate)
         advance = None
@@ -86,7 +90,7 @@ async def random_use(dut, rate):
             advance = random.randint(max(entries[0].base, entries[0].reached), entries[0].end)
         awaits = {entry.number for entry in known if random.random() < 0.5}
         mask, address = entries.mask(awaits), random.randint(0, 50)
-        # Often behind the one before.
+        # Its base is often after the entry before.
         base = entries[-1].end if entries and random.random() < 0.5 else random.randint(0, 40)
         new = Entry(number, base, base + random.randint(1, 8))
         one, other = ((base, base + random.randint(1, 8)) for base in random.sample(range(20), 2))
@@ -121,7 +125,7 @@ async def random_use(dut, rate):
 
 @cocotb.test
 async def one_in_one_out(dut):
-    """A list of one entry that is replaced as often as may be, then filled and emptied."""
+    """Check a list of one entry that is replaced as often as possible, then filled and emptied."""
     bench = Bench(dut, unit())
     await bench.start()
     entries = Entries(DEPTH)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interlock against lists of Python: order, nothing too early, nothing late."""
+"""The test of the interlock against Python lists: order, nothing too early, nothing too late."""
 
 from collections import deque
 
@@ -15,7 +15,7 @@ from systola.verif.units.unit import Bench, rng, run_unit
 DEPTH = 4
 LISTS = ("filling", "draining", "summing")
 SPACE = 256
-"""Where entries begin among the addresses of `filling`, behind the lines."""
+"""First address of entries in `filling`, after the lines."""
 LAST = {"filling": 511, "draining": 63, "summing": 31}
 FLAGS = ("reads", "sums", "enters", "alone")
 ITEM = data.StructLayout({"number": 16, "line": 6, "row": 5, "entry": 4, **dict.fromkeys(FLAGS, 1)})
@@ -37,8 +37,10 @@ def unit():
 
 
 class Model(Bench):
-    """The unit, the lists that it watches, and what is in it: items with the numbers of the entries
-    that they wait for."""
+    """A bench of the unit and the lists that it watches.
+
+    Its items have the numbers of the entries that they wait for.
+    """
 
     def __init__(self, dut, name):
         super().__init__(dut, unit())
@@ -52,12 +54,12 @@ class Model(Bench):
         self.left = []
 
     def push(self, name, low, high):
-        """A list takes an entry, which the masks of later items may name."""
+        """Push an entry into a list; the masks of later items may name it."""
         self.lists[name].take(Entry(self.entries, low, high))
         self.entries += 1
 
     def checks(self, item):
-        """The list and the address of each check of an item, which may be unused."""
+        """Return the list and the address of each check of an item, which may be unused."""
         return [
             ("filling", item["line"], item["reads"]),
             ("draining", item["line"], item["reads"]),
@@ -67,14 +69,14 @@ class Model(Bench):
         ]
 
     def blocked(self, item):
-        """Whether its masks hold an item back in this cycle."""
+        """Return whether its masks hold an item back in this cycle."""
         return any(
             used and self.lists[name].holds(item["masks"][name], address)
             for name, address, used in self.checks(item)
         )
 
     def needed(self, item):
-        """Whether an entry that it waits for still needs one of its addresses."""
+        """Return whether an entry that the item waits for still needs one of its addresses."""
         return any(
             used and entry.number in item["awaits"] and (address is None or entry.needs(address))
             for name, address, used in self.checks(item)
@@ -82,8 +84,11 @@ class Model(Bench):
         )
 
     async def step(self, item=None, *, ready=True, retire=(), advance=None):
-        """One cycle that offers `item`, and what happens to lists with its end: `retire` the oldest
-        entries of these, `advance` the base of the oldest of these. Whether it was taken."""
+        """Run one cycle that offers `item`, and return whether it was accepted.
+
+        At its end, `retire` names the lists with an oldest entry that leaves. `advance` has the new
+        base of the oldest entry of lists.
+        """
         noise = self.random.getrandbits
         masks = {name: noise(5) for name in LISTS}
         if item is not None:
@@ -124,7 +129,7 @@ class Model(Bench):
         return bool(taken)
 
     def some(self):
-        """An item that waits for any of the entries."""
+        """Return an item that waits for any of the entries."""
         random = self.random
         numbers = [e.number for entries in self.lists.values() for e in entries]
         self.items += 1
@@ -144,7 +149,7 @@ class Model(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6], lively=[0.05, 0.3])
 async def random_use(dut, rate, lively):
-    """Items of any masks; lists that advance and retire; stops behind the unit."""
+    """Check items of any masks, lists that advance and retire, and stalls after the unit."""
     bench = Model(dut, f"{rate} {lively}")
     await bench.start()
     random = bench.random
@@ -176,8 +181,10 @@ async def random_use(dut, rate, lively):
 
 @cocotb.test
 async def full_rate(dut):
-    """Items that wait for nothing leave two cycles later, one a cycle; and again one a cycle behind
-    an item that had to wait."""
+    """Check that items without waits leave two cycles later, one a cycle.
+
+    After an item that had to wait, they leave one a cycle again.
+    """
     bench = Model(dut, "full")
     await bench.start()
     free = {"line": 3, "row": 3, "entry": 3, **dict.fromkeys(FLAGS, 1), "awaits": set()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who waits for the links: rows of one part for older ones of others, and all else for them."""
+"""The test of waits for the links: rows of one part for older ones, and other units for links."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ SPACE = 12
 
 
 class Rig(wiring.Component):
-    """Three lists, the interlock of the first one, and the gate; `first` is a sender's list."""
+    """A rig of three lists, the interlock of the first one, and the gate.
+
+    `first` is a sender's list.
+    """
 
     def __init__(self, *, depth: int):
         self._config = config = small_config(queue_depth=depth, links=True)
@@ -91,7 +94,7 @@ class Rig(wiring.Component):
 
 @dataclass
 class Entry:
-    """An instruction under way: what it has not done, and when it was issued."""
+    """An instruction under way: the part that it has not done, and its number of issue."""
 
     sums: int
     base: int
@@ -103,7 +106,7 @@ class Entry:
 
 
 class Model:
-    """The lists as they are, and what drives them."""
+    """A model of the lists, with the functions that drive them."""
 
     def __init__(self, bench: Bench, random, depth: int):
         self.bench, self.random, self.depth = bench, random, depth
@@ -117,7 +120,7 @@ class Model:
         return self.random.getrandbits(1), base, base + size
 
     def issue(self, name: str) -> Entry | None:
-        """Another instruction of that list, if it has room."""
+        """Issue another instruction of that list, if it has room."""
         if len(self.lists[name]) == self.depth:
             self.bench.set(**{f"{name}_push": 0})
             return None
@@ -130,7 +133,10 @@ class Model:
         return entry
 
     def advance(self, name: str, chance: float, fresh: bool) -> None:
-        """The oldest goes on, and leaves with its last line. What comes now is not in yet."""
+        """Advance the oldest entry, which leaves with its last line.
+
+        An entry that comes now is not in the list yet.
+        """
         entries = self.lists[name]
         moves = len(entries) > fresh and self.random.random() < chance
         self.bench.set(**{f"{name}_advance": int(moves), f"{name}_retire": 0})
@@ -147,7 +153,7 @@ class Model:
 @cocotb.test
 @cocotb.parametrize(pace=[0.1, 0.5, 1.0])
 async def rows_wait_for_older_ones(dut, pace):
-    """None passes too early, all do in the end, in their order."""
+    """Check that no row passes too early, and all rows pass in the end, in their order."""
     random = rng("link_interlock", pace)
     depth = DEPTHS[chosen_variant()]
     bench = Bench(dut, Rig(depth=depth))
@@ -208,7 +214,7 @@ async def rows_wait_for_older_ones(dut, pace):
 
 
 def in_the_way(model, uses, flags):
-    """Whether something under way uses what an instruction is not to touch yet."""
+    """Return whether an instruction under way uses an address that must not be touched yet."""
     writes = {name for name, flag in (("buffer", "fills"), ("accumulator", "sums")) if flags[flag]}
     return any(
         entry.uses(use == "accumulator", place) and (name != OTHERS[0] or use in writes)
@@ -221,7 +227,7 @@ def in_the_way(model, uses, flags):
 
 @cocotb.test
 async def the_gate_lets_go(dut):
-    """As soon as nothing that is under way is in the way, and not before."""
+    """Check that the gate opens as soon as no instruction under way is in the way, not before."""
     random = rng("link_gate")
     depth = DEPTHS[chosen_variant()]
     bench = Bench(dut, Rig(depth=depth))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Link units in a ring: what arrives, in any pieces, at any pace of links, memories, interlocks."""
+"""The test of link units in a ring: any pieces, at any pace of links, memories, interlocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ CONFIGS = {
 }
 CORES = {"1 and 4": 3, "1 and 3": 2, "4 and 2": 1, "1 and 1": 2}
 LINES, ROWS = 24, 8
-"""From the first on: what is sent. What comes from each side has a part of the rest."""
+"""Lines and rows in use, from the first on: sent ones first; each side's received ones have a part
+of the rest."""
 
 
 def pod_of(dut, pace, name):
@@ -37,7 +38,10 @@ def region(random, first, size):
 
 
 def plan(random, pod, core, side, count):
-    """Sends of a core to one side, and what takes it all there; what must be there then."""
+    """Plan Sends of a core to one side, and Receives of all data there.
+
+    Returns the expected content there.
+    """
     mine, side_there = pod.cores[core], OTHER[side]
     there = pod.cores[pod.neighbour(core, side)]
     config = CONFIGS[chosen_variant()]
@@ -75,7 +79,7 @@ def plan(random, pod, core, side, count):
 @cocotb.test
 @cocotb.parametrize(pace=range(len(PACES)))
 async def transfers(dut, pace):
-    """Random Sends to all sides at once, taken in other pieces; each is done once."""
+    """Check random Sends to all sides at once, taken in other pieces; each is done once."""
     random, pod = pod_of(dut, PACES[pace], "transfers")
     await pod.bench.start()
     expected = [
@@ -99,7 +103,7 @@ async def transfers(dut, pace):
 
 @cocotb.test
 async def full_rate(dut):
-    """A beat a cycle to both sides and from them, where links take two cycles each way."""
+    """Check a beat a cycle to and from both sides, with links of two cycles in each direction."""
     _, pod = pod_of(dut, FULL, "full rate")
     config = CONFIGS[chosen_variant()]
     await pod.bench.start()
@@ -127,7 +131,7 @@ async def full_rate(dut):
 
 @cocotb.test
 async def in_turn(dut):
-    """Two parts that want one port of the buffer in every cycle get on alike."""
+    """Check that two parts that want one port of the buffer in every cycle progress equally."""
     _, pod = pod_of(dut, FULL, "in turn")
     await pod.bench.start()
     for core in pod.cores:
@@ -144,7 +148,7 @@ async def in_turn(dut):
 
 @cocotb.test
 async def stuck(dut):
-    """What does not come, or has no room, is told, part by part; what is of the wrong kind, too."""
+    """Check that a missing beat, missing room, and a wrong kind are reported for each part."""
     _, pod = pod_of(dut, FULL, "stuck")
     config = CONFIGS[chosen_variant()]
     await pod.bench.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a program: Halt, faults, bus errors and soft resets, in every state."""
+"""The test of the life of a program: Halt, faults, bus errors and soft resets, in every state."""
 
 import cocotb
 import pytest
@@ -20,7 +20,7 @@ STATES = {
     "clear": {"running": 0, "draining": 0, "busy": 0, "stop": 1, "clear": 1},
 }
 PULSES = ("begins", "finished", "faulted", "forget")
-"""All but the first one are registers, and follow a cycle later."""
+"""Pulses; all but the first are registers, and follow a cycle later."""
 REJECTION = {"cause": int(Fault.BUFFER_RANGE), "pc": 12, "address": 0x1234}
 NOTHING = (0, 0, 0)
 
@@ -30,14 +30,14 @@ def unit():
 
 
 class Control(Bench):
-    """The unit; every cycle is checked as a whole."""
+    """A bench of the unit, in which every cycle is checked as a whole."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.following = set()
 
     async def step(self, state, *pulses, status=None, **inputs):
-        """One cycle in `state`, which just brings about `pulses`."""
+        """Run one cycle in `state`, which causes `pulses`."""
         names = ("start", "soft_reset", "halted", "rejected", "error", "expired", "waiting")
         names = (*names, "idle", "quiet", "corrupt")
         await self.cycle(**{name: inputs.get(name, 0) for name in names})
@@ -58,7 +58,7 @@ class Control(Bench):
         return report.cause, report.pc, report.address
 
     async def to(self, state):
-        """Starts a program and brings it to `state`."""
+        """Start a program and bring it to `state`."""
         await self.step("idle", "begins", start=1)
         if state == "run":
             return
@@ -82,7 +82,7 @@ async def started(dut):
 
 @cocotb.test
 async def halt(dut):
-    """Halt waits for the units, then for the bus; `start` counts only when idle."""
+    """Check that Halt waits for the units, then for the bus; `start` counts only when idle."""
     bench = await started(dut)
     for previous in (0, Status.DONE):
         await bench.step("idle", "begins", start=1, status=previous)
@@ -102,7 +102,7 @@ async def halt(dut):
 
 @cocotb.test
 async def rejection(dut):
-    """A fault at issue drains like Halt; the next program starts with a clean report."""
+    """Check that a fault at issue drains like Halt; the next program starts with a clean report."""
     bench = await started(dut)
     await bench.to("run")
     await bench.step("run", rejected=1)
@@ -119,7 +119,7 @@ async def rejection(dut):
 
 @cocotb.test
 async def bus_errors(dut):
-    """A bus error stops at once and counts more than a rejection; later ones change nothing."""
+    """Check that a bus error stops at once and replaces a rejection; later ones change nothing."""
     bench = await started(dut)
     for state in ("run", "drain after halt", "drain after fault", "with fault"):
         await bench.step("idle", "begins", start=1, status=bench.get("status"))
@@ -141,7 +141,7 @@ async def bus_errors(dut):
 
 @cocotb.test
 async def memory_errors(dut):
-    """A flaw of a memory stops at once, and in the states in which a program needs its memories."""
+    """Check that a flaw of a memory stops at once, in states in which a program needs memories."""
     bench = await started(dut)
     await bench.step("idle", corrupt=1)
     for state in ("run", "drain"):
@@ -161,7 +161,7 @@ async def memory_errors(dut):
 
 @cocotb.test
 async def soft_reset(dut):
-    """In every state: the bus comes to rest, no interrupt, everything is forgotten."""
+    """Check a soft reset in every state: the bus comes to rest, no interrupt, all is cleared."""
     bench = await started(dut)
     for state in ("run", "drain", "stop"):
         for more in ({}, {"error": 1}, {"halted": 1}, {"rejected": 1}, {"idle": 1}):
@@ -180,7 +180,7 @@ async def soft_reset(dut):
     await bench.to("clear")
     await bench.step("clear", "forget", soft_reset=1, status=Status.DONE)
     await bench.step("idle")
-    # When idle it clears what the last program has left, and START does not count beside it.
+    # When idle, it clears the remains of the last program; START beside it does not count.
     await bench.to("clear")
     await bench.step("clear", status=Status.DONE)
     await bench.step("idle", "forget", soft_reset=1, start=1, status=Status.DONE)
@@ -198,7 +198,7 @@ async def soft_reset(dut):
 
 @cocotb.test
 async def no_answer(dut):
-    """A fault in every state, at once and once; then busy until the bus is quiet."""
+    """Check a missing answer in every state: a fault at once and once, then busy until quiet."""
     bench = await started(dut)
     bench.set(waits=int(BusPort.WEIGHT_READ))
     await bench.step("idle", expired=1)
@@ -216,11 +216,11 @@ async def no_answer(dut):
         assert bench.report() == (Fault.BUS_TIMEOUT, 0, BusPort.WEIGHT_READ)
         await bench.step("idle")
         assert bench.report() == NOTHING
-    # The last beat comes just then.
+    # The last beat comes in this very cycle.
     await bench.to("stop")
     await bench.step("stop", "finished", expired=1, quiet=QUIET)
     await bench.step("clear", "forget", status=Status.DONE, soft_reset=1)
-    # A soft reset that waits for memory, and one behind the fault.
+    # A soft reset that waits for memory, and one after the fault.
     await bench.to("run")
     await bench.step("run", soft_reset=1)
     await bench.step("stop", "faulted", expired=1)
@@ -233,7 +233,7 @@ async def no_answer(dut):
 
 @cocotb.test
 async def waiting(dut):
-    """Shows beside BUSY while the program runs, and nowhere else; nothing depends on it."""
+    """Check that WAITING shows beside BUSY while the program runs, and has no other effect."""
     bench = await started(dut)
     await bench.step("idle", waiting=1)
     await bench.to("run")
@@ -255,7 +255,7 @@ async def waiting(dut):
 
 @cocotb.test
 async def reset_twice(dut):
-    """A second soft reset on top of the first changes nothing; the next program runs."""
+    """Check that a second soft reset during the first changes nothing; the next program runs."""
     bench = await started(dut)
     await bench.to("run")
     await bench.step("run", soft_reset=1)

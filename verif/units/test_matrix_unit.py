@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MatrixMultiply and Convolve through the ports of their unit, against plain numpy: sums, order,
-16-bit modes, windows, progress, cycles."""
+"""The test of MatrixMultiply and Convolve through the ports of their unit, against plain numpy.
+
+It covers sums, order, 16-bit modes, windows, progress and cycles.
+"""
 
 import cocotb
 import pytest
@@ -21,7 +23,7 @@ from systola.verif.units.unit import run_unit, variants
 
 
 def shape_of_a_map(**changes):
-    """A window of two rows of 3x3 taps over a map of 4x5, padded on all sides."""
+    """Return a window of two rows of 3x3 taps over a map of 4x5, padded on all sides."""
     plain = {"height": 4, "width": 5, "pitch": 5, "kernel_height": 3, "kernel_width": 3}
     plain |= {"stride_y": 2, "stride_x": 1, "dilation_y": 1, "dilation_x": 1}
     plain |= {"top": -1, "left": -1, "out_height": 2, "out_width": 5}
@@ -31,8 +33,10 @@ def shape_of_a_map(**changes):
 @cocotb.test
 @cocotb.parametrize(kind=["multiply", "convolve", "any"])
 async def random_waits(dut, kind):
-    """Weights arrive at random, lines and rows are blocked at random, until a row of weights has
-    been missing after the vectors had begun to move on."""
+    """Check weights that arrive at random, and lines and rows that are blocked at random.
+
+    The test ends after a row of weights was missing when the vectors had begun to move on.
+    """
     bench = Machine(dut, f"waits {kind}")
     await bench.start()
     random = bench.random
@@ -47,7 +51,7 @@ async def random_waits(dut, kind):
             return random.random() < slow
 
         older = [name for name in bench.older_names if random.random() < 0.3]
-        # Other instructions have other masks: what is left must not meet the next lists.
+        # Other instructions have other masks: remaining entries must not meet the next lists.
         if older:
             await bench.drain(arrive, 0.8)
         await bench.run(instructions[-1], arrive, 0.8, older)
@@ -59,7 +63,7 @@ async def random_waits(dut, kind):
 
 
 def at_full_rate(bench, kind):
-    """Two instructions whose tiles serve for as many vectors as the next one takes to load."""
+    """Make two instructions with tiles for as many vectors as the next tile takes to load."""
     period = max(bench.config.rows, bench.config.stages + 1)
     shape = {"rows": period, "k_tiles": 3, "n_tiles": 2}
     if "wide" in kind:
@@ -101,7 +105,7 @@ def at_full_rate(bench, kind):
     kind=["multiply", "wide vectors", "wide weights", "wide both", "convolve", "packed", "padded"]
 )
 async def full_rate(dut, kind):
-    """Vectors without a bubble, but for rows of packed channels that begin inside the map."""
+    """Check vectors without a bubble, except in packed rows that begin inside the map."""
     bench = Machine(dut, kind)
     await bench.start()
     if "wide" in kind and not bench.config.wide:
@@ -126,8 +130,10 @@ async def full_rate(dut, kind):
 
 @cocotb.test
 async def one_vector_a_tile(dut):
-    """With one vector to a tile, loading sets the pace: a vector every max(rows, stages + 1)
-    cycles."""
+    """Check that with one vector to a tile, loading sets the pace.
+
+    A vector then takes max(rows, stages + 1) cycles.
+    """
     bench = Machine(dut, "one")
     await bench.start()
     period = max(bench.config.rows, bench.config.stages + 1)
@@ -144,7 +150,7 @@ async def one_vector_a_tile(dut):
             bench.set(command_valid=0)
         moving += bench.get("weights_moving")
         assert not bench.get("awaiting_weights")
-    # The first tile was there before its vector.
+    # The first tile was present before its vector.
     first, second = bench.active[:2]
     assert first == FRONT_LATENCY and second - first <= period
     assert bench.active[1:] == list(range(second, second + period * 13, period))
@@ -154,7 +160,7 @@ async def one_vector_a_tile(dut):
 
 @cocotb.test
 async def reasons(dut):
-    """Why a vector waits: weights not arrived, or an older instruction is in the way."""
+    """Check the reasons for waits: missing weights, or an older instruction."""
     bench = Machine(dut, "reasons")
     await bench.start()
     instruction = bench.multiply(buffer=0, accumulator=0, rows=2, k_tiles=1, n_tiles=1)
@@ -195,7 +201,7 @@ async def reasons(dut):
 @cocotb.test
 @cocotb.parametrize(channels=[0, 1])
 async def nothing_of_the_map(dut, channels):
-    """Vectors above and below the map wait for no line, and are `fill`."""
+    """Check that vectors above and below the map wait for no line, and are `fill`."""
     bench = Machine(dut, f"nothing {channels}")
     await bench.start()
     convolution = Convolution(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores behind one memory port: whose beats, whose bytes, and how often weights are read."""
+"""The test of cores at one memory port: owners of beats, bytes, and reads of weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unit():
 
 
 class Memory:
-    """Answers in order for each ID, and in any order else, word by word."""
+    """A memory that answers in order for each ID, and else in any order, word by word."""
 
     def __init__(self, bench, random, width, pace):
         self._bench, self._random, self._width, self._pace = bench, random, width, pace
@@ -105,7 +105,7 @@ class Memory:
 
 
 class Reader:
-    """A read port of a core: asks for bursts, and checks what comes."""
+    """A read port of a core that requests bursts, and checks their beats."""
 
     def __init__(self, bench, name, bus, bursts, random, pace):
         self._bench, self._name, self._bus, self._random, self._pace = (
@@ -155,7 +155,7 @@ class Reader:
 
 
 class Writer:
-    """The write port of a core: AW and W at any pace, either of them first."""
+    """A write port of a core: AW and W at any pace, either of them first."""
 
     def __init__(self, bench, name, bus, bursts, random, pace):
         self._bench, self._name, self._random, self._pace = bench, name, random, pace
@@ -202,7 +202,7 @@ class Writer:
 
 
 class Cores(Bench):
-    """The unit between cores and a memory."""
+    """A bench of the unit between cores and a memory."""
 
     def __init__(self, dut, name, pace=1.0):
         super().__init__(dut, unit())
@@ -214,7 +214,7 @@ class Cores(Bench):
         self.now = 0
 
     def burst(self, low, high, bus):
-        """A random burst in [low, high), as address and beats."""
+        """Return a random burst in [low, high), as address and beats."""
         beats = self.random.choice((1, 1, 2, 3, 8))
         return bus * self.random.randint(low // bus, high // bus - beats), beats
 
@@ -249,7 +249,7 @@ class Cores(Bench):
 @cocotb.test
 @cocotb.parametrize(pace=[1.0, 0.5, 0.1])
 async def everybody_at_once(dut, pace):
-    """Each port has its own pace; each core writes in a page of its own."""
+    """Check ports that each have their own pace; each core writes in a page of its own."""
     bench = Cores(dut, f"all {pace}", pace)
     await bench.start()
     random = bench.random
@@ -275,7 +275,7 @@ async def everybody_at_once(dut, pace):
 
 @cocotb.test
 async def writes_may_fail(dut):
-    """The answer is the one of the core's burst, in order."""
+    """Check that each core gets its burst's answer, in order."""
     bench = Cores(dut, "errors", 0.7)
     await bench.start()
     for core in range(CORES):
@@ -286,7 +286,7 @@ async def writes_may_fail(dut):
 
 @cocotb.test
 async def nobody_is_in_the_way(dut):
-    """A core that takes no beat, and one that has no data for its burst, hold nobody up."""
+    """Check that a core without room for beats, and one without data, stop no other core."""
     bench = Cores(dut, "stuck")
     await bench.start()
     stuck = [bench.reads(port, 0, [(0, 8, 0)] * 9) for port in ("host_read", "weight_read")]
@@ -310,7 +310,7 @@ async def nobody_is_in_the_way(dut):
 
 @cocotb.test
 async def full_rate(dut):
-    """A host port alone has a beat a cycle, in bursts of any size, all ports a word a cycle."""
+    """Check that one host port has a beat a cycle, in bursts of any size, and all ports a word."""
     bench = Cores(dut, "rate")
     await bench.start()
     bench.reads("host_read", 0, [(32 * i, 8, 0) for i in range(20)])
@@ -327,13 +327,15 @@ async def full_rate(dut):
     await bench.finish()
     words = sum(beats for _, beats, _ in bench.memory.reads[count:])
     assert words == CORES * 32 * -(-32 // bench.width)
-    assert bench.now <= max(words, 32 * 8) + 50  # the way there and back, and the last beats
+    assert bench.now <= max(words, 32 * 8) + 50  # latency in both directions, and the last beats
 
 
 @cocotb.test
 async def weights_are_read_once(dut):
-    """As long as cores ask for the same, each at its pace; after a core has stayed away the others
-    wait for it once, and all meet again when they start together."""
+    """Check that weights are read once while cores request the same, each at its pace.
+
+    If a core stays away, the others wait for it once. All meet again when they start together.
+    """
     bench = Cores(dut, "once")
     if not MEMORIES[chosen_variant()].broadcast:
         return
@@ -355,7 +357,7 @@ async def weights_are_read_once(dut):
     await bench.finish()
     assert bursts_read() == 30
     assert PATIENCE < bench.now < PATIENCE + 30 * 8 + 60
-    # Core 0 is alone with what it wants, and waits for nobody after the first burst.
+    # Core 0 alone wants these weights, and waits for no core after the first burst.
     bench.memory.reads.clear()
     bench.now = 0
     bench.reads("weight_read", 0, bursts)

@@ -30,7 +30,10 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6])
 async def random_products(dut, rate):
-    """Extreme and random operands; the product comes `latency` enabled cycles later and stays."""
+    """Check extreme and random operands; the product comes `latency` enabled cycles later.
+
+    It then stays.
+    """
     latency = LATENCY - ("short" in chosen_variant())
     shapes = operands(chosen_variant())
     bench = Bench(dut, unit())

@@ -26,7 +26,7 @@ def unit(variant=None):
 
 @cocotb.test
 async def every_product(dut):
-    """Even and odd columns, which may share a block, each meet every pair of operands."""
+    """Check that even and odd columns, which may share a block, each meet all pairs of operands."""
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("multiplier_row")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tile of the array against numpy: skewed vectors, swaps, low bytes, sums, neighbours."""
+"""The test of one tile of the array against numpy: vectors, swaps, low bytes, sums, neighbours."""
 
 import cocotb
 import numpy as np
@@ -19,7 +19,7 @@ VARIANTS = [
     *("5x6:xilinx7", "4x4:xilinx7", "3x5:xilinx7", "5x6:ice40", "4x4:ice40"),
     *("5x6:nexus", "4x4:nexus"),
 ]
-"""A size, a fabric, whether two products share a block, and whether there are rows without any."""
+"""A size, a fabric, whether two products share a block, and whether some rows have no blocks."""
 ROWS_ABOVE = 2
 TILES = 12
 
@@ -39,24 +39,22 @@ def unit(variant=None):
 
 
 def int8(array):
-    """The bytes of an int8 array as one number."""
+    """Return the bytes of an int8 array as one number."""
     return int.from_bytes(array.astype(np.int8).tobytes(), "little")
 
 
 def packed(array, bits):
-    """Signed numbers of `bits` bits as one number."""
+    """Return signed numbers of `bits` bits as one number."""
     return sum((int(x) % (1 << bits)) << (bits * k) for k, x in enumerate(array))
 
 
 @cocotb.test
 @cocotb.parametrize((("gap", "holds"), [(0, 0), (3, 0), (0, 2)]))
 async def products(dut, gap, holds):
-    """A vector in every cycle; a new tile as often as loading allows, or up to `gap` later.
+    """Check a vector in every cycle; a new tile as often as possible, or up to `gap` later.
 
-    With `wide` some vectors and some tiles are low bytes.
-
-    Up to `holds` cycles of `hold` come between any two, and take over the loading of the one
-    before them.
+    With `wide` some vectors and some tiles are low bytes. Up to `holds` cycles of `hold` come
+    between any two cycles, and continue the loading of the cycle before them.
     """
     rows, cols, stage, wide = SIZES[chosen_variant().split(":")[0]]
     stages = -(-cols // stage)
@@ -65,13 +63,13 @@ async def products(dut, gap, holds):
     data = np.random.default_rng(random.getrandbits(32))
     bench = Bench(dut, unit())
     await bench.start()
-    # Zero weights and activations first, so that nothing is unknown.
+    # Zero weights and activations come first, so that nothing is unknown.
     await bench.cycle(load=(1 << rows) - 1)
     await bench.cycle(load=0, swap=(1 << rows) - 1)
     for _ in range(rows + 2 * stages + 4):
         await bench.cycle(swap=0)
 
-    # When each tile is loaded and swapped in: row k is loaded at load + k, swapped at swap + k.
+    # Row k of a tile is loaded at load + k, and swapped in at swap + k.
     loads, swaps = [], []
     free = 0
     for _ in range(TILES):
@@ -90,7 +88,7 @@ async def products(dut, gap, holds):
 
     activations = np.zeros((length, rows), int)
     swap = np.zeros(length, int)
-    # Whether vectors and tiles are low bytes. What comes without a swap means nothing.
+    # Whether vectors and tiles are low bytes. Flags without a swap have no meaning.
     low_vectors = data.integers(0, 2, end) * wide
     low_vectors[swaps[0]] = 0
     low_tiles = data.integers(0, 2, TILES) * wide

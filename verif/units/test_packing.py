@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of ports against what Amaranth makes of them."""
+"""The test of values of ports against Amaranth's own functions."""
 
 import random
 
@@ -24,7 +24,7 @@ LAYOUT = data.StructLayout(
 
 
 def some(rng, shape):
-    """A random value of a shape, written as a test would."""
+    """Return a random value of a shape, written as a test would."""
     if isinstance(shape, data.ArrayLayout):
         return [some(rng, shape.elem_shape) for _ in range(shape.length)]
     if isinstance(shape, data.StructLayout):

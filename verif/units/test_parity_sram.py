@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every single bit of a word flips once: the data is as it is, and the flaw shows, if it counts.
+"""The test of every single bit of a word that flips once.
+
+The word is read with the flip, and the flaw shows if `counts` is high.
 
 Only Icarus Verilog lets a test write a word of a memory.
 """
@@ -20,13 +22,13 @@ def unit(variant=None):
 
 
 async def write(bench, address, word):
-    """Writes a word."""
+    """Write a word."""
     await bench.cycle(write_enable=1, write_address=address, write_data=word)
     await bench.cycle(write_enable=0)
 
 
 async def read(bench, address, counts):
-    """The word at `address`, and whether it was told to be flawed, and for one cycle."""
+    """Return the word at `address`, and whether its flaw was reported, for one cycle."""
     await bench.cycle(read_enable=1, read_address=address)
     await bench.cycle(read_enable=0)
     await bench.cycle(counts=counts)
@@ -43,7 +45,7 @@ async def read(bench, address, counts):
 
 @cocotb.test
 async def unchanged(dut):
-    """No flaw in what is written."""
+    """Check that written words show no flaw."""
     bench = Bench(dut, unit())
     await bench.start()
     width, random = WIDTHS[chosen_variant()], rng("parity")
@@ -56,7 +58,7 @@ async def unchanged(dut):
 
 @cocotb.test
 async def flips(dut):
-    """Each bit of a word and of its parities."""
+    """Check each bit of a word and of its parities."""
     bench = Bench(dut, unit())
     await bench.start()
     width, random = WIDTHS[chosen_variant()], rng("flips")

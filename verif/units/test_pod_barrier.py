@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Barriers in rings of several sizes: nobody passes early, everybody does, and how soon."""
+"""The test of barriers in rings of several sizes: no early pass, a pass for all, and its cycles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ SIZES = ("3", "1", "2", "4", "5", "8")
 
 
 class Ring(wiring.Component):
-    """Barriers of `cores` cores; a bit of each port for each, and nothing between them."""
+    """A ring of barriers for `cores` cores.
+
+    Each port has a bit for each core, and nothing is between the cores.
+    """
 
     def __init__(self, *, cores: int):
         self._cores = cores
@@ -42,7 +45,7 @@ class Ring(wiring.Component):
 
 
 async def barriers(dut, name, arrives, latency, count):
-    """Runs `count` barriers; for each the cycle of its last arrival and those of all passes."""
+    """Run `count` barriers; return the cycle of each last arrival and of all its passes."""
     cores = int(chosen_variant())
     random = rng("pod_barrier", name)
     bench = Bench(dut, Ring(cores=cores))
@@ -87,14 +90,14 @@ async def barriers(dut, name, arrives, latency, count):
 @cocotb.test
 @cocotb.parametrize((("arrives", "latency"), [(1.0, 1), (0.5, 1), (0.05, 2), (0.3, 7)]))
 async def nobody_is_early(dut, arrives, latency):
-    """Cores come when they like, some at the next barrier while others are still at this one."""
+    """Check cores that come at any time, some at the next barrier while others are at the first."""
     await barriers(dut, f"early {arrives} {latency}", arrives, latency, 40)
 
 
 @cocotb.test
 @cocotb.parametrize(latency=[1, 3])
 async def latency_is_kept(dut, latency):
-    """From the last arrival to the last pass."""
+    """Check the cycles from the last arrival to the last pass."""
     cores = int(chosen_variant())
     last, passes = await barriers(dut, "latency", 0.02, latency, 12)
     for arrival, cycles in zip(last, passes, strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod's pages, registers and control, with cores that only show how they are."""
+"""The test of a pod's pages, registers and control, with cores that only have a status."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from systola.verif.units.unit import Bench, run_unit, variants
 
 CORES, SETTLE = 2, 10
 STANDS_IN = 7
-"""What CORES reads in the page of core 0, which has the registers of a pod here."""
+"""Value of CORES in the page of core 0, which has the registers of a pod here."""
 PULSES = ("clear_links", "core_start", "finished", "faulted", "stop", "in_vain", "forget")
 
 
 class Rig(wiring.Component):
-    """The pages of a pod and of one core, and what the cores tell and are told."""
+    """A rig of the pages of a pod and of one core, with the signals to and from the cores."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -73,7 +73,7 @@ class Rig(wiring.Component):
 
 
 class Pod(Bench):
-    """The rig, its host, and the pulses that were seen."""
+    """A bench of the rig and its host, which records the pulses."""
 
     def __init__(self, dut):
         super().__init__(dut, Rig())
@@ -88,7 +88,7 @@ class Pod(Bench):
         await self.host.write(PodRegister.IRQ_ENABLE, PodInterrupt.DONE | PodInterrupt.FAULT)
 
     async def _watch(self):
-        """Cores become busy in the cycle behind their start."""
+        """Make cores busy in the cycle after their start."""
         while True:
             await RisingEdge(self.clock)
             self.seen += [name for name in PULSES if self.get(name)]
@@ -104,7 +104,7 @@ class Pod(Bench):
             await RisingEdge(self.clock)
 
     async def started(self):
-        """A start, up to when all cores are seen to be busy."""
+        """Start the pod, and wait until all cores are seen to be busy."""
         await self.host.write(PodRegister.CONTROL, Control.START)
         assert await self.host.read(PodRegister.STATUS) == Status.BUSY
         await self.idle(SETTLE + 12)
@@ -116,7 +116,7 @@ class Pod(Bench):
 
 @cocotb.test
 async def pages(dut):
-    """Each address reaches its page, and what lies beyond them nobody's register."""
+    """Check that each address reaches its page, and that addresses beyond have no register."""
     pod = Pod(dut)
     await pod.begin()
     read = pod.host.read
@@ -132,7 +132,7 @@ async def pages(dut):
 
 @cocotb.test
 async def all_done(dut):
-    """Once the last core has ended, and again with the next programs."""
+    """Check DONE after the last core has ended, and again with the next programs."""
     pod = Pod(dut)
     await pod.begin()
     for _ in range(2):
@@ -154,7 +154,7 @@ async def all_done(dut):
 @cocotb.test
 @cocotb.parametrize(cause=[Fault.LINK_TIMEOUT, Fault.OVERLAP])
 async def a_fault_stops_all(dut, cause):
-    """From when it is told until no core is busy any more; its cause comes a cycle later."""
+    """Check `stop` from a fault's report until no core is busy; its cause is a cycle later."""
     pod = Pod(dut)
     await pod.begin()
     await pod.started()
@@ -181,7 +181,7 @@ async def a_fault_stops_all(dut, cause):
 @cocotb.test
 @cocotb.parametrize(after=[*range(SETTLE + 3), 40])
 async def soft_reset(dut, after):
-    """Before the cores have started, while they do, and later: none starts behind it."""
+    """Check a reset before, during and after the start of the cores: no core starts after it."""
     pod = Pod(dut)
     await pod.begin()
     await pod.host.write(PodRegister.CONTROL, Control.START)
@@ -197,7 +197,7 @@ async def soft_reset(dut, after):
 
 @cocotb.test
 async def the_interrupt_of_a_core(dut):
-    """Shows while it is up, where it is enabled."""
+    """Check that the interrupt of a core shows while it is high, if it is enabled."""
     pod = Pod(dut)
     await pod.begin()
     pod.set(cores_irq=1)

@@ -17,7 +17,7 @@ def unit(variant=None):
 
 @cocotb.test
 async def lines(dut):
-    """After the shortest time and later, seed after seed, with gaps and without."""
+    """Check lines after the shortest time and later, seed after seed, with gaps and without."""
     bench = Bench(dut, unit())
     await bench.start()
     await bench.cycle(draw=1)

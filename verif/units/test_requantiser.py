@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requantiser against the scalar formula of gemmlowp and LiteRT, and its stages."""
+"""The test of the requantiser against the scalar formula of gemmlowp and LiteRT, by stage."""
 
 import itertools
 import os
@@ -27,7 +27,7 @@ LENT_LATENCY = 2
 NUMBER_LATENCY = 8
 RANDOM = 4000
 HALF = 8
-"""The random number that is none."""
+"""The random number that has no effect."""
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 STAGES = {
     0: ("accumulator", "sum", "use_sum", "scales", "element", "bias", "shift_left"),
@@ -38,7 +38,7 @@ STAGES = {
     OFFSET_STAGE: ("offset",),
     CLAMP_STAGE: ("low", "high"),
 }
-"""When the inputs come, in cycles after the value."""
+"""Stages of the inputs, in cycles after the value."""
 
 
 def unit(variant=None):
@@ -48,18 +48,18 @@ def unit(variant=None):
 
 
 def ends():
-    """Least and greatest result."""
+    """Return the least and the greatest result."""
     half = 1 << (BITS[chosen_variant()] - 1)
     return -half, half - 1
 
 
 def dithered():
-    """Whether the unit takes random numbers."""
+    """Return whether the unit takes random numbers."""
     return chosen_variant() == "dithers"
 
 
 def expected(value):
-    """The result for one dict of inputs, in plain numbers."""
+    """Return the result for one dict of inputs, in plain numbers."""
     taken = value["sum"] if value["use_sum"] else value["accumulator"]
     x = saturate32(wrap32(taken + value["bias"]) << value["shift_left"])
     right = value["shift_right"]
@@ -77,9 +77,9 @@ def expected(value):
 def make(
     accumulator, bias, multiplier, left, right, rounding, offset=0, low=None, high=None, dither=HALF
 ):
-    """One dict of inputs; bounds that are not given are the ends of the range."""
+    """Return one dict of inputs; bounds that are not given are the ends of the range."""
     lowest, highest = ends()
-    # In one of two places, while in the other one there is something else.
+    # The value is in one of two places, and the other place has another value.
     use_sum, other = accumulator & 1, ~accumulator
     return {
         "accumulator": other if use_sum else accumulator,
@@ -100,7 +100,7 @@ def make(
 
 
 def corners():
-    """Ends of all ranges, ties of both signs, sums that wrap, shifts that saturate."""
+    """Return ends of all ranges, ties of both signs, sums that wrap, shifts that saturate."""
     values = []
     sums = ((LOWEST, 0), (HIGHEST, 0), (HIGHEST, 1), (LOWEST, -1), (0, 0), (-1, 0), (1, 0))
     factors = (0, 1, 1 << 30, (1 << 31) - 1)
@@ -110,7 +110,7 @@ def corners():
     for a, right, mode in itertools.product(range(-12, 13), (0, 1, 2), Rounding):
         values.append(make(a, 0, 1 << 30, 0, right, mode))
     if dithered():
-        # Every sixteenth of a fraction with every number, the rest of it cut off.
+        # Every sixteenth of a fraction with every number; the rest of it is cut off.
         for t, a, right in itertools.product(range(16), range(-16, 16), (3, 4, 9)):
             for rest in (0, (1 << right - 3) - 1):
                 value = (a << right - 3) + rest
@@ -128,7 +128,7 @@ def corners():
 
 
 def some(random):
-    """Random inputs, most of them of a size that does not clamp."""
+    """Return random inputs, most of them of a size that does not clamp."""
     lowest, highest = ends()
     kept = BITS[chosen_variant()]
     bits = random.randint(1, 31)
@@ -154,7 +154,7 @@ def some(random):
 
 
 def an_element(random):
-    """An element to be scaled, as the lanes have it: an int8 is shifted further than an int16."""
+    """Return an element to be scaled, as in the lanes: an int8 is shifted further than an int16."""
     kept = BITS[chosen_variant()]
     wide = kept == 16 and random.getrandbits(1)
     most = (1 << (16 if wide else 8)) - 1
@@ -169,14 +169,14 @@ def an_element(random):
 
 
 def scaled(value):
-    """The f of Vector."""
+    """Return the f of Vector."""
     k = 11 if value["shift_left"] else 16
     h, r = (value["element"] * value["multiplier"] + (1 << (k - 1))) >> k, value["shift_right"]
     return wrap32(h if r == 0 else (h + (1 << (r - 1)) - (h < 0)) >> r)
 
 
 async def stream(bench, values):
-    """One value a cycle, and each result exactly LATENCY cycles later."""
+    """Give one value a cycle, and check each result exactly LATENCY cycles later."""
     for cycle in range(len(values) + LATENCY):
         now = {}
         for stage, names in STAGES.items():
@@ -211,7 +211,7 @@ async def random_values(dut):
 
 @cocotb.test
 async def scaled_elements(dut):
-    """Elements among values, in any order."""
+    """Check elements among values, in any order."""
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("requantiser", "scaled")
@@ -220,7 +220,7 @@ async def scaled_elements(dut):
 
 @cocotb.test(skip=os.environ.get("TPU_UNIT_VARIANT") not in ("lends", "dithers"))
 async def borrowed_multiplier(dut):
-    """Products for others whenever no value needs the multiplier; values as ever."""
+    """Check products for others in cycles without own products; values are unchanged."""
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("requantiser", "borrowed")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch and scalar unit together: loops give the sequence of a plain interpreter."""
+"""The test of fetch and scalar unit together: loops give a plain interpreter's sequence."""
 
 from itertools import pairwise
 
@@ -43,15 +43,18 @@ CONFIGS = {
 RARE = ("4", "128")
 PACES = [(0, 1, 1, 1), (6, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.2), (2, 0.3, 1, 1)]
 AFTER_JUMP = 3
-"""Cycles from an End_Loop that goes back to the first instruction of its body. It leaves more after
-the instruction before it, as it is taken into an empty stage."""
+"""Cycles from an End_Loop that jumps back to the first instruction of its body. After the
+instruction before it the jump comes later, because it enters an empty stage."""
 MOST = 2000
-"""Instructions of one random program."""
+"""Largest number of instructions of one random program."""
 PLAIN = [op for op in OPCODES if op not in (Opcode.LOOP, Opcode.END_LOOP, Opcode.SET_REGISTER)]
 
 
 class FetchedScalar(wiring.Component):
-    """The scalar unit behind the fetch: the ports of Fetch, the instructions of ScalarUnit."""
+    """A unit with the scalar unit after the fetch.
+
+    It has the ports of Fetch and the instructions of ScalarUnit.
+    """
 
     def __init__(self, *, config):
         self._fetch = Fetch(config=config)
@@ -86,9 +89,9 @@ def unit(variant=None):
 
 
 class Program(Bench):
-    """Fetch and scalar unit with a program, NOPs behind it, a memory and who takes instructions.
+    """A bench of fetch and scalar unit with a program, NOPs after it, a memory and a taker.
 
-    The memory answers in order, at the earliest `latency` cycles after the request; `ask`, `answer`
+    The memory answers in order, at the earliest `latency` cycles after the request. `ask`, `answer`
     and `take` are the probabilities that request, beat and instruction move in a cycle.
     """
 
@@ -101,7 +104,7 @@ class Program(Bench):
         self.bus = CONFIGS[chosen_variant()].host_bus_bytes
         self.rates, self.latency = (ask, answer, take), latency
         self.bad = set()
-        self.beats = []  # cycle in which each may come, address
+        self.beats = []  # earliest cycle of each, address
         self.taken = []
         self.now = 0
         self.model = Interpreter()
@@ -109,7 +112,7 @@ class Program(Bench):
         self.set(program=0, limit=len(self.memory))
 
     async def step(self):
-        """One cycle."""
+        """Run one cycle."""
         ask, answer, take = (self.random.random() < rate for rate in self.rates)
         inputs = {"request__ready": ask, "instruction__ready": take, "beat__valid": 0}
         if self.beats and self.beats[0][0] <= self.now and answer:
@@ -131,12 +134,12 @@ class Program(Bench):
         self.now += 1
 
     def error(self):
-        """Whether the next instruction is not read."""
+        """Return whether the next instruction cannot be read."""
         place, size = self.next * WORD, max(self.bus, WORD)
         return int(any(place // size == address // size for address in self.bad))
 
     def check(self, instruction):
-        """It is the next one, as the interpreter has it."""
+        """Check that it is the interpreter's next instruction."""
         error = self.error()
         assert (instruction.pc, instruction.error) == (self.next, error)
         total, fault = self.model.shown(self.words[self.next])
@@ -145,14 +148,14 @@ class Program(Bench):
         assert not instruction.loop_fault or instruction.loops == len(self.model.loops)
 
     async def run(self, count):
-        """Runs until `count` instructions have been taken, or all have."""
+        """Run until `count` instructions have been taken, or all have."""
         while len(self.taken) < count and self.next < len(self.words):
             await self.step()
             assert self.now < 100 * count + 1000, "too slow"
 
 
 def trace(words):
-    """Numbers of the instructions as a plain interpreter executes them, MOST at most."""
+    """Return the numbers of the instructions that a plain interpreter executes, at most MOST."""
     model, numbers = Interpreter(), []
     number = 0
     while number < len(words) and len(numbers) < MOST:
@@ -164,7 +167,7 @@ def trace(words):
 @cocotb.test
 @cocotb.parametrize(body=[1, 2, 7, 60])
 async def nested(dut, body):
-    """Four loops in one another, the counts in registers, an address that moves along."""
+    """Check four nested loops, with counts in registers and a moving address."""
     random = rng("scalar nested")
     words = [set_register(1, value=2), set_register(2, value=1)]
     words += [loop(1, 1), loop(2), loop(0, 1), loop(1, 2)]
@@ -189,7 +192,7 @@ async def nested(dut, body):
     await bench.run(len(expected))
     assert [number for _, number in bench.taken] == expected
     assert bench.model.registers[3] == 256 * 24
-    # Behind each End_Loop that goes back the body comes AFTER_JUMP cycles later, where it is kept.
+    # After each End_Loop that jumps back, a kept body comes AFTER_JUMP cycles later.
     if body + 7 <= Fetch.loop_capacity(CONFIGS[chosen_variant()]):
         steps = pairwise(bench.taken)
         jumps = [late - soon for (soon, a), (late, b) in steps if b <= a]
@@ -197,7 +200,7 @@ async def nested(dut, body):
 
 
 def block(random, depth, size):
-    """Random instructions with loops of random sizes among them."""
+    """Return random instructions with loops of random sizes among them."""
     words = []
     while len(words) < size:
         kind = random.random()
@@ -223,7 +226,7 @@ def block(random, depth, size):
 @cocotb.test
 @cocotb.parametrize((("latency", "ask", "answer", "take"), PACES), case=range(3))
 async def random_loops(dut, latency, ask, answer, take, case):
-    """Programs of nested loops, bodies shorter and longer than the memory of the fetch."""
+    """Check programs of nested loops, with bodies shorter and longer than the fetch's memory."""
     random = rng("scalar loops", latency, ask, case, chosen_variant())
     words = block(random, 0, 80)
     expected = trace(words)
@@ -237,7 +240,7 @@ async def random_loops(dut, latency, ask, answer, take, case):
 @cocotb.test
 @cocotb.parametrize((("latency", "ask", "answer", "take"), PACES))
 async def wild_programs(dut, latency, ask, answer, take):
-    """Any words, some of them not read: the unit never stops."""
+    """Check any words, some of them unreadable: the unit never stops."""
     random = rng("scalar programs", latency, ask, chosen_variant())
     words = [wild_word(random) for _ in range(250)]
     rates = {"ask": ask, "answer": answer, "take": take}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scalar unit against a plain interpreter: sums, registers, loops, faults."""
+"""The test of the scalar unit against a plain interpreter: sums, registers, loops, faults."""
 
 from itertools import pairwise
 
@@ -30,12 +30,12 @@ def unit():
 
 
 def fetched(word, *, number, error=0):
-    """What the fetch hands over."""
+    """Return the payload of the fetch."""
     return {"word": word, "error": error, "pc": number, "ends": word & 0xFF == Opcode.END_LOOP}
 
 
 class Scalar(Bench):
-    """The unit between a source and a sink of instructions, in step with the interpreter."""
+    """A bench of the unit between a source and a sink, in step with the interpreter."""
 
     def __init__(self, dut, chance, rate=1.0):
         super().__init__(dut, unit())
@@ -44,7 +44,7 @@ class Scalar(Bench):
         self.model = Interpreter()
 
     async def give(self, word, *, number=0, error=0):
-        """One instruction, until it has left; returns what came out, and where the unit jumped."""
+        """Give one instruction until it has left; return the output and the goal of a jump."""
         payload = fetched(word, error=error, number=number)
         shown, target = None, None
         taken = valid = False
@@ -79,7 +79,7 @@ class Scalar(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def streams(dut, rate):
-    """Instructions one behind the other: each sees the registers as those before it left them."""
+    """Check instructions in a row: each sees the registers as earlier ones left them."""
     bench = Scalar(dut, rng("scalar streams", rate), rate)
     await bench.start()
     random = bench.random
@@ -109,7 +109,7 @@ async def streams(dut, rate):
 
 @cocotb.test
 async def sums(dut):
-    """Each operand with an index register, one at a time and at its known place in the word."""
+    """Check each operand with an index register, alone and at its known place in the word."""
     bench = Scalar(dut, rng("scalar sums"))
     await bench.start()
     for register in range(1, 8):
@@ -135,7 +135,7 @@ async def sums(dut):
 
 @cocotb.test
 async def registers(dut):
-    """Set_Register is seen by the very next instruction; register 0 stays zero."""
+    """Check that the very next instruction sees a Set_Register; register 0 stays zero."""
     bench = Scalar(dut, rng("scalar registers"))
     await bench.start()
 
@@ -183,7 +183,7 @@ async def faults(dut):
 
 @cocotb.test
 async def counts(dut):
-    """A count of 32 bits, and the jumps that go with it."""
+    """Check a count of 32 bits, and its jumps."""
     bench = Scalar(dut, rng("scalar counts"))
     await bench.start()
     await bench.give(loop(MODULO - 1), number=(1 << PC_BITS) - 9)
@@ -199,7 +199,7 @@ async def counts(dut):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def wild_words(dut, rate):
-    """Any words, legal or not, errors between them; the numbers are those of a program."""
+    """Check any words, legal or not, with errors between them; the numbers form a program."""
     bench = Scalar(dut, rng("scalar wild", rate), rate)
     await bench.start()
     number = 0

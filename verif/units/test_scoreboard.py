@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interlocks: who waits for whom, for each pair of instructions and under random progress.
+"""The test of the interlocks: waits of each pair of instructions, and under random progress.
 
-The expectation names each older instruction that a younger one must wait for; the masks must
-point at the youngest of those in each list, as long as it is there.
+The expectation names each older instruction that a younger one must wait for. The masks must point
+at the youngest of these in each list, as long as it is in the list.
 """
 
 import itertools
@@ -40,12 +40,12 @@ ENTRIES, TABLES = parameter_space(CONFIG), table_space(CONFIG)
 
 
 def instruction(opcode, number, **regions):
-    """What the decoder would say about an instruction: its regions; those it lacks are absent."""
+    """Return the decoder's output for an instruction: its regions; those it lacks are absent."""
     return {"opcode": opcode, "pc": number, **regions}
 
 
 def some(random, number):
-    """A random instruction in a small space of addresses, where conflicts are common."""
+    """Return a random instruction in a small space of addresses, where conflicts are common."""
 
     def region(size, start=0):
         base = start + random.randint(0, size)
@@ -73,7 +73,7 @@ def some(random, number):
 
 
 def pairs():
-    """Each kind of region that two instructions can share, as (older, younger, what)."""
+    """Return each kind of region that two instructions can share, as (older, younger, name)."""
     lines, rows, host = (3, 6), (4, 7), (100, 132)
     entry, table = (ENTRIES + 1, ENTRIES + 2), (TABLES + 1, TABLES + 2)
     nothing = (0, 0)
@@ -118,7 +118,7 @@ def pairs():
 
 @cocotb.test
 async def every_pair(dut):
-    """An older and a younger instruction that share one region, or just miss each other."""
+    """Check an older and a younger instruction that share one region, or just miss each other."""
     bench = Model(dut)
     await bench.start()
     number = 0
@@ -144,7 +144,7 @@ async def every_pair(dut):
 
 @cocotb.test
 async def commands(dut):
-    """What the units get to see of an instruction."""
+    """Check the commands that the units see of an instruction."""
     bench = Model(dut)
     await bench.start()
     random = rng("scoreboard", "commands")
@@ -206,7 +206,7 @@ async def commands(dut):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.3])
 async def random_progress(dut, rate):
-    """Random instructions, issued as fast as there is room or slower; units progress at random."""
+    """Check random instructions, issued at once or later; units progress at random."""
     bench = Model(dut)
     await bench.start()
     random = rng("scoreboard", rate)

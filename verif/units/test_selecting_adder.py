@@ -25,7 +25,7 @@ def unit(variant=None):
 
 @cocotb.test
 async def sums(dut):
-    """Random operands, often with long carries."""
+    """Check random operands, often with long carries."""
     _, width, *subtracted = chosen_variant().split()
     width = int(width)
     random = rng("selecting_adder")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequencer: program order, waiting, the two weight checks, and how a program ends."""
+"""The test of the sequencer: program order, waits, the two weight checks, ends of programs."""
 
 import cocotb
 import pytest
@@ -11,7 +11,7 @@ from systola.verif.units.scalar_model import kind
 from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
 READS = 8
-"""Read_Weights that may have tiles waiting."""
+"""Number of Read_Weights that may have tiles waiting."""
 MOST = (1 << 24) - 1
 """Tiles of the largest Read_Weights."""
 CONSUMERS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
@@ -23,7 +23,7 @@ def unit():
 
 
 class Program(Bench):
-    """The unit, and what it must remember as the instruction set describes it."""
+    """A bench of the unit, with the state that the instruction set requires."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -32,7 +32,7 @@ class Program(Bench):
         self.resumed = False
 
     def expected_fault(self, opcode, tiles, cause, address):
-        """Cause and address of the fault of an instruction."""
+        """Return cause and address of the fault of an instruction."""
         waiting = (self.totals[-1] if self.totals else 0) - self.consumed
         if cause:
             return cause, address
@@ -45,7 +45,7 @@ class Program(Bench):
         return Fault.NONE, 0
 
     async def step(self, opcode=None, *, tiles=0, cause=0, pc=0, address=0, code=0, **inputs):
-        """A cycle with an instruction that has been decided, or none; whether it was issued."""
+        """Run a cycle with a decided instruction, or none; return whether it was issued."""
         now = {"enable": 1, "room": 1, "idle": 0, "exhausted": 0, "resume": 0, **inputs}
         valid = opcode is not None
         payload = {
@@ -115,7 +115,7 @@ class Program(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_programs(dut, rate):
-    """Any instructions; those that fail are offered and withdrawn."""
+    """Check any instructions; instructions that fail are offered and withdrawn."""
     bench = Program(dut)
     await bench.start()
     random = rng("sequencer", rate)
@@ -148,7 +148,7 @@ async def random_programs(dut, rate):
 
 @cocotb.test
 async def host_resumes(dut):
-    """Synchronize_Host waits for the units, then for the host, or takes the RESUME before it."""
+    """Check that Synchronize_Host waits for the units, then for RESUME, which may come before."""
     bench = Program(dut)
     await bench.start()
     wait = Opcode.SYNCHRONIZE_HOST
@@ -175,7 +175,7 @@ async def host_resumes(dut):
 
 @cocotb.test
 async def totals_wrap(dut):
-    """Far more than 2^32 tiles in one program."""
+    """Check far more than 2^32 tiles in one program."""
     bench = Program(dut)
     await bench.start()
     for consumer in CONSUMERS * 150:
@@ -190,7 +190,7 @@ async def totals_wrap(dut):
 
 @cocotb.test
 async def eight_reads(dut):
-    """The ninth Read_Weights needs the first of the eight before it consumed to its last tile."""
+    """Check that the ninth Read_Weights waits until the first of the eight is consumed."""
     bench = Program(dut)
     await bench.start()
     for _ in range(READS):
@@ -205,7 +205,7 @@ async def eight_reads(dut):
 
 @cocotb.test
 async def window_ends(dut):
-    """FETCH_WINDOW once nothing is left, with the offset of the missing instruction."""
+    """Check FETCH_WINDOW after the last instruction, with the offset of the missing one."""
     bench = Program(dut)
     await bench.start()
     places = {"program": 0xFFFF_FF80, "pc": 9}

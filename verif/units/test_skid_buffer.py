@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The skid buffer: order, latency, its two places, and the full rate."""
+"""The test of the skid buffer: order, latency, its two places, and the full rate."""
 
 import cocotb
 import pytest
@@ -22,7 +22,7 @@ def unit():
     (("offers", "takes"), [(1.0, 1.0), (1.0, 0.5), (0.5, 1.0), (0.6, 0.6), (1.0, 0.1)])
 )
 async def order_and_places(dut, offers, takes):
-    """What is inside is offered, oldest first, and two are taken in before one leaves."""
+    """Check that content is offered, oldest first, and two items come in before one leaves."""
     bench = Bench(dut, unit())
     random = rng("skid_buffer", f"{offers} {takes}")
     await bench.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of memory against a dict: inferred, the macro's model in Verilog, block RAMs."""
+"""The test of every kind of memory against a dict: inferred, a macro's model, block RAMs."""
 
 from importlib.resources import files
 
@@ -28,8 +28,8 @@ VARIANTS = {
     "ecp5, macro": (*MACRO, False, False),
     "ecp5, transparent, register": (20, 48, True, True),
 }
-"""Width, depth, whether transparent, whether with an output register; for plain Verilog, or for
-the fabric that the name begins with."""
+"""Width, depth, whether transparent, whether with an output register. The fabric is the first word
+of the name; others are plain Verilog."""
 
 
 def unit(variant=None):
@@ -40,8 +40,11 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Reads keep their word until the next one, and an output register what it has while it is not
-    enabled; a word being written is new where transparent."""
+    """Check that reads keep their word until the next read.
+
+    An output register keeps its word while it is not enabled. A word being written is read as new
+    in a transparent memory.
+    """
     width, depth, transparent, register = VARIANTS[chosen_variant()]
     bench = Bench(dut, unit())
     await bench.start()

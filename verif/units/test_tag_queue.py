@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tags on their way into the trace: each keeps the set of instructions that it waits for."""
+"""The test of tags on their way into the trace: each keeps the set of its awaited instructions."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def unit():
 
 
 class Model(Bench):
-    """The queue, the instructions under way in each unit, and the tags that wait."""
+    """A bench of the queue, with the instructions under way in each unit and the waiting tags."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -28,7 +28,7 @@ class Model(Bench):
         self.waiting = []
 
     async def step(self, push=None, *, issue=0, retire=0, hold=0):
-        """One cycle: `push` is a tag and a mask of units, `issue` and `retire` masks of units.
+        """Run one cycle: `push` is a tag and a mask of units, `issue` and `retire` masks of units.
 
         Returns the tag that entered, or None.
         """
@@ -61,18 +61,18 @@ class Model(Bench):
         return entered
 
     def room(self):
-        """Mask of the units that take another instruction."""
+        """Return the mask of the units with room for another instruction."""
         return sum(1 << u for u in range(UNITS) if len(self.under_way[u]) < DEPTH)
 
     def busy(self):
-        """Mask of the units that have instructions under way."""
+        """Return the mask of the units that have instructions under way."""
         return sum(1 << u for u in range(UNITS) if self.under_way[u])
 
 
 @cocotb.test
 @cocotb.parametrize(often=[0.2, 0.9], progress=[0.1, 0.3, 0.9])
 async def random_use(dut, often, progress):
-    """Tags often or seldom, units fast or slow, and for a while one unit much slower."""
+    """Check tags often or seldom, units fast or slow, and for a while one unit much slower."""
     bench = Model(dut)
     await bench.start()
     random = rng("tag_queue", often, progress)
@@ -100,7 +100,10 @@ async def random_use(dut, often, progress):
 
 @cocotb.test
 async def each_unit(dut):
-    """A tag waits for the units in its mask only, and enters the cycle after the last retires."""
+    """Check that a tag waits for the units in its mask only.
+
+    It enters in the cycle after the last of them retires.
+    """
     bench = Model(dut)
     await bench.start()
     for units in range(1 << UNITS):
@@ -117,7 +120,10 @@ async def each_unit(dut):
 
 @cocotb.test
 async def nothing_under_way(dut):
-    """Then it enters in the next cycle, as it does when the last one completes with its push."""
+    """Check that a tag enters in the next cycle if nothing is under way.
+
+    It does so, too, if the last instruction completes with its push.
+    """
     bench = Model(dut)
     await bench.start()
     assert await bench.step((1, EVERY)) is None
@@ -129,7 +135,7 @@ async def nothing_under_way(dut):
 
 @cocotb.test
 async def younger_instructions_pass(dut):
-    """A slow unit keeps tags waiting, while the others complete far more than they could count."""
+    """Check that a slow unit keeps tags waiting, while the others complete more than they count."""
     bench = Model(dut)
     await bench.start()
     await bench.step(issue=EVERY)
@@ -158,7 +164,10 @@ async def a_tag_for_each_instruction(dut):
 
 @cocotb.test
 async def most_completions(dut):
-    """One unit has completed what each of the tags waits for, when another lets the first pass."""
+    """Check one unit that has completed all awaited instructions before another unit.
+
+    The other unit then lets the first tag pass.
+    """
     bench = Model(dut)
     await bench.start()
     await bench.step(issue=0b0011)

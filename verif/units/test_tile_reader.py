@@ -21,7 +21,7 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def lines(dut, rate):
-    """All rows of a tile, or its even and then its odd lines; a row a cycle where there is room."""
+    """Check all rows of a tile, or its even and then its odd lines, at most a row a cycle."""
     bench = Bench(dut, unit())
     await bench.start()
     config = CONFIGS[chosen_variant()]

@@ -18,7 +18,7 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def tiles(dut, rate):
-    """One after the other, at full rate and with gaps."""
+    """Check tiles one after the other, at full rate and with gaps."""
     bench = Bench(dut, unit())
     await bench.start()
     random, cols = rng("transposer", rate), COLS[chosen_variant()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unified buffer with all five streams: data, priorities, and what a conflict costs."""
+"""The test of the unified buffer with all five streams: data, priorities, cost of a conflict."""
 
 from collections import deque
 
@@ -16,7 +16,7 @@ CONFIGS = {"plain": CONFIG, "parity": small_config(**SHAPE, parity=True)}
 LINES, BANKS, WIDTH = CONFIG.buffer_lines, 4, 8 * 5
 READERS = ("mxu", "operands", "dma_out")
 WRITERS = ("activate", "dma_in")
-"""In the order of their rank."""
+"""Ports that write, in the order of their rank."""
 
 
 def unit(variant=None):
@@ -24,7 +24,7 @@ def unit(variant=None):
 
 
 class Model(Bench):
-    """The unit and the lines that it should hold."""
+    """A bench of the unit and the lines that it should hold."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -32,7 +32,7 @@ class Model(Bench):
         self.reading = deque([{}] * BUFFER_LATENCY)
 
     async def step(self, **wanted):
-        """One cycle: lines to read, (line, data) to write. Returns the names of those served."""
+        """Run one cycle: lines to read, (line, data) to write. Returns names of ports served."""
         inputs, address = {}, {}
         for name in READERS + WRITERS:
             value = wanted.get(name)
@@ -64,7 +64,7 @@ class Model(Bench):
         return served
 
     async def fill(self, random):
-        """Gives every line a value."""
+        """Give every line a value."""
         for line in range(LINES):
             assert await self.step(dma_in=(line, random.getrandbits(WIDTH))) == {"dma_in"}
 
@@ -72,7 +72,7 @@ class Model(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6])
 async def random_use(dut, rate):
-    """Any lines on all five ports; nobody reads what is being written."""
+    """Check any lines on all five ports; no port reads a line that is being written."""
     bench = Model(dut)
     await bench.start()
     random = rng("unified_buffer", rate)
@@ -94,9 +94,10 @@ async def random_use(dut, rate):
 @cocotb.test
 @cocotb.parametrize(operands=range(BANKS), dma_out=range(BANKS))
 async def streams(dut, operands, dma_out):
-    """Streams that meet in a bank lose one cycle once to each of a higher rank; others none.
+    """Check that streams that meet in a bank lose one cycle, once, to each of a higher rank.
 
-    `operands` and `dma_out` are how many banks these streams are ahead of the MXU's.
+    Other streams lose none. `operands` and `dma_out` are the banks by which these streams are ahead
+    of the MXU's.
     """
     bench = Model(dut)
     await bench.start()
@@ -106,7 +107,7 @@ async def streams(dut, operands, dma_out):
     at |= {"activate": 48, "dma_in": 52 + dma_out}
     lost = dict.fromkeys(at, 0)
     for _ in range(8):
-        # The two writers overlap in lines, which does not matter: nobody reads them.
+        # The two writers overlap in lines, which does not matter: they are not read.
         wanted = {
             name: line if name in READERS else (line, random.getrandbits(WIDTH))
             for name, line in at.items()
@@ -115,7 +116,7 @@ async def streams(dut, operands, dma_out):
         for name in at:
             at[name] += name in served
             lost[name] += name not in served
-    # A stream that has lost a cycle is a bank further behind, where it may meet another one.
+    # A stream that has lost a cycle is a bank further back, where it may meet another one.
     occupied = {0, operands or BANKS - 1}
     behind = 0
     while (dma_out - behind) % BANKS in occupied:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planner and feeder of vectors: lines asked for, vectors made of them, packed channels, fill, and
-hold."""
+"""The test of planner and feeder of vectors: requested lines, and the vectors made of them.
+
+It covers packed channels, fill, and hold.
+"""
 
 from collections import deque
 
@@ -27,7 +29,10 @@ COMMANDS = 60
 
 
 class Feed(wiring.Component):
-    """Planner and feeder, with plans issued a cycle after `go`; `issued` and `reads` tell."""
+    """A unit of planner and feeder, with plans issued a cycle after `go`.
+
+    `issued` and `reads` report its work.
+    """
 
     def __init__(self, config):
         self._config = config
@@ -82,8 +87,10 @@ def unit(variant=None):
 
 
 class Feeder(Bench):
-    """The units with buffer lines that are there for one cycle, BUFFER_LATENCY cycles after they
-    were asked for."""
+    """A bench of the units with buffer lines.
+
+    Lines are valid for one cycle, BUFFER_LATENCY cycles after they were requested.
+    """
 
     def __init__(self, dut, name):
         super().__init__(dut, unit())
@@ -97,7 +104,7 @@ class Feeder(Bench):
         self.primed = False
         self.in_buffer = deque([None] * BUFFER_LATENCY)
         self.on_the_way = deque([None] * (FEED_LATENCY - BUFFER_LATENCY))
-        # Told a cycle before an issue, as `go` is.
+        # Reported a cycle before an issue, as `go` is.
         self.holds = deque([False] * (1 + BUFFER_LATENCY))
         self.arriving = deque([0] * BUFFER_LATENCY)
         self.made = 0
@@ -106,7 +113,7 @@ class Feeder(Bench):
         return self.random.getrandbits(bits)
 
     async def step(self, vector=None, *, go=True, hold=False):
-        """One cycle that offers the place of `vector`, or none; whether it was taken."""
+        """Run one cycle that offers the place of `vector`, or none; return whether it was taken."""
         if vector is None:
             self.set(
                 position=self.noise(matrix_walk(self.config).position.size),
@@ -149,7 +156,9 @@ class Feeder(Bench):
         return taken
 
     def check_plan(self):
-        """What is read for the vector whose turn it is; that vector, or None before it."""
+        """Check the reads for the vector in turn; return this vector, or None before it is
+        complete.
+        """
         vector = self.planned[0]
         primes = vector.missing is not None and not self.primed
         self.expect("makes", not primes, vector)
@@ -162,7 +171,7 @@ class Feeder(Bench):
         return None if primes else self.planned.popleft()
 
     async def feed(self, command, vectors, *, go=1.0, hold=0.0):
-        """Feeds the vectors of one command in order.
+        """Feed the vectors of one command in order.
 
         The share `go` of the cycles may issue, the share `hold` is on hold.
         """
@@ -185,7 +194,7 @@ class Feeder(Bench):
     (("packed", "go", "hold"), [(p, *r) for p in (0, 1) for r in ((1.0, 0), (0.6, 0), (0.7, 0.4))])
 )
 async def windows(dut, packed, go, hold):
-    """Random windows; commands follow one another at once, or after some cycles."""
+    """Check random windows; commands follow one another at once, or after some cycles."""
     bench = Feeder(dut, f"windows {packed} {go} {hold}")
     await bench.start()
     expected = 0
@@ -208,7 +217,7 @@ async def windows(dut, packed, go, hold):
 
 @cocotb.test
 async def lines_of_a_matrix(dut):
-    """Without bounds every vector is the line of its position, whatever its row and column."""
+    """Check that without bounds every vector is the line of its position, at any row and column."""
     bench = Feeder(dut, "matrix")
     await bench.start()
     vectors = []
@@ -237,7 +246,7 @@ async def lines_of_a_matrix(dut):
 
 @cocotb.test
 async def long_rows(dut):
-    """Packed rows of hundreds of lines, to the last byte of a row and beyond it."""
+    """Check packed rows of hundreds of lines, to the last byte of a row and beyond it."""
     bench = Feeder(dut, "long")
     await bench.start()
     rows = bench.config.rows

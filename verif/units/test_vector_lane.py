@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front of a lane against the formulas of Depthwise, Pool and Vector in plain Python."""
+"""The test of a lane's front against the formulas of Depthwise, Pool and Vector."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,8 @@ CONFIGS = {
     "training": small_config(training=True),
 }
 SUM, LATENCY, SCALED, SCALED_LATENCY, ADDEND = 3, 4, 9, 10, 9
-"""Cycles from a byte to the control of the sum and to the sum, of products and of others."""
+"""Cycles from a byte to the control of the sum, and to the sum, of products and of scaled elements;
+then to the addend."""
 COUNT = 1500
 
 
@@ -32,7 +33,7 @@ def unit(variant=None):
 
 
 class Element(NamedTuple):
-    """A byte with all that is said about it, each at its time."""
+    """A byte with its control inputs, each at its time."""
 
     byte: int
     element: dict
@@ -41,22 +42,22 @@ class Element(NamedTuple):
     carry: int
     summing: dict
     x: int | None
-    """What it is worth."""
+    """Value of the element; None if it is incomplete."""
 
 
 def wrapped(value, bits=32):
-    """`value` modulo 2^bits, signed."""
+    """Return `value` modulo 2^bits, signed."""
     return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
 
 
 def power_below(divisor):
-    """2^15 over the least power of two that the divisor does not reach; 0 below 1."""
+    """Return 2^15 over the least power of two that the divisor does not reach; 0 below 1."""
     bits = next(n for n in range(40) if -(1 << n) <= divisor < 1 << n)
     return 1 << 15 >> bits
 
 
 class Numbers:
-    """Random instructions as elements, each with the sum (or None) and the addend behind it."""
+    """A source of random instructions as elements, each with its sum (or None) and addend."""
 
     def __init__(self, name):
         self.random = rng("vector_lane", name, chosen_variant())
@@ -67,7 +68,7 @@ class Numbers:
         return self.random.choice((-128, 127, 0, -1, self.random.randint(-128, 127)))
 
     def element(self, byte, *, element=None, product=None, summing=None, x=None):
-        """An element; what is left open does nothing, or does not matter."""
+        """Return an element; inputs that are left open have no effect, or do not matter."""
         random = self.random
         noise = {"coefficient": Coefficient.ONE if summing else Coefficient.ZERO, "keep": 0}
         return Element(
@@ -81,11 +82,11 @@ class Numbers:
         )
 
     def idle(self):
-        """A cycle in which nothing comes."""
+        """Return a cycle without input."""
         return [(self.element(self.byte()), None, None)]
 
     def depthwise(self):
-        """Taps of a window, those outside the map included."""
+        """Return the taps of a window, those outside the map included."""
         random, total, found = self.random, 0, []
         count = random.choice((1, 4, 9))
         for number in range(count):
@@ -103,7 +104,10 @@ class Numbers:
         return found
 
     def pool(self):
-        """Taps of a window, the largest one or their sum; those outside are the least, or 0."""
+        """Return the taps of a window with their maximum or sum.
+
+        Taps outside the map are the least number, or 0.
+        """
         random, found, inside = self.random, [], []
         maximum = random.getrandbits(1)
         share = random.choice((0, 0.3, 1))
@@ -119,7 +123,7 @@ class Numbers:
         return found
 
     def vector(self, operations):
-        """One of the operations on one or two operands, of int8 or int16."""
+        """Return one of the operations on one or two operands, of int8 or int16."""
         random = self.random
         wide = random.getrandbits(1) if self.config.wide else 0
         operation = random.choice(operations)
@@ -131,7 +135,7 @@ class Numbers:
             control = {"zero": zero, "wide": wide}
             low, byte = self.byte(), self.byte()
             if wide:
-                # What the sum would do with half an element must not be asked for.
+                # The sum must not be used with half an element.
                 found.append((self.element(low, element={**control, "low": 1}), None, None))
             value = (byte << 8 | low & 0xFF) if wide else byte
             x.append(value - zero)
@@ -162,7 +166,7 @@ class Numbers:
         return found
 
     def addend(self):
-        """An int16 that the result is added to."""
+        """Return an int16 that the result is added to."""
         low, byte = self.byte(), self.byte()
         return [
             (self.element(low, element={"low": 1, "wide": self.random.getrandbits(1)}), None, None),
@@ -170,21 +174,21 @@ class Numbers:
         ]
 
     def plain(self):
-        """What adds up products, or nothing."""
+        """Return an instruction that sums products, or nothing."""
         operations = ["copy", "multiply", *["divide"] * self.config.training]
         kinds = [self.idle, self.pool, lambda: self.vector(operations)]
         kinds += [self.depthwise] * self.config.depthwise + [self.addend] * self.config.wide
         return self.random.choice(kinds)()
 
     def scaled(self):
-        """What adds up elements that come back from the requantiser, or halves."""
+        """Return an instruction that sums halves, or elements scaled by the requantiser."""
         kinds = [self.idle, *3 * [lambda: self.vector(("add", "subtract"))]]
         kinds += [self.addend] * self.config.wide
         return self.random.choice(kinds)()
 
 
 async def check(dut, name, *, scaled):
-    """A byte in every cycle; sums and addends when they are due, and no change before."""
+    """Check a byte in every cycle; sums and addends when they are due, and no change before."""
     bench = Bench(dut, unit())
     await bench.start()
     numbers = Numbers(name)
@@ -213,7 +217,7 @@ async def check(dut, name, *, scaled):
             bench.expect("sum", total, f"cycle {now}")
         if now > ADDEND and timeline[now - ADDEND - 1][2] is not None:
             addend = timeline[now - ADDEND - 1][2]
-        # It may already be the next one, whose second byte came in the cycle before.
+        # This may already be the next addend, with its second byte in the cycle before.
         if addend is not None and timeline[now - ADDEND][2] is None:
             bench.expect("addend", addend, f"cycle {now}")
         if value_due is not None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walker against nested loops of Python: places, first and last iterations, no lost cycle."""
+"""The test of the walker against nested loops of Python: places, first and last iterations.
+
+No cycle may be lost.
+"""
 
 from itertools import product
 from math import prod
@@ -30,18 +33,20 @@ def unit(variant=None):
 
 
 def line_space(layout):
-    """Lines are counted modulo this."""
+    """Return the modulus of lines."""
     return 1 << layout.position["line"].width
 
 
 def beyond(layout, axis):
-    """Coordinates from here on are not told apart."""
+    """Return the coordinate from which on coordinates are not distinguished."""
     return 1 << layout.position[axis].width - 2
 
 
 def seen_at(layout, line, y, x):
-    """A place as a walker may show it: line modulo its range, row and column where they may lie in
-    a map."""
+    """Return a place as a walker may show it.
+
+    The line is modulo its range; row and column are exact where they may lie in a map.
+    """
     return (
         line % line_space(layout),
         min(y, beyond(layout, "y")),
@@ -50,7 +55,7 @@ def seen_at(layout, line, y, x):
 
 
 def places(layout, walk):
-    """For each step of a walk: (line, y, x), and (first, last) of each level, innermost first."""
+    """Yield for each step of a walk (line, y, x), and (first, last) of each level from within."""
     levels = layout.levels
     counts = [walk["count"][level.name] for level in reversed(levels)]
     for outermost_first in product(*map(range, counts)):
@@ -65,7 +70,9 @@ def places(layout, walk):
 
 
 def some(random, layout):
-    """A random walk of at most LONGEST steps, often with numbers at the ends of their ranges."""
+    """Return a random walk of at most LONGEST steps, often with numbers at the ends of their
+    ranges.
+    """
 
     def number(low, high):
         near = random.randint(max(low, -5), min(high, 5))
@@ -92,7 +99,7 @@ def some(random, layout):
 
 
 def check(bench, layout, place, ends):
-    """The outputs in one cycle of a walk."""
+    """Check the outputs in one cycle of a walk."""
     position, flags = place
     seen = bench.get("position")
     assert seen_at(layout, seen.line, seen.y, seen.x) == position
@@ -104,7 +111,7 @@ def check(bench, layout, place, ends):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_walks(dut, rate):
-    """Walks one behind the other, with one cycle between; `walk` is noise while it is not valid."""
+    """Check walks in a row, with one cycle between; `walk` is noise while it is not valid."""
     layout = WALKS[chosen_variant()]
     bench = Bench(dut, unit())
     await bench.start()
@@ -130,7 +137,7 @@ async def random_walks(dut, rate):
 
 @cocotb.test
 async def long_loops(dut):
-    """Each level by itself goes through thousands of iterations where its count can hold them."""
+    """Check thousands of iterations of each level by itself, if its count can hold them."""
     layout = WALKS[chosen_variant()]
     levels = layout.levels
     bench = Bench(dut, unit())
@@ -177,7 +184,7 @@ COUNTED = {
         Opcode.VECTOR: {"ox": "rows"},
     },
 }
-"""The operands that the levels count, as the comments of hdl/commands.py say."""
+"""Operands that the levels count, from the comments of hdl/commands.py."""
 
 
 @pytest.mark.parametrize("variant", COUNTED)
@@ -187,7 +194,7 @@ def test_counts_hold_every_operand(variant):
 
 
 def check_counts(variant, config):
-    """All numbers that instructions may have, if what they name is there."""
+    """Check all numbers that instructions may have, if their regions fit the memories."""
     memory = config.accumulator_rows if variant == "matrix" else config.buffer_lines
     layout = matrix_walk(config) if variant == "matrix" else vector_walk(config)
     bits = {level.name: level.count_bits for level in layout.levels}
@@ -197,7 +204,7 @@ def check_counts(variant, config):
             if operand == "k_tiles" and opcode == Opcode.MATRIX_MULTIPLY:
                 most = min(most, config.buffer_lines)
             elif operand not in ("k_tiles", "kernel_width", "kernel_height"):
-                most = min(most, memory)  # where the results go
+                most = min(most, memory)  # the memory of the results
             assert most < 1 << bits[level], (opcode, operand)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weight fetch against memory models: rows, rates, the throttle, back-pressure, `stop`."""
+"""The test of the weight fetch against memory models: rows, rates, throttle, stalls, `stop`."""
 
 import cocotb
 import numpy as np
@@ -26,7 +26,7 @@ def unit(variant=None):
 
 
 class Weights(Bench):
-    """The unit between a memory and an array that takes rows."""
+    """A bench of the unit between a memory and an array that takes rows."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, name=""):
         super().__init__(dut, unit())
@@ -59,14 +59,14 @@ class Weights(Bench):
         self.set(base=BASE)
 
     def ask(self, tile, count):
-        """Queues a Read_Weights."""
+        """Queue a Read_Weights."""
         beats = count * self.config.rows * self.beats_a_row
         transfer = {"address": tile * self.tile_bytes, "beats": beats}
         self.commands.append({"pc": self.asked, "transfer": transfer})
         self.asked += 1
 
     def expected(self, tiles):
-        """The rows of tiles."""
+        """Return the rows of tiles."""
         pitch = self.beats_a_row * self.config.weight_bus_bytes
         return [
             self.model.data[start : start + self.config.cols].tobytes()
@@ -75,11 +75,11 @@ class Weights(Bench):
         ]
 
     async def step(self, take=False, **inputs):
-        """One cycle; takes the oldest row, if `take` and there is one."""
+        """Run one cycle; take the oldest row, if `take` and there is one."""
         inputs["command_valid"] = bool(self.commands)
         if self.commands:
             inputs["command"] = self.commands[0]
-        # Whether there is a row depends on nothing of this cycle: look at it before the edge.
+        # A row's presence depends on nothing of this cycle: it is read before the edge.
         await self.cycle(**inputs, row_take=take and self._has_row())
         if len(self.rows) < self.taken:
             self.rows.append(self.get("row").to_bytes(self.config.cols, "little"))
@@ -98,7 +98,7 @@ class Weights(Bench):
         self.now += 1
 
     def _has_row(self):
-        """Whether a row is valid in the cycle that begins: two cycles after its last beat."""
+        """Return whether a row is valid in the present cycle: two cycles after its last beat."""
         n = self.beats_a_row
         complete = sum(beat + 2 <= self.now for beat in self.beats[n - 1 :: n])
         return complete > self.taken
@@ -107,7 +107,7 @@ class Weights(Bench):
 @cocotb.test
 @cocotb.parametrize((("latency", "stall", "take"), [(0, 0.0, 1.0), (25, 0.0, 1.0), (3, 0.3, 0.3)]))
 async def random_tiles(dut, latency, stall, take):
-    """Rows in order over several Read_Weights, whatever memory and array do."""
+    """Check rows in order over several Read_Weights, at any pace of memory and array."""
     bench = Weights(dut, latency=latency, stall=stall, name=f"{latency}")
     await bench.start()
     tiles = []
@@ -129,7 +129,7 @@ async def random_tiles(dut, latency, stall, take):
 
 @cocotb.test
 async def one_after_the_other(dut):
-    """The latency of the memory is paid once, not for each Read_Weights."""
+    """Check that the latency of the memory is paid once, not for each Read_Weights."""
     bench = Weights(dut, latency=20, name="gaps")
     await bench.start()
     for tile in range(6):
@@ -143,7 +143,7 @@ async def one_after_the_other(dut):
 
 @cocotb.test
 async def rate(dut):
-    """A beat in every cycle, or exactly the fraction that the throttle allows."""
+    """Check a beat in every cycle, or exactly the fraction that the throttle allows."""
     bench = Weights(dut, latency=5, name="rate")
     await bench.start()
     bench.ask(0, TILES)
@@ -158,7 +158,7 @@ async def rate(dut):
 
 @cocotb.test
 async def fills_and_waits(dut):
-    """With nobody taking rows the FIFO fills to the last row, and nothing is lost."""
+    """Check that the FIFO fills to the last row if no row is taken, and nothing is lost."""
     bench = Weights(dut, name="fill")
     await bench.start()
     config = bench.config
@@ -174,7 +174,7 @@ async def fills_and_waits(dut):
 
 @cocotb.test
 async def limit(dut):
-    """No more than 8 bursts are under way."""
+    """Check that no more than 8 bursts are under way."""
     bench = Weights(dut, latency=100, name="limit")
     await bench.start()
     bench.ask(0, 40)
@@ -186,7 +186,7 @@ async def limit(dut):
 
 @cocotb.test
 async def errors(dut):
-    """Two beats of the second of three Read_Weights."""
+    """Check errors of two beats of the second of three Read_Weights."""
     bench = Weights(dut, name="errors")
     await bench.start()
     first = BASE + 7 * bench.tile_bytes
@@ -201,7 +201,7 @@ async def errors(dut):
 
 @cocotb.test
 async def stop(dut):
-    """No new bursts; the beats of the others are swallowed, even with the FIFO full."""
+    """Check that no new bursts begin; beats of the others are dropped, even with the FIFO full."""
     bench = Weights(dut, latency=9, stall=0.2, name="stop")
     await bench.start()
     for _ in range(15):
@@ -209,7 +209,7 @@ async def stop(dut):
         for _ in range(bench.random.randint(1, 120)):
             await bench.step(stop=0)
         await bench.step(stop=1)
-        announced = bench.bursts + 2  # one may be waiting on AR, and one behind it
+        announced = bench.bursts + 2  # one may be waiting on AR, and one after it
         for _ in range(1000):
             await bench.step()
             if bench.get("quiet"):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weight loader: a tile every `rows` cycles, rows in order, never into weights still in use."""
+"""The test of the weight loader: a tile every `rows` cycles, rows in order.
+
+Weights in use are never overwritten.
+"""
 
 import cocotb
 import pytest
@@ -19,7 +22,7 @@ def unit(variant=None):
 
 
 class Model(Bench):
-    """The loader with a FIFO of `level` rows, and the rules of the array's shadow weights.
+    """A bench of the loader with a FIFO of `level` rows, and the array's shadow weights' rules.
 
     `time` counts the cycles of the array: those without `hold`.
     """
@@ -36,7 +39,7 @@ class Model(Bench):
         self.holds = 0
 
     async def step(self, arrive=0, swap=False):
-        """One cycle in which `arrive` rows come in and, where `ready`, the tile is swapped in."""
+        """Run one cycle in which `arrive` rows come in and, if `ready`, the tile is swapped in."""
         tile, row = divmod(self.loads, self.rows)
         cold = not self.swaps or self.time > self.swaps[-1] + self.stages
         begins = self.level > 0 and row == 0 and tile == len(self.swaps) and cold
@@ -46,12 +49,12 @@ class Model(Bench):
         await self.cycle(arrived=self.level > 0, swap=swap)
         ready, hold, load, take = self.gets("ready", "hold", "load", "take")
         assert ready == would_be_ready
-        # The wave of a swap follows the rows; where one is missing it waits.
+        # The wave of a swap follows the rows; if a row is missing, it waits.
         assert hold == (row > 0 and tile < len(self.swaps) and self.level == 0)
         if self.level > 0 and (row > 0 or begins):
             assert (load, take) == (1 << row, 1)
-            # The array sees a swap two cycles after this unit, row k another k cycles later, and
-            # the last stage takes the weights `stages` - 1 cycles after the first.
+            # The array sees a swap two cycles after this unit, row k another k cycles later. The
+            # last stage takes the weights `stages` - 1 cycles after the first.
             if tile:
                 taken = self.swaps[tile - 1] + 2 + row + self.stages - 1
                 assert self.time >= taken, "weights still in use"
@@ -69,7 +72,7 @@ class Model(Bench):
 
 @cocotb.test
 async def full_rate(dut):
-    """With rows at hand, a tile can be swapped in every max(rows, stages + 1) cycles."""
+    """Check that with rows at hand, a tile can be swapped in every max(rows, stages + 1) cycles."""
     bench = Model(dut)
     await bench.start()
     bench.level = 2
@@ -83,7 +86,7 @@ async def full_rate(dut):
 @cocotb.test
 @cocotb.parametrize(rate=[0.9, 0.5, 0.1])
 async def random_use(dut, rate):
-    """Rows arrive at random; tiles are swapped in at once, or some time later."""
+    """Check rows that arrive at random; tiles are swapped in at once, or some time later."""
     bench = Model(dut)
     await bench.start()
     random = rng("weight_loader", chosen_variant(), rate)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of single units share: conversion to Verilog, clock, reset, access to ports.
+"""The common part of the tests of single units: conversion to Verilog, clock, reset, ports.
 
-A test module has a function `unit()` that makes the component, cocotb tests that check it through
-a `Bench`, and a function for pytest that hands both to `run_unit`.
+A test module has three parts:
+
+- a function `unit()` that makes the component,
+- cocotb tests that check it through a `Bench`,
+- a function for pytest that hands both to `run_unit`.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ _ESCAPED = "_"
 
 
 def small_config(**changes: Any) -> Config:
-    """A small machine for units that take their sizes from a configuration."""
+    """Return a small machine for units that take their sizes from a configuration."""
     sizes = {
         "name": "unit",
         "rows": 4,
@@ -63,8 +66,8 @@ def convert(
 ) -> str:
     """Return the Verilog of a component; its ports are called as in Amaranth, joined by `__`.
 
-    It is kept in the build folder until the component changes, or the conversion: Yosys takes half
-    a second of processor time to start, which many tests of units do not take themselves.
+    It is kept in the build folder until the component or the conversion changes. Yosys takes half a
+    second of processor time to start, which many tests of units do not take themselves.
     """
     key = content_key(
         rtlil.convert(component, name=name, platform=platform, emit_src=False),
@@ -84,7 +87,7 @@ def convert(
 
 
 def _readable(text: str) -> str:
-    # A port may be called `interrupt`, though that is a word of some C++ compilers.
+    # A port may be called `interrupt`, which is a word of some C++ compilers.
     return f"// verilator lint_off SYMRSVDWORD\n{text}"
 
 
@@ -97,12 +100,12 @@ def run_unit(
     modules: str = "",
     fabric: Fabric = Fabric.GENERIC,
 ) -> None:
-    """Runs the cocotb tests of verif/units/`name`.py on `component`.
+    """Run the cocotb tests of verif/units/`name`.py on `component`.
 
     The tests see `variant` in `chosen_variant`. `modules` is the Verilog of modules that the
-    component places by name; blocks of `fabric` need not be there. NETLIST asks for what becomes of
-    the Verilog in synthesis for its fabric, unless the test chooses another. A campaign of mutants
-    may ask for a fault in the component: see systola.verif.mutation.planted_unit.
+    component places by name; it may leave out blocks of `fabric`. NETLIST asks for the netlist of
+    the component, synthesised for NETLIST's fabric unless the test chooses another. A campaign of
+    mutants may ask for a fault in the component: see systola.verif.mutation.planted_unit.
     """
     netlist = chosen_netlist()
     if netlist and fabric is Fabric.GENERIC:
@@ -121,7 +124,10 @@ def run_unit(
 
 
 def variants(*names: str) -> list[tuple[str, str]]:
-    """Pairs of simulator and variant: the first on all, the others on the quickest to build."""
+    """Return pairs of simulator and variant.
+
+    The first variant runs on all simulators, the others on the quickest to build.
+    """
     chosen = simulators()
     quickest = chosen[-1]
     return [(name, names[0]) for name in chosen] + [(quickest, name) for name in names[1:]]
@@ -130,7 +136,7 @@ def variants(*names: str) -> list[tuple[str, str]]:
 def long_variants(*names: str, rare: Container[str] = ()) -> list[Any]:
     """Pair simulators and variants for tests that take minutes on Icarus.
 
-    Icarus runs them where SIM asks for it. The `rare` variants run with --exhaustive only.
+    Icarus runs them if SIM asks for it. The `rare` variants run with --exhaustive only.
     """
     return [
         exhaustive(simulator, name) if name in rare else (simulator, name)
@@ -140,21 +146,21 @@ def long_variants(*names: str, rare: Container[str] = ()) -> list[Any]:
 
 
 def chosen_variant() -> str:
-    """The variant of the unit that is being simulated."""
+    """Return the variant of the unit that is being simulated."""
     return os.environ[_VARIANT]
 
 
 def rng(*about: object) -> random.Random:
-    """Random numbers that depend on the seed of the run and on what they are for."""
+    """Return random numbers that depend on the seed of the run and on their use, `about`."""
     return random.Random(" ".join(map(str, (random_seed(), *about))))
 
 
 class Bench:
-    """The ports of `component`, simulated as `dut`: values are numbers, or dicts where structured;
-    those that are read are `Fields` then.
+    """A bench with the ports of `component`, simulated as `dut`.
 
-    A test drives inputs, waits for the rising edge that ends the cycle, and then reads what the
-    outputs were in that cycle, before the edge.
+    Values are numbers, or dicts for structures; structures that are read are `Fields`. A test
+    drives inputs, waits for the rising edge that ends the cycle, and then reads the outputs of that
+    cycle, before the edge.
     """
 
     def __init__(self, dut: Any, component: wiring.Component):
@@ -172,14 +178,14 @@ class Bench:
                 self._ports[name].value = 0
 
     async def start(self) -> None:
-        """Starts the clock and resets the unit."""
+        """Start the clock and reset the unit."""
         begin_reset(self.dut.rst)
         Clock(self.clock, 10, unit="ns").start(start_high=False)
         await ClockCycles(self.clock, 3)
         self.dut.rst.value = 0
 
     def set(self, **inputs: Any) -> None:
-        """Drives inputs, which keep their values until they are driven again."""
+        """Drive inputs, which keep their values until they are driven again."""
         for name, value in inputs.items():
             bits = to_bits(self._shapes[name], value)
             if self._driven[name] != bits:
@@ -187,12 +193,14 @@ class Bench:
                 self._ports[name].value = bits
 
     async def cycle(self, **inputs: Any) -> None:
-        """Drives inputs and waits for the end of the cycle."""
+        """Drive inputs and wait for the end of the cycle."""
         self.set(**inputs)
         await RisingEdge(self.clock)
 
     def get(self, name: str) -> Any:
-        """The value of a port in the cycle that has just ended; ValueError if it is unknown."""
+        """Return the value of a port in the cycle that has just ended. Raises ValueError if
+        unknown.
+        """
         return from_bits(self._shapes[name], int(self._ports[name].value))
 
     def expect(self, name: str, wanted: Any, about: object = "") -> None:
@@ -200,5 +208,5 @@ class Bench:
         expect(name, self.get(name), wanted, about)
 
     def gets(self, *names: str) -> tuple[Any, ...]:
-        """The values of several ports."""
+        """Return the values of several ports."""
         return tuple(self.get(name) for name in names)
