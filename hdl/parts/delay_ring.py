@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed delay in a small memory, for what nobody resets or holds up."""
+"""A fixed delay in a small memory, for values that are never reset or held up."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -10,7 +10,10 @@ from systola.hdl.parts.ring import stepped
 
 
 class DelayRing(wiring.Component):
-    """`output` is `input`, of `width` bits, as it was `cycles` cycles ago; undefined before."""
+    """A delay of `cycles` cycles for a value of `width` bits.
+
+    `output` is `input` as it was `cycles` cycles ago. In the first `cycles` cycles it is undefined.
+    """
 
     def __init__(self, *, width: int, cycles: int):
         self._cycles = cycles

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where addresses wait for older instructions: compared in one cycle, judged in the next."""
+"""The place where addresses wait for older instructions: compared in one cycle, judged in the
+next."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,15 @@ from systola.hdl.parts.selecting_adder import SelectingAdder
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Field `address` of an item, in that part of the addresses that begins at `space`, against the
-    entry that mask `watched` awaits; without one, the item waits until that has left its list. It
-    waits for nothing unless its bit `used` is set."""
+    """A comparison of one field of an item with the entry that one mask awaits.
+
+    | field     | meaning |
+    |---|---|
+    | `watched` | name of the mask |
+    | `used`    | name of the bit of the item without which this check is left out |
+    | `address` | name of the field; None: the item waits until the entry has left its list |
+    | `space`   | bits that are set in the address: the part of the addresses where it lies |
+    """
 
     watched: str
     used: str
@@ -25,24 +32,31 @@ class Check:
 
 
 class Interlock(wiring.Component):
-    """Lets items pass, in order, as soon as none of the entries that they await needs one of their
-    addresses any longer: each has left its list, or the oldest of its run has got past.
+    """A gate that lets items pass, in order, once their addresses are free.
 
-    | port | |
+    An item passes as soon as none of the entries that it awaits needs one of its addresses any
+    longer. Such an entry has left its list, or the oldest entry of its run has got past the
+    address.
+
+    | port                     | meaning |
     |---|---|
-    | `input` | items; `ready` is a register, and `frees` what it will be in the next cycle |
-    | `awaited` | the masks of the `input`, as they are in the same cycle |
-    | `progress` | of the list of each mask |
-    | `output` | items that may pass, from registers by a gate; `ready` must be a register |
-    | `waits` | for each mask whether the `oldest` item, if any, was seen to wait for it |
+    | `input`                  | items; `input.ready` is a register |
+    | `frees`                  | the value of `input.ready` in the next cycle |
+    | `awaited`                | the masks of the `input`, valid in the same cycle |
+    | `progress`               | the report of the list of each mask |
+    | `output`                 | items that may pass, from registers by a gate; `output.ready` must
+                                 be a register |
+    | `waits`                  | a bit for each mask: the `oldest` item was seen to wait for it |
+    | `oldest`, `oldest_valid` | the item that passes next, and whether there is one |
 
-    The unit keeps the masks of what it holds. What is taken in a cycle is offered two cycles later
-    if it is clear in the cycle between; what is not is looked at again in every other cycle, and
-    offered in the cycle behind. (In step with its producer, a follower would meet the reads of that
-    one in the same bank of the buffer again and again.) Throughput: one a cycle, whatever was
-    before.
+    The interlock keeps the masks of the items that it holds. An item that is taken in a cycle is
+    offered two cycles later if it is clear in the cycle between. Else it is compared again in every
+    other cycle, and offered in the cycle after it is clear. In step with its producer, a follower
+    would meet the producer's reads in the same bank of the buffer again and again. Throughput: one
+    item a cycle, however long the item before has waited.
 
-    `widths` has for each mask the bits of its addresses.
+    `widths` has the bits of the addresses of each mask. docs/architecture.md, "Ready a cycle
+    ahead", has the timing of `frees`.
     """
 
     def __init__(
@@ -76,9 +90,9 @@ class Interlock(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         slot = data.StructLayout({"item": self._item, "masks": self._masks})
-        # From `arrived`, which makes `input.ready` a register, to `compared`, whose addresses are
-        # compared in this cycle, to `judged`, of which is known how that came out. While that is
-        # `blocked` its addresses are the ones that are compared.
+        # An item moves from `arrived`, which makes `input.ready` a register, to `compared`, and
+        # then to `judged`. The addresses of `compared` are compared in this cycle. The result for
+        # `judged` is known. While `judged` is `blocked`, its own addresses are compared instead.
         arrived = Signal(slot, reset_less=True)
         arrived_valid = Signal()
         compared = Signal(slot, reset_less=True)
@@ -86,11 +100,11 @@ class Interlock(wiring.Component):
         judged = Signal(slot, reset_less=True)
         judged_valid = Signal()
         blocked = Signal()
-        looks = Signal()  # in the second, fourth, ... cycle in which it is
+        looks = Signal()  # in the second, fourth, ... cycle in which `judged` is blocked
         free = Signal(init=1)  # nothing has arrived
 
         moves = Signal()  # `judged` takes `compared`
-        follows = Signal()  # that takes what comes
+        follows = Signal()  # `compared` takes the item that comes
         incoming = Signal(slot)
         comes = Signal()
         m.d.comb += [
@@ -114,7 +128,8 @@ class Interlock(wiring.Component):
             awaited, progress = looked_at.masks[check.watched], self.progress[check.watched]
             held = awaited.pending
             if check.address is not None:
-                # address - reached, with the choice of `looked_at` in the tables of the adder.
+                # The adder computes address - reached. Its tables make the choice of `looked_at`,
+                # too.
                 width = len(progress.reached) + 1
                 below = m.submodules[f"check_{number}"] = SelectingAdder(
                     width=width, subtracted=True
@@ -129,7 +144,8 @@ class Interlock(wiring.Component):
                 held = holds(awaited, progress, below.total[-1])
             found[check.watched].append(held & looked_at.item[check.used])
         m.d.comb += [
-            # By `looks`, which is known early: when it is `blocked` otherwise, nothing is judged.
+            # The choice is by `looks`, which is known early. In a cycle that is `blocked` without
+            # `looks`, the result is not used.
             looked_at.eq(Mux(looks, judged, compared)),
             waits.eq(Cat(Cat(held).any() for held in found.values())),
             self.waits.eq(Mux(blocked, seen, 0)),
@@ -137,7 +153,7 @@ class Interlock(wiring.Component):
         with m.If(looks | ~blocked):
             m.d.sync += [
                 seen.eq(waits),
-                # What was clear once stays so.
+                # A mask that was clear once stays clear.
                 blocked.eq(waits.as_value().any() & (looks | (moves & compared_valid))),
             ]
         m.d.sync += [
@@ -146,7 +162,7 @@ class Interlock(wiring.Component):
             arrived_valid.eq(~self.frees),
         ]
 
-        # Masks lose what leaves its list, wherever their item is.
+        # A mask loses an entry that leaves its list, wherever its item is.
         masks: dict[str, data.View] = {}
         for name, source in (
             ("incoming", incoming.masks),

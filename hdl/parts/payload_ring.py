@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to the entries of a list and is only needed of the oldest."""
+"""A ring of payloads for data of a list that only its oldest entry needs."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -10,9 +10,16 @@ from systola.hdl.parts.ring import stepped
 
 
 class PayloadRing(wiring.Component):
-    """`oldest` of up to `depth` payloads, from the cycle after its `push` on. `retire` drops it.
+    """A ring that shows the `oldest` of up to `depth` payloads.
 
-    Who uses it counts them. They lie in a small memory with asynchronous reads.
+    | port             | meaning |
+    |---|---|
+    | `push`, `pushed` | appends a payload, which can be seen from the next cycle on |
+    | `retire`         | drops the oldest payload |
+    | `oldest`         | the oldest payload; undefined while the ring is empty |
+
+    The ring does not count its payloads: its user does. They lie in a small memory with
+    asynchronous reads.
     """
 
     def __init__(self, *, payload: data.StructLayout, depth: int):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A register in a stream that does not hand `ready` on in the same cycle."""
+"""A register in a stream that does not pass `ready` on in the same cycle."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -7,10 +7,11 @@ from amaranth.lib.wiring import In, Out
 
 
 class SkidBuffer(wiring.Component):
-    """Offers each payload of `input` at `output`, in order, one cycle after it came.
+    """A buffer that offers each payload of `input` at `output`, in order, a cycle after it came.
 
-    What comes while `output` waits is kept in a second place. Throughput: one a cycle. All that
-    leaves comes from registers, `input.ready` too: it is down while the second place is in use.
+    A payload that comes while `output` waits is kept in a second place. Throughput: one a cycle.
+    All outputs are registers, `input.ready` too: it is low while the second place is in use.
+    Payloads of `output` stay as they are until they are taken.
     """
 
     def __init__(self, *, payload: data.StructLayout):
@@ -22,8 +23,8 @@ class SkidBuffer(wiring.Component):
         m = Module()
         shown = Signal.like(self.output.payload, reset_less=True)
         spare = Signal.like(shown)
-        waits = Signal()  # in the second place
-        vacant = Signal(init=1)  # not `waits`, which is for the choice of payloads alone
+        waits = Signal()  # a payload is in the second place
+        vacant = Signal(init=1)  # the inverse of `waits`, which serves the choice of payloads alone
         free = Signal()
         m.d.comb += [
             free.eq(~self.output.valid | self.output.ready),
