@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves weight tiles from the FIFO into the shadow weights of the array."""
+"""The way of weight tiles from the FIFO into the shadow weights of the array."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -10,15 +10,20 @@ from systola.hdl.parts.promise import promised
 
 
 class WeightLoader(wiring.Component):
-    """Loads a tile row by row as its rows arrive, when the shadow weights are free; row 0 first.
+    """A unit that loads a tile row by row, as its rows arrive, when the shadow weights are free.
 
-    The wave of the swap takes a cycle from row to row as well, so a tile is `ready` to be swapped
-    in from the cycle in which its row 0 is written, and the next one may follow `stages` + 1
-    cycles after the swap: with rows > stages a tile every `rows` cycles. When a row has not
-    arrived, and the wave may be about to need it, `hold` stops the array until it has.
+    | port      | meaning |
+    |---|---|
+    | `arrived` | the FIFO has a row |
+    | `take`    | takes the oldest row of the FIFO |
+    | `load`    | a bit for each row of the array: writes it; row 0 of a tile comes first |
+    | `ready`   | a tile may be swapped in |
+    | `swap`    | takes the tile; only when `ready`; the array sees it two cycles later |
+    | `hold`    | stops the array, as a row has not arrived and the wave may be about to need it |
 
-    `swap` (only when `ready`) takes the tile: the array sees it two cycles later. `load` and
-    `take`: this row of the array takes the oldest row of the FIFO (`arrived`: there is one).
+    The wave of a swap takes a cycle from row to row, as does the load. So a tile is `ready` from
+    the cycle in which its row 0 is written. The next tile may follow `stages` + 1 cycles after the
+    swap. With rows > stages this is a tile every `rows` cycles.
     """
 
     def __init__(self, *, config: Config):
@@ -37,14 +42,14 @@ class WeightLoader(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         stages = self._config.stages
-        following = Signal(self._config.rows, init=1)  # one-hot: the row to be loaded next
-        # What a swap changes, it changes a cycle later: until then, `swapped` stands for it.
+        following = Signal(self._config.rows, init=1)  # one-hot: the row that is loaded next
+        # Registers change a cycle after a swap. Until then, `swapped` stands for the change.
         swapped = Signal()
         loaded = Signal()
         cooling = Signal(range(stages + 1))  # cycles until the last swap has left the last stage
-        cooled = Signal(init=1)  # none
+        cooled = Signal(init=1)  # `cooling` is 0
         cool = Signal()
-        waits = Signal()  # a tile, in the shadow weights or on its way there, to be swapped
+        waits = Signal()  # a tile, in the shadow weights or on its way there, waits for its swap
 
         begin = Signal()
         inside = ~following[0]
