@@ -12,12 +12,16 @@ from systola.hdl.transfers.burst_cutter import Burst, BurstCutter
 
 
 class BurstPlanner(wiring.Component):
-    """Offers the bursts of one `transfer` after the other, in memory order of blocks, then rows,
-    each run cut by a `BurstCutter`. Addresses and distances are multiples of `bus_bytes`.
+    """A unit that offers the bursts of one `transfer` after the other.
 
-    A transfer is not copied: it stays as it is until `ready`, in the cycle in which its last run
-    goes to the cutter. Latency: two cycles from transfer to first burst. Throughput: a burst a
-    cycle; only the first one of the next transfer may come a cycle later.
+    | port       | meaning |
+    |---|---|
+    | `transfer` | a transfer; not copied, so it must stay until `transfer.ready` |
+    | `burst`    | its bursts, in memory order of blocks, then rows, as a `BurstCutter` makes them |
+
+    `transfer.ready` is high in the cycle in which the last run goes to the cutter. Addresses and
+    distances are multiples of `bus_bytes`. Latency: two cycles from transfer to first burst.
+    Throughput: a burst a cycle; only the first burst of the next transfer may come a cycle later.
     """
 
     def __init__(self, *, transfer: Transfer, bus_bytes: int, max_burst_beats: int, pitch: int):
@@ -42,10 +46,11 @@ class BurstPlanner(wiring.Component):
         connect(m, cutter.burst, flipped(self.burst))
         transfer = self.transfer.payload
 
-        # A run of the transfer is offered, and the next one worked out. Addresses in beats.
+        # One run of the transfer is offered while the next run is worked out. Addresses are in
+        # beats.
         offered = Signal()
         address = Signal(len(transfer.address) - shift)
-        block = Signal.like(address)  # where the block of `address` begins
+        block = Signal.like(address)  # address where the present block begins
         row = Signal.like(transfer.rows)
         column = Signal.like(transfer.blocks)
         row_is_last = Signal()

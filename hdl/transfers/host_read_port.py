@@ -12,37 +12,49 @@ from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.transfers.axi import ReadSignature, is_error
 
 READS_IN_FLIGHT = 64
-"""Bursts under way at one time; enough for a beat a cycle from single-beat bursts at 60 cycles."""
+"""Bursts under way at one time: enough for a beat a cycle from single-beat bursts at 60 cycles."""
 
 FETCH_INTERVAL = 3
-"""Cycles from one request of the fetch to its next, at least."""
+"""Cycles from one request of the fetch to its next one, at least."""
 
 
 class ReadRequest(data.StructLayout):
-    """One burst: byte offset in the window, and beats - 1."""
+    """A request for one burst: its byte offset in the host window, and its beats - 1."""
 
     def __init__(self) -> None:
         super().__init__({"offset": HOST_OFFSET_BITS, "length": 8})
 
 
 class ReadBeat(data.StructLayout):
-    """One beat of read data."""
+    """A beat of read data. `error`: memory has answered with an error."""
 
     def __init__(self, *, data_bytes: int):
         super().__init__({"data": 8 * data_bytes, "error": 1})
 
 
 class HostReadPort(wiring.Component):
-    """Sends bursts to host memory and hands the beats back by AXI id.
+    """A port that sends bursts to host memory and returns the beats by AXI id.
 
-    A request of data appears on AR in the next cycle at the earliest, one a cycle. The fetch's is
-    copied into a register first, which is why it takes a cycle more, and its `ready`, a register,
-    comes behind the grant: it may ask once in FETCH_INTERVAL cycles. Data goes first, unless
-    `fetch_urgent` was up in the cycle before. `ready` of data comes from registers by a gate.
-    Beats pass through without delay. The fetch takes each of its beats at once; `data_beat.ready`
-    stops the channel for both, whosever beat comes next, so it must depend neither on that nor on
-    anything that waits for the fetch.
-    `stop`: asks for nothing more and swallows the beats; `quiet` once nothing is under way.
+    | port            | meaning |
+    |---|---|
+    | `bus`           | the read channels of host memory |
+    | `base`          | address of the host window |
+    | `data_request`  | a request for data; `ready` comes from registers by a gate |
+    | `data_beat`     | the beats of data |
+    | `fetch_request` | a request of the fetch; `ready` is a register |
+    | `fetch_urgent`  | in the next cycle the fetch goes first |
+    | `fetch_beat`    | the beats of the fetch, which takes each of them at once |
+    | `stop`          | sends no more requests and swallows the beats |
+    | `quiet`         | nothing is under way |
+
+    A request for data appears on AR in the next cycle at the earliest, one a cycle. A request of
+    the fetch is copied into a register first, so it takes a cycle more. Its `ready` comes after the
+    grant, so the fetch may send one request in FETCH_INTERVAL cycles. Data goes first, unless
+    `fetch_urgent` was high in the cycle before.
+
+    Beats pass through without delay. A low `data_beat.ready` stops the channel for both users, even
+    if the next beat belongs to the fetch. So `data_beat.ready` must depend neither on the owner of
+    the next beat nor on anything that waits for the fetch.
     """
 
     def __init__(self, *, config: Config):
@@ -70,8 +82,8 @@ class HostReadPort(wiring.Component):
         bus = self.bus
         placed = data.StructLayout({"address": len(self.base), "length": 8, "id": 1})
 
-        # A fetch waits in `fetched`, with the sum with `base`, so that the choice comes last before
-        # AR.
+        # A request of the fetch waits in `fetched`, already added to `base`. So the choice between
+        # both requests is the last step before AR.
         fetched = Signal(placed)
         fetch_waits = Signal()
         fetch_goes = Signal()
@@ -90,7 +102,7 @@ class HostReadPort(wiring.Component):
             ]
 
         sender = m.submodules.sender = SkidBuffer(payload=placed)
-        room = Signal()  # for one more burst under way
+        room = Signal()  # there is room for one more burst under way
         goes = Signal()
         fetch_first = Signal()
         sent = Signal()
@@ -114,7 +126,7 @@ class HostReadPort(wiring.Component):
             self.fetch_request.ready.eq(fetch_goes),
         ]
 
-        # Counted a cycle late.
+        # Bursts are counted a cycle late.
         under_way = Signal(range(READS_IN_FLIGHT + 1))
         began = Signal()
         ended = Signal()
@@ -123,7 +135,7 @@ class HostReadPort(wiring.Component):
             ended.eq(bus.rvalid & bus.rready & bus.rlast),
             under_way.eq(under_way + began - ended),
             self.quiet.eq((under_way == 0) & ~began & ~sent),
-            # Up to three more have begun when the last of them shows.
+            # When the count shows the last burst, up to three more have begun.
             room.eq(under_way < READS_IN_FLIGHT - 2),
         ]
 

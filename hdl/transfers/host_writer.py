@@ -19,9 +19,9 @@ from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.hdl.transfers.copy_walk import CopyWalk
 
 WATCHED = ("host_reading", "activate_writing")
-"""Whose instructions may still have to write a line."""
+"""Lists with instructions that may still have to write a line."""
 LINES_AHEAD = 8
-"""Lines read from the buffer ahead of the bus; with one that is not counted yet."""
+"""Lines read from the buffer ahead of the bus. One more may not be counted yet."""
 BURSTS_AHEAD = 16
 """Bursts announced on AW ahead of their data."""
 WRITES_IN_FLIGHT = 64
@@ -29,32 +29,45 @@ WRITES_IN_FLIGHT = 64
 
 
 class _Line(data.StructLayout):
-    """A line to be read; `tail`: with the bytes of a tail only."""
+    """A line to be read. `tail`: only the bytes of a tail are written. `used` is always 1."""
 
     def __init__(self, *, config: Config):
         super().__init__({"line": address_bits(config), "tail": 1, "used": 1})
 
 
 class _Length(data.StructLayout):
-    """A burst of `length` + 1 beats; `single`: of one."""
+    """A burst of `length` + 1 beats. `single`: it has one beat."""
 
     def __init__(self) -> None:
         super().__init__({"length": 8, "single": 1})
 
 
 class HostWriter(wiring.Component):
-    """Writes the lines of one instruction at a time to host memory.
+    """A unit that writes the lines of one instruction at a time to host memory.
 
-    AW runs ahead of W by up to BURSTS_AHEAD bursts. Throughput: one beat a cycle. Lines are read
-    from the buffer when those of WATCHED that the masks name have got past them: two cycles after
-    `progress` shows it, as an `Interlock` has it. A line goes out on W
-    BUFFER_LATENCY + 2 cycles after its read. `blocked` holds back all bursts. `advance` tells, a
-    cycle later, that line `advance_to` - 1 has been read; `done`, in the cycle after the last
-    acknowledgement, that all is written.
+    | port                       | meaning |
+    |---|---|
+    | `command`, `command_valid` | the oldest command of the queue |
+    | `blocked`                  | holds back all bursts |
+    | `masks`                    | the entries of WATCHED lists that the command waits for |
+    | `progress`                 | the report of the list of each mask |
+    | `buffer`                   | reads of lines |
+    | `bus`                      | the write channels of host memory; the outputs of AW and W are
+                                   registers |
+    | `base`                     | address of the host window |
+    | `advance`                  | line `advance_to` - 1 was read in the cycle before |
+    | `done`                     | all is written: the last acknowledgement came in the cycle
+                                   before |
+    | `error`                    | an answer was an error in the cycle before |
+    | `stop`                     | announces no more bursts, and finishes the announced ones with no
+                                   byte enabled |
+    | `quiet`                    | nothing is under way |
 
-    `error` is up in the cycle after an answer that is an error. `stop`: announces no more bursts,
-    and finishes the announced ones with no byte enabled, but for the beat that was on its way;
-    `quiet` once nothing is under way. The outputs of AW and W are registers.
+    A beat that was already on its way at `stop` still writes its bytes.
+
+    AW runs ahead of W by up to BURSTS_AHEAD bursts. Throughput: one beat a cycle. Lines pass an
+    `Interlock`: they are read two cycles after `progress` shows that the awaited entries have got
+    past them. A line goes out on W BUFFER_LATENCY + 2 cycles after its read.
     """
 
     def __init__(self, *, config: Config):
@@ -97,7 +110,8 @@ class HostWriter(wiring.Component):
         return m
 
     def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:
-        """Bursts on AW, and their answers; returns whether the youngest of `bursts` is on AW."""
+        """Announce bursts on AW and count their answers. Return whether the youngest of `bursts` is
+        on AW."""
         config, bus = self._config, self.bus
         planner = m.submodules.planner = BurstPlanner(
             transfer=HostTransfer(config=config),
@@ -112,8 +126,9 @@ class HostWriter(wiring.Component):
         announced = Signal()
         announces = Signal()
         asked = Signal()
-        full = Signal()  # of bursts announced, or without an answer
-        unanswered = Signal(range(WRITES_IN_FLIGHT + 1))  # but for one that is `asked`
+        full = Signal()  # no further burst may be announced
+        # bursts without an answer, but for one that is `asked`
+        unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
         m.d.comb += [
             planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~planned),
             planner.transfer.payload.eq(self.command.transfer),
@@ -138,7 +153,8 @@ class HostWriter(wiring.Component):
             asked.eq(announces),
             unanswered.eq(unanswered + asked - bus.bvalid),
             self.quiet.eq((unanswered == 0) & ~asked & ~announces),
-            # Before it shows, one more is announced, or two that `unanswered` does not count.
+            # Before `full` can be seen, one more is announced, or two that `unanswered` does not
+            # count.
             full.eq(ahead[BURSTS_AHEAD - 2] | (unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
             self.done.eq(announced & ~asked & (unanswered == 1) & bus.bvalid),
@@ -146,11 +162,11 @@ class HostWriter(wiring.Component):
         m.d.comb += bus.bready.eq(1)
         with m.If(self.done):
             m.d.sync += [planned.eq(0), announced.eq(0)]
-        # It may wait behind AW: its data are not to overtake it.
+        # A burst may wait for AW. Its data must not go out earlier.
         return sender.input.ready
 
     def _read(self, m: Module, lines: PayloadRing) -> None:
-        """Lines out of the buffer, as they are written and there is room for them."""
+        """Read lines out of the buffer, as they are written and there is room for them."""
         line = _Line(config=self._config)
         interlock = m.submodules.interlock = Interlock(
             item=line,
@@ -181,11 +197,11 @@ class HostWriter(wiring.Component):
         with m.If(self.done):
             m.d.sync += begun.eq(0)
 
-        # What is read; the interlock does not wait for the buffer's `ready`.
+        # Lines wait for the buffer here: the interlock does not depend on the buffer's `ready`.
         passed = interlock.output
         reader = m.submodules.line_reader = SkidBuffer(payload=line)
         shown = reader.output.payload
-        held = Signal(range(LINES_AHEAD + 2))  # lines in here, as they were a cycle ago
+        held = Signal(range(LINES_AHEAD + 2))  # lines in this unit, a cycle ago
         taken = Signal()
         read = Signal()
         m.d.comb += [
@@ -207,7 +223,7 @@ class HostWriter(wiring.Component):
             self.advance.eq(read),
             self.advance_to.eq(shown.line + 1),
         ]
-        on_the_way = Signal(BUFFER_LATENCY)  # the oldest last
+        on_the_way = Signal(BUFFER_LATENCY)  # reads under way, the oldest last
         tails = Signal(BUFFER_LATENCY)
         m.d.sync += [
             on_the_way.eq(Cat(read, on_the_way)),
@@ -227,7 +243,8 @@ class HostWriter(wiring.Component):
         lines: PayloadRing,
         some_lines: Value,
     ) -> None:
-        """The beats of a line on W; on `stop` beats that write nothing, with or without a line."""
+        """Send the beats of a line on W. After `stop` send beats that write nothing, with or
+        without a line."""
         config, bus = self._config, self.bus
         bus_bytes = config.host_bus_bytes
         burst, line = bursts.oldest, lines.oldest
@@ -237,8 +254,8 @@ class HostWriter(wiring.Component):
         padded = Signal(8 * config.output_pitch)
         within = Signal(config.cols)  # the bytes of a line in the tail
         enabled = Signal(config.output_pitch)
-        begun = Signal()  # the burst
-        left = Signal(8)  # beats of one that is begun
+        begun = Signal()  # a beat of the burst has been sent
+        left = Signal(8)  # beats remaining of a burst that has begun
         left_is_one = Signal()
         last = Signal()
         free = Signal()  # no beat waits on W

@@ -23,20 +23,34 @@ ROW_LATENCY = LATENCY
 
 
 class WeightFetch(wiring.Component):
-    """Streams the tiles of one Read_Weights after the other into a FIFO of rows, and, where there
-    is training, those that a MatrixMultiply takes from the buffer.
+    """A unit that streams the tiles of one Read_Weights after the other into a FIFO of rows.
 
-    Throughput: one beat a cycle, or the fraction `weight_throttle` of it; the FIFO of
-    `weight_fifo_tiles` tiles is the back-pressure. `row_valid` tells that there is an oldest row,
-    taken by `row_take`; `row` shows it in the cycle behind. Latency: two cycles from the command to
-    the bus, ROW_LATENCY cycles from a row's last beat to `row_valid`.
+    With training it also streams tiles that a MatrixMultiply takes from the buffer.
 
-    `command_pop`, a register, when all bursts of the command before have been asked for; commands
-    follow one another without waiting for data, but for those `from_buffer`: they wait, `unblocked`
-    too, until all tiles before them have come, are done before the next one begins, and their first
-    line is asked for three cycles behind. `stop`: asks for nothing more and swallows the
-    beats; `quiet` once nothing is under way. `error` is up in the cycle after a beat that memory
-    answered with an error, and `error_pc` tells for which instruction.
+    | port                       | meaning |
+    |---|---|
+    | `command`, `command_valid` | the oldest command of the queue |
+    | `command_pop`              | drops the command: all bursts of the command before are
+                                   requested; a register |
+    | `unblocked`                | a command `from_buffer` may read its lines; only with training |
+    | `buffer`                   | reads of lines; only with training |
+    | `bus`                      | the read channels of weight memory |
+    | `base`                     | address of the weight window |
+    | `row`                      | the oldest row, in the cycle after `row_take` |
+    | `row_valid`                | there is an oldest row |
+    | `row_take`                 | takes the oldest row |
+    | `stop`                     | requests nothing more and swallows the beats |
+    | `quiet`                    | nothing is under way |
+    | `error`                    | memory answered a beat with an error in the cycle before |
+    | `error_pc`                 | program counter of the instruction of this beat |
+
+    Throughput: one beat a cycle, or the fraction `weight_throttle` of it. The FIFO of
+    `weight_fifo_tiles` tiles is the back-pressure. Latency: two cycles from the command to the bus,
+    ROW_LATENCY cycles from a row's last beat to `row_valid`.
+
+    Commands for weight memory follow one another without waiting for data. A command `from_buffer`
+    waits until it is `unblocked` and all tiles before it have come. It is done before the next
+    command begins. Its first line is requested three cycles after the last of these conditions.
     """
 
     def __init__(self, *, config: Config):
@@ -69,7 +83,7 @@ class WeightFetch(wiring.Component):
         config, bus = self._config, self.bus
         width = 8 * config.weight_bus_bytes
 
-        # Ask for bursts.
+        # Bursts are requested.
         cutter = m.submodules.cutter = BurstCutter(
             address_bits=len(self.command.transfer.address),
             beat_bits=len(self.command.transfer.beats),
@@ -88,14 +102,14 @@ class WeightFetch(wiring.Component):
         ]
         m.d.sync += self.command_pop.eq(begins | reads_buffer)
 
-        # For each burst under way whether it is the last one of its command; a cycle late.
+        # For each burst under way: it is the last one of its command. An entry comes a cycle late.
         under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
         address = data.StructLayout({"address": config.address_bits, "length": 8})
         sender = m.submodules.sender = SkidBuffer(payload=address)
         burst = cutter.burst
         asks = Signal()
         asked = Signal()
-        full = Signal()  # of bursts under way
+        full = Signal()  # no further burst may be under way
         m.d.comb += [
             burst.ready.eq(sender.input.ready & ~full & ~self.stop),
             asks.eq(burst.valid & burst.ready),
@@ -119,7 +133,8 @@ class WeightFetch(wiring.Component):
             self.quiet.eq((level == 0) & ~asked & ~asks),
         ]
 
-        # Commands from where they are taken to their last beat: in the cutter, and under way.
+        # Program counters of commands from their start to their last beat: in the cutter, and under
+        # way.
         pcs = m.submodules.pcs = PayloadRing(
             payload=data.StructLayout({"pc": PC_BITS}), depth=READS_IN_FLIGHT + 2
         )
@@ -147,7 +162,7 @@ class WeightFetch(wiring.Component):
             m.d.comb += allowed.eq(advanced >= denominator)
             m.d.sync += phase.eq(Mux(allowed, advanced - denominator, advanced))
 
-        # Collect the beats of a row.
+        # The beats of a row are collected.
         fifo = m.submodules.fifo = WeightFifo(
             width=8 * config.cols, depth=config.weight_fifo_tiles * config.rows
         )
@@ -183,10 +198,11 @@ class WeightFetch(wiring.Component):
             ]
             return m
 
-        # From memory and from the buffer by turns, each when all rows of the other have come.
+        # Tiles come from memory and from the buffer by turns, each when all rows of the other have
+        # come.
         reader = m.submodules.reader = TileReader(config=config)
         connect(m, reader.buffer, flipped(self.buffer))
-        expected = Signal(range(READS_IN_FLIGHT + 3))  # commands whose last beat is to come
+        expected = Signal(range(READS_IN_FLIGHT + 3))  # commands that have not got their last beat
         none_expected = Signal()
         m.d.comb += none_expected.eq(expected == 0)
         m.d.sync += expected.eq(expected + begins - pcs.retire)

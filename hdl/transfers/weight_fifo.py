@@ -13,13 +13,19 @@ LATENCY = 2
 
 
 class WeightFifo(wiring.Component):
-    """FIFO of `depth` rows of `width` bits.
+    """A FIFO that holds `depth` rows of `width` bits.
 
-    `reserve` (only while not `full`) takes room for a row, which `push` appends as `pushed` in the
-    same cycle or later. While `row_valid` there is an oldest one, which
-    `row` shows in the cycle behind, and `row_take` drops it. Throughput: a row a cycle in and out.
-    Latency: LATENCY cycles from `push` to `row_valid`, two from `row_take` to the room for another
-    row. All outputs are registers, that of `row` the memory's.
+    | port        | meaning |
+    |---|---|
+    | `reserve`   | takes room for a row; only while not `full` |
+    | `push`      | appends `pushed` to the FIFO; in the cycle of its `reserve` or later |
+    | `full`      | there is no room for another row |
+    | `row`       | the oldest row, in the cycle after a cycle with `row_valid` |
+    | `row_valid` | there is an oldest row |
+    | `row_take`  | drops the oldest row |
+
+    Throughput: a row a cycle in and out. Latency: LATENCY cycles from `push` to `row_valid`, two
+    from `row_take` to the room for another row. All outputs are registers; `row` is the memory's.
     """
 
     def __init__(self, *, width: int, depth: int):
@@ -42,7 +48,7 @@ class WeightFifo(wiring.Component):
         depth = self._depth
         memory = m.submodules.memory = Sram(width=self._width, depth=depth, output_register=True)
 
-        stored = Signal(range(depth + 1))  # rows that were not read
+        stored = Signal(range(depth + 1))  # rows that have not been read
         some_stored = Signal()
         read = Signal()
         m.d.comb += [
