@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells when a memory has not answered for too long."""
+"""A watchdog for memories that do not answer."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
@@ -11,15 +11,20 @@ from systola.hdl.transfers.host_writer import WRITES_IN_FLIGHT
 
 
 class Handshakes(data.StructLayout):
-    """The channels of a port: `offered`, one of them is valid and not ready; `taken`, one of them
-    is both."""
+    """A summary of some channels of a port.
+
+    | field     | meaning |
+    |---|---|
+    | `offered` | one of them is valid and not ready |
+    | `taken`   | one of them is valid and ready |
+    """
 
     def __init__(self) -> None:
         super().__init__({"offered": 1, "taken": 1})
 
 
 def handshakes(bus: wiring.PureInterface, *channels: str) -> Value:
-    """The Handshakes of some channels of a port, by the prefixes of their members."""
+    """Return the Handshakes of some channels of a port, named by the prefixes of their members."""
     pairs = [(getattr(bus, f"{name}valid"), getattr(bus, f"{name}ready")) for name in channels]
     return Cat(
         Cat(valid & ~ready for valid, ready in pairs).any(),
@@ -28,15 +33,23 @@ def handshakes(bus: wiring.PureInterface, *channels: str) -> Value:
 
 
 class BusWatchdog(wiring.Component):
-    """`to_memory`: the channels on which each BusPort sends addresses and data; `from_memory`:
-    those on which it gets beats and answers. `quiet`: nothing is under way on the port, of which
-    only reads are looked at; `written`: the last beat of a write is taken.
+    """A watchdog that reports a memory that has not answered for too long.
 
-    A memory owes something when it does not take what is sent to it, and when a read is under way
-    or a whole burst is written and nothing comes back. `expired` is up for a cycle when something
-    has been owed for `limit` cycles in which nothing moved on any port, LATENCY cycles after the
-    last of them; never with a `limit` of 0. `ports` then tells who waits. `limit` stays while a
-    program runs.
+    | port          | meaning |
+    |---|---|
+    | `limit`       | cycles until it expires, 0 for never; stays while a program runs |
+    | `to_memory`   | for each BusPort the channels on which it sends addresses and data |
+    | `from_memory` | for each BusPort the channels on which it gets beats and answers |
+    | `quiet`       | for each BusPort whether nothing is under way; only used for reads |
+    | `written`     | the last beat of a write is taken |
+    | `expired`     | the limit is reached; high for one cycle |
+    | `ports`       | the ports that wait, valid with `expired` |
+
+    A memory owes something when it does not take an address or data that is sent to it. It also
+    owes something while a read is under way, or a whole burst is written, and nothing comes back.
+
+    `expired` comes when something has been owed for `limit` consecutive cycles in which nothing
+    moved on any port. It comes LATENCY cycles after the last of them.
     """
 
     LATENCY = 3

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the cycles go: one counter for each cycle class."""
+"""Counters for the use of cycles, one for each cycle class."""
 
 from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -21,19 +21,38 @@ CONDITIONS = (
     "host_wait",
     "issue_waits",
 )
-"""What decides to which class a cycle belongs."""
+"""Names of the conditions that determine the class of a cycle."""
 
 
 class Counters(wiring.Component):
-    """Counts each cycle of a program in exactly one class; the classes sum to its duration.
+    """A bank of counters that counts each cycle of a program in exactly one class.
 
-    `start` is up in the cycle in which the program is started, which counts as FETCH and clears the
-    rest, as a reset does with all of them; `busy` from the next one to that before DONE shows. What
-    is counted shows three cycles later: all that comes in goes through a register. The conditions
-    are looked at in the order of `CycleClass` as far as they concern a waiting MatrixMultiply or
-    Convolve; then come `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
-    `value`, in the next cycle, to which `word` stays, is the low or the high word of a counter as
-    it shows in this one; they come in turn. It is 0 where there is none.
+    The counts of all classes sum to the duration of the program.
+
+    | port               | meaning |
+    |---|---|
+    | `start`            | the program is started; the cycle counts as FETCH, and the counters are
+                           cleared |
+    | `busy`             | the program runs: from the cycle after `start` to the cycle before DONE
+                           shows |
+    | `active`           | a vector is issued to the array |
+    | `awaiting_weights` | the array waits for weights, and none have arrived |
+    | `weights_moving`   | the array waits for weights that move into it |
+    | `matrix_waits`     | a vector waits for older instructions |
+    | `input_blocked`    | with `matrix_waits`: for lines that come from host memory |
+    | `operand_blocked`  | with `matrix_waits`: for lines that the activation unit writes |
+    | `vector`           | the activation unit takes a line |
+    | `draining`         | the program has ended, and its instructions complete |
+    | `host_wait`        | the program waits for the host |
+    | `issue_waits`      | an instruction waits for its issue |
+    | `word`             | number of a word: low words of the counters are even, high words odd |
+    | `value`            | the word as it was in the cycle before, if `word` stays; 0 if there is
+                           none |
+
+    Conditions are tested in the order of `CycleClass`, as far as they concern a waiting
+    MatrixMultiply or Convolve. Then come `vector`, `draining`, `host_wait` and `issue_waits`. All
+    other cycles are FETCH. All inputs go through a register, so a cycle can be seen in its counter
+    three cycles later. A reset clears all counters.
     """
 
     def __init__(self) -> None:
@@ -64,7 +83,7 @@ class Counters(wiring.Component):
         m.d.sync += [start.eq(self.start), busy.eq(self.busy)]
         m.d.sync += [signal.eq(getattr(self, name)) for name, signal in seen.items()]
 
-        # In the order in which they are looked at.
+        # Conditions in the order in which they are tested.
         waits = seen["matrix_waits"]
         classes = (
             (CycleClass.FETCH, start),
@@ -86,8 +105,9 @@ class Counters(wiring.Component):
             found = Mux(condition, which, found)
         m.d.sync += [counts.eq(busy | start), begins.eq(start), counted.eq(found)]
 
-        # The counters lie in a memory; what was not written since the start is 0. Whether it was is
-        # known a cycle before memory is read, to be written or to be shown.
+        # The counters lie in a memory. A counter that has not been written since the start is 0. A
+        # register holds whether it was, a cycle before the memory is read, to be written or to be
+        # shown.
         memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
         write, here = memory.write_port(), memory.read_port(domain="comb")
         shown = memory.read_port(domain="comb")
