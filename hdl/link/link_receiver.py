@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts what a neighbour sends where it belongs."""
+"""A part of a link unit that writes the beats of a neighbour to their place."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -15,13 +15,21 @@ from systola.hdl.ports import BufferWriteSignature
 
 
 class LinkReceiver(wiring.Component):
-    """Collects the beats of a line or row and writes it, or adds to it; takes none before it knows
-    where to.
+    """A unit that collects the beats of a line or row and writes it, or adds to it.
 
-    A write is asked for in the cycle after the last beat. Throughput: a beat a cycle, while writes
-    are `ready`. `advance` and `done` come from registers in the cycle after a write, or an update,
-    is taken: of what becomes of that the user tells. `mismatch`: what has come is of another kind
-    than what is taken; there it stays.
+    | port           | meaning |
+    |---|---|
+    | `beat`         | the beats; none is taken before its row is known |
+    | `cleared`      | the line or row to be written next |
+    | `buffer`       | writes of lines |
+    | `accumulators` | updates of rows |
+    | `advance`      | the write or update of `advance_to` - 1 was taken in the cycle before |
+    | `done`         | the last write or update of an instruction was taken in the cycle before |
+    | `mismatch`     | the next beat is of another kind than the row; it is not taken |
+
+    A write is requested in the cycle after the last beat. Throughput: a beat a cycle, while writes
+    are `ready`. `advance` and `done` are registers. They report that a write or update is taken:
+    its user must know when it has its effect.
     """
 
     def __init__(self, *, config: Config):
@@ -47,9 +55,10 @@ class LinkReceiver(wiring.Component):
         beat, row = self.beat.payload, self.cleared.payload
         buffer, accumulators = self.buffer, self.accumulators
 
-        # Beats come in from above; a `complete` row is written while the next one begins.
+        # Beats enter the word from above. A `complete` row is written while the next row begins.
         word = Signal(size * max(line_beats, row_beats), reset_less=True)
-        left = Signal(range(max(line_beats, row_beats)))  # beats after this one, once one has come
+        # beats remaining of a row, once one has come
+        left = Signal(range(max(line_beats, row_beats)))
         begun = Signal()
         complete = Signal()
         target = Signal(LinkRow(config=config), reset_less=True)

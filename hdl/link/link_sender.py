@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends lines and sums to a neighbour."""
+"""A part of a link unit that sends lines and sums to a neighbour."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -16,14 +16,28 @@ from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
 
 
 class LinkSender(wiring.Component):
-    """Reads a row when the neighbour has room for all of its beats, and sends them one after the
-    other: what is read is never held up.
+    """A unit that reads a row when the neighbour has room for all of its beats, and then sends
+    them.
 
-    It begins with `config.link_beats` credits, spends one for each beat when its row is read, and
-    gets one back in each cycle with `credit`. Throughput: a beat a cycle, but for one cycle between
-    sums and lines that follow them. Latency from the read to the first beat: that of the memory and
-    one cycle. `cleared.ready` depends on `ready` of the memories. `advance` and `done` come from
-    registers in the cycle after a read. `empty`: all that was read in earlier cycles has left.
+    So a row that is read is never held up.
+
+    | port            | meaning |
+    |---|---|
+    | `cleared`       | the line or row to be sent next; its `ready` depends on `ready` of the
+                        memories |
+    | `buffer`        | reads of lines |
+    | `accumulators`  | reads of rows |
+    | `valid`, `beat` | a beat goes out |
+    | `credit`        | the neighbour has taken a beat |
+    | `advance`       | line or row `advance_to` - 1 was read in the cycle before |
+    | `done`          | the last row of an instruction was read in the cycle before |
+    | `empty`         | all beats of the rows read in earlier cycles have left |
+
+    The sender begins with `config.link_beats` credits. It spends one for each beat when it reads
+    the row, and gets one back in each cycle with `credit`.
+
+    Throughput: a beat a cycle, but for one cycle between sums and lines that follow them. The first
+    beat comes a cycle after the memory's data. `advance` and `done` are registers.
     """
 
     def __init__(self, *, config: Config):
@@ -51,8 +65,8 @@ class LinkSender(wiring.Component):
         row = self.cleared.payload
         buffer, accumulators = self.buffer, self.accumulators
 
-        # `space`: cycles until the beats of a row that is read now would not meet those of the one
-        # before; those of sums come a cycle later than a line's.
+        # `space`: cycles until the beats of a row that is read now no longer meet the beats of the
+        # row before. The beats of sums come a cycle later than the beats of a line.
         credits = Signal(range(config.link_beats + 1), init=config.link_beats)
         space = Signal(range(max(line_beats, row_beats) + 1))
         beats = Signal.like(space)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines or rows of one instruction of the links after the other."""
+"""The lines or rows of the instructions of the links, one after the other."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -10,8 +10,15 @@ from systola.hdl.commands import ROW_COUNT_BITS, LinkCommand, LinkRow
 
 
 class LinkWalk(wiring.Component):
-    """Offers the rows of each `command` in order, the first one a cycle after it was taken.
-    Throughput: one a cycle, from one command to the next too. Rows come from registers."""
+    """A unit that offers the rows of each `command` in order.
+
+    | port      | meaning |
+    |---|---|
+    | `command` | a command |
+    | `rows`    | its rows, the first one a cycle after the command was taken; from registers |
+
+    Throughput: one row a cycle, also from one command to the next.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -24,7 +31,7 @@ class LinkWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         given, row = self.command.payload, self.rows.payload
-        left = Signal(ROW_COUNT_BITS)  # after this one
+        left = Signal(ROW_COUNT_BITS)  # rows remaining after this one
         moves = Signal()
         m.d.comb += [
             moves.eq(~self.rows.valid | self.rows.ready),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells when instructions of the links have waited for too long."""
+"""A watchdog for instructions of the links that wait for too long."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -10,10 +10,19 @@ from systola.arch.registers import BUS_TIMEOUT_BITS
 
 
 class LinkWatchdog(wiring.Component):
-    """`expired` is up for a cycle when the parts that `waits` names, one at least in each of them,
-    have waited for `limit` cycles in which nothing in the pod was `alive`, LATENCY cycles after the
-    last of them; never with a `limit` of 0. `parts` then tells which. `limit` stays while a program
-    runs."""
+    """A watchdog that reports parts of the links that have waited for too long.
+
+    | port      | meaning |
+    |---|---|
+    | `limit`   | cycles until it expires, 0 for never; stays while a program runs |
+    | `waits`   | a bit for each LinkPart: it waits |
+    | `alive`   | something in the pod has moved |
+    | `expired` | the limit is reached; high for one cycle |
+    | `parts`   | the parts that wait, valid with `expired` |
+
+    `expired` comes after `limit` consecutive cycles in which some part waited and nothing in the
+    pod was `alive`. It comes LATENCY cycles after the last of them.
+    """
 
     LATENCY = 2
 
