@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the cores of a pod together, and ends them together after a fault."""
+"""The common start of the cores of a pod, and their common end after a fault."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -10,20 +10,35 @@ from systola.arch.isa import Fault
 from systola.arch.registers import Status
 
 LAUNCH = 6
-"""Cycles from the reset of the links to the first look at what the cores do."""
+"""Cycles from the reset of the links to the first look at the status of the cores."""
 
 
 class PodControl(wiring.Component):
-    """`start` is for a pod in which no core is busy. `settle` cycles later, when nothing is on its
-    way from core to core any longer, the links are emptied (`clear_links`), and two cycles after
-    that each core starts (`core_start`); `status` is BUSY from the start on.
+    """A state machine that starts the cores of a pod together, and ends them together after a
+    fault.
 
-    The first core with FAULT in its `statuses` is the `first`, with its `cause`, the lowest where
-    there are several; from then on `stop` is up, with `in_vain` after a LINK_TIMEOUT, until no core
-    is busy any more. `finished`: all have ended at Halt. `faulted`: there is a first fault; both
-    for a cycle. `soft_reset` forgets what was (`forget`); it goes to the cores by itself. All that
-    leaves comes from registers; what the cores tell is looked at a cycle later. `alive`: a core has
-    `moved`.
+    | port          | meaning |
+    |---|---|
+    | `start`       | starts the pod; ignored while a core is busy |
+    | `soft_reset`  | forgets the last program; the cores get it from elsewhere |
+    | `statuses`    | the register STATUS of each core |
+    | `causes`      | the cause of the fault of each core |
+    | `moved`       | a bit for each core: something has moved on its links |
+    | `core_start`  | starts all cores |
+    | `clear_links` | empties all links |
+    | `alive`       | a core has `moved` |
+    | `stop`        | stops all cores after a fault, until none is busy |
+    | `in_vain`     | with `stop`: the fault was a LINK_TIMEOUT |
+    | `status`      | word of the register STATUS; BUSY from the start on |
+    | `first`       | the first core with a fault, the lowest one if there are several |
+    | `cause`       | the cause of its fault |
+    | `finished`    | all cores have ended at Halt; high for one cycle |
+    | `faulted`     | there is a first fault; high for one cycle |
+    | `forget`      | clears the pending interrupts |
+
+    `settle` cycles after the start nothing is on its way from core to core any longer. Then the
+    links are emptied, and two cycles later each core starts. All outputs but `status` are
+    registers. Signals of the cores are looked at a cycle later.
     """
 
     def __init__(self, *, cores: int, settle: int):
@@ -60,11 +75,11 @@ class PodControl(wiring.Component):
             return found
 
         busy, done, faults = (all_with(bit) for bit in (Status.BUSY, Status.DONE, Status.FAULT))
-        left = Signal(range(self._settle + LAUNCH + 1))  # cycles of the start
-        runs = Signal()  # what START began has not ended
+        left = Signal(range(self._settle + LAUNCH + 1))  # cycles remaining of the start
+        runs = Signal()  # the program that START began has not ended
         ended_well = Signal()
-        found = Signal()  # a fault, whose cause is known in the next cycle
-        told = Signal()  # it is known
+        found = Signal()  # there is a fault; its cause is known in the next cycle
+        told = Signal()  # the cause is known
         begins, ends, finds = Signal(), Signal(), Signal()
         m.d.comb += [
             begins.eq(self.start & ~self.soft_reset & ~busy.any() & (left == 0)),

@@ -13,11 +13,17 @@ from systola.hdl.transfers.axi import ReadSignature
 
 
 class ReadMux(wiring.Component):
-    """Hands the bursts of `readers` on, round robin, and `word` to the reader that
-    `word_valid` names, a bit for each: the ID of a burst is the number of its reader.
+    """A unit that passes on the bursts of `readers` readers, round robin.
 
-    Memory answers bursts of different readers in any order, word by word. What leaves comes from
-    registers. Throughput: a burst and a word a cycle; a cycle of latency each way.
+    | port         | meaning |
+    |---|---|
+    | `requests`   | bursts of each reader |
+    | `word_valid` | a bit for each reader: `word` is for it |
+    | `word`       | a word from memory |
+    | `bus`        | the AXI4 port; the ID of a burst is the number of its reader |
+
+    Memory answers bursts of different readers in any order, word by word. All outputs but `ready`
+    are registers. Throughput: a burst and a word a cycle. Latency: a cycle each way.
     """
 
     def __init__(self, *, readers: int, address_bits: int, word_bytes: int):

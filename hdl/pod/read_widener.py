@@ -13,17 +13,23 @@ from systola.hdl.pod.word_ports import NarrowPort, ReadWord
 from systola.hdl.transfers.axi import ReadSignature
 
 BURSTS_AHEAD = 4
-"""Bursts of the largest size for whose words there is room."""
+"""Bursts of the largest size that have room for their words."""
 
 
 class ReadWidener(wiring.Component):
-    """Asks for the words in which the bytes of a burst lie, whole ones, and gives the burst its
-    beats of them, each with the response of its word.
+    """A unit that requests whole words for a burst, and returns the burst's beats out of them.
 
-    A burst becomes a `request` when there is room for all of its words: so `word` has no way to say
-    no, and a core that does not take its beats is in nobody's way. Words come in the order of the
-    requests. Throughput: a beat a cycle, and a request a cycle; latency: two cycles from AR to
-    `request`, three from a word to its first beat.
+    | port                 | meaning |
+    |---|---|
+    | `bus`                | the read port of a core, a slave |
+    | `request`            | bursts of words |
+    | `word_valid`, `word` | a word comes, in the order of the requests; it cannot be refused |
+
+    Each beat has the response of its word. A burst becomes a `request` when there is room for all
+    of its words. So a core that does not take its beats is in the way of no other core.
+
+    Throughput: a beat a cycle, and a request a cycle. Latency: two cycles from AR to `request`,
+    three from a word to its first beat.
     """
 
     def __init__(self, *, port: NarrowPort):
@@ -44,7 +50,7 @@ class ReadWidener(wiring.Component):
         port, bus, request, places = self._port, self.bus, self.request, self._places
         ratio, low, high = port.ratio, port.beat_bits, port.word_bits
 
-        # A place for each word, which is free again when its last beat goes.
+        # Each word has a place, which is free again when its last beat goes.
         asked = m.submodules.asked = SkidBuffer(
             payload=data.StructLayout({"address": len(bus.araddr), "length": 8, "id": 1})
         )
@@ -56,7 +62,7 @@ class ReadWidener(wiring.Component):
         )
         shown = asked.output.payload
         first = shown.address[low:high]
-        length = Signal(8)  # in words
+        length = Signal(8)  # words of the burst, less one
         vacant = Signal(range(places + 1), init=places)
         takes = Signal()
         m.d.comb += [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that several cores ask for, read once."""
+"""Weights that several cores request and that are read once."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -12,25 +12,34 @@ from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import WordBurst
 
 PATIENCE = 256
-"""Cycles for which a burst waits for those who had the one before it, too."""
+"""Cycles that a burst waits for the cores that shared the burst before."""
 BURSTS_AHEAD = 16
 """Bursts under way at one time."""
 _SETTLES = 2
-"""Cycles from a choice to the first look at what is asked for without it."""
+"""Cycles after a grant during which no other is given: `asking` and `alike` are registers and still
+show the granted request."""
 
 
 class WeightBroadcast(wiring.Component):
-    """Makes one `request` of equal ones of several cores, and tells with `to`, a bit for each core,
-    who gets the word that is `word_valid`, `last` of its burst. Words come in the order of the
-    requests.
+    """A unit that makes one `request` of the equal requests of several cores.
 
-    A core asks together with those with whom it had its burst before, all of them after `together`:
-    it waits until each of them asks for something, for `patience` cycles at most, and whoever then
-    asks for the same gets it, too. Nothing is kept: a burst that has left is read again for who
-    comes later. Of those that are ready to go, one goes at a time, round robin.
+    | port         | meaning |
+    |---|---|
+    | `requests`   | bursts of each core |
+    | `together`   | all cores start: their first bursts wait for one another |
+    | `request`    | bursts for memory |
+    | `word_valid` | a word of the oldest burst comes |
+    | `last`       | it is the last word of its burst |
+    | `to`         | a bit for each core: it gets the word |
 
-    Throughput: a burst every three cycles. Latency: two cycles for a burst that nobody waits for;
-    none for words.
+    Groups: a request waits for all cores that shared the core's burst before; after `together`
+    these are all cores. It waits until each of them requests something, for `patience` cycles at
+    most. Then all cores that request the same burst get it. Nothing is stored: for a core that
+    comes later the burst is read again. Requests that have stopped waiting go one at a time, round
+    robin.
+
+    Throughput: a burst every three cycles. Latency: two cycles for a burst that does not wait, none
+    for words. Words come in the order of the requests.
     """
 
     def __init__(self, *, cores: int, address_bits: int, word_bytes: int, patience: int = PATIENCE):
@@ -53,7 +62,7 @@ class WeightBroadcast(wiring.Component):
         count, request = self._cores, self.request
         requests = [self.requests[number] for number in range(count)]
 
-        # What is asked for, as it was a cycle ago.
+        # The requests of the cycle before.
         asking = Signal(count)
         alike = [Signal(count, name=f"alike_{i}") for i in range(count)]
         m.d.sync += asking.eq(Cat(each.valid for each in requests))
@@ -65,7 +74,7 @@ class WeightBroadcast(wiring.Component):
                 )
             )
 
-        # Who goes.
+        # The choice of a request, and of the cores that share it.
         taken = Signal(count)
         company = [Signal(count, init=-1, name=f"company_{i}") for i in range(count)]
         ready: list[Value] = []
@@ -111,7 +120,7 @@ class WeightBroadcast(wiring.Component):
             with m.If(self.together):
                 m.d.sync += company[number].eq(-1)
 
-        # Who gets what comes.
+        # The cores that get a word.
         groups = m.submodules.groups = PayloadRing(
             payload=data.StructLayout({"cores": count}), depth=BURSTS_AHEAD
         )

@@ -13,11 +13,18 @@ from systola.hdl.transfers.axi import Response, WriteSignature
 
 
 class WriteMux(wiring.Component):
-    """Hands the bursts of `writers` on, round robin, each with all its words before the next one;
-    `answered` names the writer that `answer` is for, a bit for each. The ID of a burst is the
-    number of its writer.
+    """A unit that passes on the bursts of `writers` writers, round robin.
 
-    The words of a request follow it. What leaves comes from registers. Throughput: a word a cycle.
+    | port       | meaning |
+    |---|---|
+    | `requests` | bursts of each writer |
+    | `words`    | the words of each writer, which follow their request |
+    | `answered` | a bit for each writer: `answer` is for it |
+    | `answer`   | the response of memory |
+    | `bus`      | the AXI4 port; the ID of a burst is the number of its writer |
+
+    All words of a burst go before the next burst. All outputs but `ready` are registers.
+    Throughput: a word a cycle.
     """
 
     def __init__(self, *, writers: int, address_bits: int, word_bytes: int):
@@ -47,8 +54,8 @@ class WriteMux(wiring.Component):
         requests = [self.requests[number] for number in range(count)]
         words = [self.words[number] for number in range(count)]
         turn = m.submodules.turn = RoundRobin(count=count)
-        sending = Signal(count)  # whose words go, one or none
-        ends = Signal()  # with the last of them
+        sending = Signal(count)  # the writer that sends its words, if any, a one at its bit
+        ends = Signal()  # the last word of the burst goes
         begins = Signal()
         m.d.comb += [
             turn.wants.eq(Cat(request.valid for request in requests)),

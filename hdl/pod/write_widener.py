@@ -12,15 +12,22 @@ from systola.hdl.pod.word_ports import NarrowPort, WriteWord
 from systola.hdl.transfers.axi import Response, WriteSignature
 
 BURSTS_AHEAD = 2
-"""Bursts of the largest size for whose words there is room."""
+"""Bursts of the largest size that have room for their words."""
 
 
 class WriteWidener(wiring.Component):
-    """Gathers the beats of a burst in words, of which no other bytes are written.
+    """A unit that gathers the beats of a burst in words.
 
-    A burst becomes a `request` when it is complete: so its `words` never wait for the core, and a
-    core that waits for another one is in nobody's way. All bursts have the ID 0. `answered`: the
-    oldest burst is, with `answer`, which the core takes at once. Throughput: a beat a cycle.
+    | port                 | meaning |
+    |---|---|
+    | `bus`                | the write port of a core, a slave |
+    | `request`            | bursts of words |
+    | `words`              | the words of the bursts |
+    | `answered`, `answer` | the response for the oldest burst, which the core takes at once |
+
+    Other bytes of a word than the burst's are not written. A burst becomes a `request` when it is
+    complete, so its `words` never wait for the core. So a core that waits for another core is in
+    the way of no core. All bursts have the ID 0. Throughput: a beat a cycle.
     """
 
     def __init__(self, *, port: NarrowPort):
@@ -42,11 +49,12 @@ class WriteWidener(wiring.Component):
         port, bus, request, places = self._port, self.bus, self.request, self._places
         ratio, low, high = port.ratio, port.beat_bits, port.word_bits
 
-        # The beats of one burst in a word, and that with its last one to the others.
+        # The beats of a burst are gathered in `word`. With its last beat a word goes to the other
+        # words.
         opened = Signal()
         part = Signal(range(ratio))
         fresh = Signal()  # no beat is in the word
-        length = Signal(8)  # in words
+        length = Signal(8)  # words of the burst, less one
         address = Signal(len(request.payload.word))
         word = Signal(WriteWord(word_bytes=port.word_bytes))
         complete = Signal()
@@ -95,7 +103,7 @@ class WriteWidener(wiring.Component):
                 length.eq((first + bus.awlen) >> (high - low)),
             ]
 
-        # Complete bursts.
+        # The complete bursts.
         some = Signal(range(places + 1))
         goes = Signal()
         shown = self.words
