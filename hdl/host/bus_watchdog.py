@@ -69,33 +69,35 @@ class BusWatchdog(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
+        writes_unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
         writes = exact_log2(BusPort.HOST_WRITE)
-        m.d.sync += unanswered.eq(unanswered + self.written - self.from_memory[writes].taken)
+        m.d.sync += writes_unanswered.eq(
+            writes_unanswered + self.written - self.from_memory[writes].taken
+        )
 
-        moves = Signal()
-        owing = Signal(len(BusPort))
+        port_moves = Signal()
+        ports_owing = Signal(len(BusPort))
         for number in range(len(BusPort)):
             sent, back = self.to_memory[number], self.from_memory[number]
-            expects = ~self.quiet[number] if number != writes else unanswered != 0
-            m.d.sync += owing[number].eq(sent.offered | (expects & ~back.offered))
-        m.d.sync += moves.eq(
+            expects = ~self.quiet[number] if number != writes else writes_unanswered != 0
+            m.d.sync += ports_owing[number].eq(sent.offered | (expects & ~back.offered))
+        m.d.sync += port_moves.eq(
             Cat(
                 channels[n].taken
                 for channels in (self.to_memory, self.from_memory)
                 for n in range(len(BusPort))
             ).any()
         )
-        counts = Signal()
-        counted = Signal(len(BusPort))
-        left = Signal(BUS_TIMEOUT_BITS)
+        cycle_counts = Signal()
+        ports_counted = Signal(len(BusPort))
+        cycles_remaining = Signal(BUS_TIMEOUT_BITS)
         m.d.sync += [
-            counted.eq(owing),
-            self.ports.eq(counted),
-            counts.eq(owing.any() & ~moves & (self.limit != 0)),
-            self.expired.eq(counts & (left == 1)),
-            left.eq(left - 1),
+            ports_counted.eq(ports_owing),
+            self.ports.eq(ports_counted),
+            cycle_counts.eq(ports_owing.any() & ~port_moves & (self.limit != 0)),
+            self.expired.eq(cycle_counts & (cycles_remaining == 1)),
+            cycles_remaining.eq(cycles_remaining - 1),
         ]
-        with m.If(~counts):
-            m.d.sync += left.eq(self.limit)
+        with m.If(~cycle_counts):
+            m.d.sync += cycles_remaining.eq(self.limit)
         return m

@@ -159,7 +159,7 @@ class ControlRegisters(wiring.Component):
         m.d.sync += self.soft_reset.eq(controls & resets)
 
         pending = Signal(len(Interrupt))
-        code = Signal(16)
+        kept_code = Signal(16)
         ended = Mux(self.finished, int(Interrupt.DONE), 0) | Mux(
             self.faulted, int(Interrupt.FAULT), 0
         )
@@ -169,12 +169,12 @@ class ControlRegisters(wiring.Component):
         m.d.comb += shown.eq(pending | ended)
         m.d.sync += pending.eq((pending & ~cleared) | raised)
         with m.If(self.interrupt):
-            m.d.sync += code.eq(self.interrupt_code)
+            m.d.sync += kept_code.eq(self.interrupt_code)
         with m.If(self.forget):
-            m.d.sync += [pending.eq(0), code.eq(0)]
+            m.d.sync += [pending.eq(0), kept_code.eq(0)]
         m.d.comb += self.irq.eq((shown & enable).any())
 
-        begun = Signal(init=1)  # a program, or a reset, began in the cycle before
+        program_begun = Signal(init=1)  # a program, or a reset, began in the cycle before
         cycle = Signal(32, reset_less=True)
         tags = Signal(32, reset_less=True)
         m.submodules.trace = trace = Sram(
@@ -185,10 +185,10 @@ class ControlRegisters(wiring.Component):
             trace.write_address.eq(tags),
             trace.write_data.eq(Cat(cycle, self.tag)),
         ]
-        m.d.sync += [begun.eq(self.begins), cycle.eq(cycle + 1)]
+        m.d.sync += [program_begun.eq(self.begins), cycle.eq(cycle + 1)]
         with m.If(self.tagged):
             m.d.sync += tags.eq(tags + 1)
-        with m.If(begun):
+        with m.If(program_begun):
             m.d.sync += [cycle.eq(2), tags.eq(0)]
 
         features = (
@@ -203,7 +203,7 @@ class ControlRegisters(wiring.Component):
             Register.VERSION: VERSION,
             Register.STATUS: self.status,
             Register.IRQ_STATUS: shown,
-            Register.IRQ_CODE: code,
+            Register.IRQ_CODE: kept_code,
             Register.FAULT_CAUSE: self.fault.cause,
             Register.FAULT_PC: self.fault.pc,
             Register.FAULT_ADDRESS: self.fault.address,
@@ -217,39 +217,42 @@ class ControlRegisters(wiring.Component):
 
         # A read selects a register, then its value. The memories of the trace and of the counters
         # lie at multiples of their sizes. Their words come a cycle later.
-        asked = Signal()
-        gathered = Signal()
-        read = Signal()
+        read_asked = Signal()
+        read_gathered = Signal()
+        read_taken = Signal()
         from_trace = Signal(reset_less=True)
         second_word = Signal(reset_less=True)
         answer = Signal(32, reset_less=True)
         trace_size = exact_log2(8 * TRACE_DEPTH)
         m.d.comb += [
-            bus.arready.eq(~asked & ~gathered & ~bus.rvalid),
-            read.eq(bus.arvalid & bus.arready),
-            trace.read_enable.eq(read),
+            bus.arready.eq(~read_asked & ~read_gathered & ~bus.rvalid),
+            read_taken.eq(bus.arvalid & bus.arready),
+            trace.read_enable.eq(read_taken),
             trace.read_address.eq(bus.araddr[3:]),
             bus.rdata.eq(answer),
         ]
-        m.d.sync += [asked.eq(read), gathered.eq(asked)]
-        word = Signal.like(self.counter)
+        m.d.sync += [read_asked.eq(read_taken), read_gathered.eq(read_asked)]
+        counter_word = Signal.like(self.counter)
         of_counter = Signal(reset_less=True)
-        m.d.comb += self.counter.eq(word)
-        with m.If(read):
+        m.d.comb += self.counter.eq(counter_word)
+        with m.If(read_taken):
             m.d.sync += [
                 from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
                 second_word.eq(bus.araddr[2]),
-                word.eq(bus.araddr[2:]),
-                of_counter.eq(bus.araddr[2 + len(word) :] == Register.COUNTERS >> 2 + len(word)),
+                counter_word.eq(bus.araddr[2:]),
+                of_counter.eq(
+                    bus.araddr[2 + len(counter_word) :]
+                    == Register.COUNTERS >> 2 + len(counter_word)
+                ),
             ]
         found: list[Value] = []
         for offset, value in values.items():
             chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
             m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
             found.append(Mux(chosen, value, 0))
-        with m.If(asked):
+        with m.If(read_asked):
             m.d.sync += answer.eq(ored(found))
-        with m.If(gathered):
+        with m.If(read_gathered):
             m.d.sync += bus.rvalid.eq(1)
             with m.If(from_trace):
                 m.d.sync += answer.eq(trace.read_data.word_select(second_word, 32))

@@ -98,12 +98,16 @@ class Counters(wiring.Component):
             (CycleClass.HOST_WAIT, seen["host_wait"]),
             (CycleClass.OUTPUT_STALL, seen["issue_waits"]),
         )
-        counts, begins = Signal(), Signal()
-        counted = Signal(range(len(CycleClass)))
-        found = Const(CycleClass.FETCH, len(counted))
+        cycle_counts, program_begins = Signal(), Signal()
+        class_counted = Signal(range(len(CycleClass)))
+        found = Const(CycleClass.FETCH, len(class_counted))
         for which, condition in reversed(classes):
             found = Mux(condition, which, found)
-        m.d.sync += [counts.eq(busy | start), begins.eq(start), counted.eq(found)]
+        m.d.sync += [
+            cycle_counts.eq(busy | start),
+            program_begins.eq(start),
+            class_counted.eq(found),
+        ]
 
         # The counters lie in a memory. A counter that has not been written since the start is 0. A
         # register holds whether it was, a cycle before the memory is read, to be written or to be
@@ -111,31 +115,31 @@ class Counters(wiring.Component):
         memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
         write, here = memory.write_port(), memory.read_port(domain="comb")
         shown = memory.read_port(domain="comb")
-        written = Signal(1 << len(counted))
-        writes, goes_on, is_there = Signal(), Signal(), Signal()
-        place = Signal.like(counted)
+        written_counters = Signal(1 << len(class_counted))
+        counter_written, goes_on, is_there = Signal(), Signal(), Signal()
+        counter_number = Signal.like(class_counted)
         m.d.sync += [
-            writes.eq(counts),
-            place.eq(counted),
-            goes_on.eq(written.bit_select(counted, 1) & ~begins),
-            is_there.eq(written.bit_select(self.word[1:], 1)),
+            counter_written.eq(cycle_counts),
+            counter_number.eq(class_counted),
+            goes_on.eq(written_counters.bit_select(class_counted, 1) & ~program_begins),
+            is_there.eq(written_counters.bit_select(self.word[1:], 1)),
         ]
         adder = m.submodules.adder = SelectingAdder(width=COUNTER_BITS)
         m.d.comb += [
-            here.addr.eq(place),
+            here.addr.eq(counter_number),
             adder.b.eq(here.data),
             adder.choose_b.eq(goes_on.replicate(COUNTER_BITS)),
             adder.carry.eq(1),
-            write.addr.eq(place),
-            write.en.eq(writes),
+            write.addr.eq(counter_number),
+            write.en.eq(counter_written),
             write.data.eq(adder.total),
             shown.addr.eq(self.word[1:]),
             self.value.eq(
                 Mux(is_there, Mux(self.word[0], shown.data[32:], shown.data[:32]), 0),
             ),
         ]
-        with m.If(begins):
-            m.d.sync += written.eq(1 << counted)
-        with m.Elif(counts):
-            m.d.sync += written.eq(written | (1 << counted))
+        with m.If(program_begins):
+            m.d.sync += written_counters.eq(1 << class_counted)
+        with m.Elif(cycle_counts):
+            m.d.sync += written_counters.eq(written_counters | (1 << class_counted))
         return m

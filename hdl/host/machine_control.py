@@ -98,122 +98,125 @@ class MachineControl(wiring.Component):
         m = Module()
         drains = Signal()
         stops = Signal()
-        failed = Signal()
-        abandoned = Signal()
+        program_failed = Signal()
+        program_abandoned = Signal()
         done = Signal()
         fault = Signal()
-        lost = Signal()  # the end has been reported already: a memory does not answer
-        rejects = Signal()
-        fails = Signal()
-        expires = Signal()
-        loses = Signal()
-        rests = Signal()
-        ends = Signal()
-        forgets = Signal()
-        clears = Signal()
+        timeout_reported = Signal()  # the end has been reported already: a memory does not answer
+        rejects_instruction = Signal()
+        transfer_fails = Signal()
+        watchdog_expires = Signal()
+        reports_timeout = Signal()
+        buses_at_rest = Signal()
+        program_ends = Signal()
+        forgets_program = Signal()
+        will_clear = Signal()
         clear = Signal(init=1)
         failures = self.error | self.corrupt.any()
         if self._links:
             failures |= self.broken
         m.d.comb += [
             self.begins.eq(~self.busy & self.start & ~self.soft_reset),
-            rejects.eq(self.running & self.rejected),
-            fails.eq(failures & (self.running | drains)),
-            rests.eq(stops & self.quiet.all()),
-            expires.eq(self.expired & self.busy & ~lost),
-            loses.eq(expires & ~rests),
-            ends.eq(rests & ~self.soft_reset),
-            clears.eq(ends | ResetSignal()),
-            forgets.eq((ends & abandoned) | (~self.busy & self.soft_reset)),
+            rejects_instruction.eq(self.running & self.rejected),
+            transfer_fails.eq(failures & (self.running | drains)),
+            buses_at_rest.eq(stops & self.quiet.all()),
+            watchdog_expires.eq(self.expired & self.busy & ~timeout_reported),
+            reports_timeout.eq(watchdog_expires & ~buses_at_rest),
+            program_ends.eq(buses_at_rest & ~self.soft_reset),
+            will_clear.eq(program_ends | ResetSignal()),
+            forgets_program.eq((program_ends & program_abandoned) | (~self.busy & self.soft_reset)),
         ]
         m.d.sync += [
-            self.finished.eq(ends & ~failed & ~abandoned),
-            self.faulted.eq((ends & failed & ~abandoned & ~lost) | loses),
-            self.forget.eq(forgets),
-            clear.eq(clears),
+            self.finished.eq(program_ends & ~program_failed & ~program_abandoned),
+            self.faulted.eq(
+                (program_ends & program_failed & ~program_abandoned & ~timeout_reported)
+                | reports_timeout
+            ),
+            self.forget.eq(forgets_program),
+            clear.eq(will_clear),
         ]
         for name in self.clear.shape().members:
             copy = m.submodules[f"clear_{name}"] = Replica()
-            m.d.comb += [copy.input.eq(clears), self.clear[name].eq(copy.output)]
+            m.d.comb += [copy.input.eq(will_clear), self.clear[name].eq(copy.output)]
         with m.If(self.begins):
             m.d.sync += [
                 self.running.eq(1),
                 self.busy.eq(1),
                 done.eq(0),
                 fault.eq(0),
-                failed.eq(0),
-                abandoned.eq(0),
-                lost.eq(0),
+                program_failed.eq(0),
+                program_abandoned.eq(0),
+                timeout_reported.eq(0),
             ]
         with m.If(self.running & (self.halted | self.rejected)):
-            m.d.sync += [self.running.eq(0), drains.eq(1), failed.eq(rejects)]
+            m.d.sync += [self.running.eq(0), drains.eq(1), program_failed.eq(rejects_instruction)]
         with m.If(drains & self.idle):
             m.d.sync += [drains.eq(0), stops.eq(1), self.stop.eq(1)]
         # For a program that ends in this cycle the assignments below do not matter any more.
-        with m.If(expires):
-            m.d.sync += lost.eq(1)
-        with m.If(fails | expires):
-            m.d.sync += failed.eq(1)
+        with m.If(watchdog_expires):
+            m.d.sync += timeout_reported.eq(1)
+        with m.If(transfer_fails | watchdog_expires):
+            m.d.sync += program_failed.eq(1)
         with m.If(self.busy & self.soft_reset):
-            m.d.sync += abandoned.eq(1)
-        with m.If(fails | expires | (self.busy & self.soft_reset)):
+            m.d.sync += program_abandoned.eq(1)
+        with m.If(transfer_fails | watchdog_expires | (self.busy & self.soft_reset)):
             m.d.sync += [self.running.eq(0), drains.eq(0), stops.eq(1), self.stop.eq(1)]
         # None of the events above happens in this cycle, so the condition need not include them.
         with m.If(clear):
             m.d.sync += self.stop.eq(0)
-        with m.If(ends):
+        with m.If(program_ends):
             m.d.sync += [
                 stops.eq(0),
                 self.busy.eq(0),
-                done.eq(~failed & ~abandoned),
-                fault.eq(failed & ~abandoned),
+                done.eq(~program_failed & ~program_abandoned),
+                fault.eq(program_failed & ~program_abandoned),
             ]
-        with m.If(loses):
+        with m.If(reports_timeout):
             m.d.sync += fault.eq(1)
-        with m.If(forgets):
+        with m.If(forgets_program):
             m.d.sync += [done.eq(0), fault.eq(0)]
 
         # The fault is copied in every cycle, and kept in the next one if there was a fault. An
         # instruction with a transfer that fails is older than an instruction that is rejected at
         # issue.
-        found = Signal(FaultReport(), reset_less=True)
-        keeps = Signal()
-        drops = Signal(init=1)  # set after a reset, too
+        fault_found = Signal(FaultReport(), reset_less=True)
+        keeps_report = Signal()
+        drops_report = Signal(init=1)  # set after a reset, too
         report = Signal(FaultReport(), reset_less=True)
         m.d.sync += [
-            found.eq(self.rejection),
-            keeps.eq(rejects | fails | loses),
-            drops.eq(self.begins | forgets),
+            fault_found.eq(self.rejection),
+            keeps_report.eq(rejects_instruction | transfer_fails | reports_timeout),
+            drops_report.eq(self.begins | forgets_program),
         ]
         if self._links:
             with m.If(self.broken):
                 m.d.sync += [
-                    found.cause.eq(self.break_cause),
-                    found.pc.eq(0),
-                    found.address.eq(self.break_address),
+                    fault_found.cause.eq(self.break_cause),
+                    fault_found.pc.eq(0),
+                    fault_found.address.eq(self.break_address),
                 ]
         with m.If(self.error):
             m.d.sync += [
-                found.cause.eq(self.error_cause),
-                found.pc.eq(self.error_pc),
-                found.address.eq(0),
+                fault_found.cause.eq(self.error_cause),
+                fault_found.pc.eq(self.error_pc),
+                fault_found.address.eq(0),
             ]
         with m.If(self.corrupt.any()):
             m.d.sync += [
-                found.cause.eq(Fault.MEMORY_ERROR),
-                found.pc.eq(0),
-                found.address.eq(self.corrupt),
+                fault_found.cause.eq(Fault.MEMORY_ERROR),
+                fault_found.pc.eq(0),
+                fault_found.address.eq(self.corrupt),
             ]
         with m.If(self.expired):
             m.d.sync += [
-                found.cause.eq(Fault.BUS_TIMEOUT),
-                found.pc.eq(0),
-                found.address.eq(self.waits),
+                fault_found.cause.eq(Fault.BUS_TIMEOUT),
+                fault_found.pc.eq(0),
+                fault_found.address.eq(self.waits),
             ]
-        with m.If(drops):
+        with m.If(drops_report):
             m.d.sync += report.eq(0)
-        with m.Elif(keeps):
-            m.d.sync += report.eq(found)
+        with m.Elif(keeps_report):
+            m.d.sync += report.eq(fault_found)
 
         m.d.comb += [
             self.report.eq(report),

@@ -45,30 +45,30 @@ class LinkFifo(wiring.Component):
             )
             for name, shape in members.items()
         }
-        count = Signal(range(self._config.link_beats + 1))
-        after = Signal.like(count)
-        takes = Signal()
+        beat_count = Signal(range(self._config.link_beats + 1))
+        next_count = Signal.like(beat_count)
+        beat_taken = Signal()
         m.d.comb += [
-            takes.eq(self.taken.valid & self.taken.ready),
-            after.eq(count + self.valid - takes),
+            beat_taken.eq(self.taken.valid & self.taken.ready),
+            next_count.eq(beat_count + self.valid - beat_taken),
         ]
         for name, ring in rings.items():
             m.submodules[name] = ring
             m.d.comb += [
                 ring.push.eq(self.valid),
                 ring.pushed.eq(self.beat[name]),
-                ring.retire.eq(takes),
+                ring.retire.eq(beat_taken),
                 self.taken.payload[name].eq(ring.oldest),
             ]
         m.d.sync += [
-            count.eq(after),
-            self.taken.valid.eq(after != 0),
-            self.credit.eq(takes),
+            beat_count.eq(next_count),
+            self.taken.valid.eq(next_count != 0),
+            self.credit.eq(beat_taken),
         ]
         promised(
             m,
             platform,
-            ~self.valid | takes | (count != self._config.link_beats),
+            ~self.valid | beat_taken | (beat_count != self._config.link_beats),
             "a neighbour sends more than it has credits for",
         )
         return m

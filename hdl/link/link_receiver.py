@@ -55,47 +55,49 @@ class LinkReceiver(wiring.Component):
         beat, row = self.beat.payload, self.cleared.payload
         buffer, accumulators = self.buffer, self.accumulators
 
-        # Beats enter the word from above. A `complete` row is written while the next row begins.
+        # Beats enter the word from above. A complete row is written while the next row begins.
         word = Signal(size * max(line_beats, row_beats), reset_less=True)
         # beats remaining of a row, once one has come
-        left = Signal(range(max(line_beats, row_beats)))
-        begun = Signal()
-        complete = Signal()
-        target = Signal(LinkRow(config=config), reset_less=True)
-        written = Signal()
-        fits = Signal()
-        takes = Signal()
-        completes = Signal()
-        rest = Signal.like(left)
+        beats_remaining = Signal(range(max(line_beats, row_beats)))
+        row_begun = Signal()
+        row_complete = Signal()
+        target_row = Signal(LinkRow(config=config), reset_less=True)
+        row_written = Signal()
+        kind_fits = Signal()
+        beat_taken = Signal()
+        beat_completes = Signal()
+        beats_after = Signal.like(beats_remaining)
         m.d.comb += [
-            fits.eq(beat.sums == row.sums),
-            self.beat.ready.eq(self.cleared.valid & fits & (~complete | written)),
-            takes.eq(self.beat.valid & self.beat.ready),
-            rest.eq(Mux(begun, left, Mux(row.sums, row_beats - 1, line_beats - 1))),
-            completes.eq(takes & (rest == 0)),
-            self.cleared.ready.eq(completes),
-            written.eq(complete & Mux(target.sums, accumulators.ready, buffer.ready)),
-            buffer.enable.eq(complete & ~target.sums),
-            buffer.address.eq(target.place),
+            kind_fits.eq(beat.sums == row.sums),
+            self.beat.ready.eq(self.cleared.valid & kind_fits & (~row_complete | row_written)),
+            beat_taken.eq(self.beat.valid & self.beat.ready),
+            beats_after.eq(
+                Mux(row_begun, beats_remaining, Mux(row.sums, row_beats - 1, line_beats - 1))
+            ),
+            beat_completes.eq(beat_taken & (beats_after == 0)),
+            self.cleared.ready.eq(beat_completes),
+            row_written.eq(row_complete & Mux(target_row.sums, accumulators.ready, buffer.ready)),
+            buffer.enable.eq(row_complete & ~target_row.sums),
+            buffer.address.eq(target_row.place),
             buffer.data.eq(word[-size * line_beats :]),
-            accumulators.enable.eq(complete & target.sums),
-            accumulators.address.eq(target.place),
-            accumulators.adds.eq(target.adds),
+            accumulators.enable.eq(row_complete & target_row.sums),
+            accumulators.address.eq(target_row.place),
+            accumulators.adds.eq(target_row.adds),
             accumulators.sums.eq(word[-size * row_beats :]),
         ]
-        with m.If(takes):
+        with m.If(beat_taken):
             m.d.sync += [
                 word.eq(Cat(word, beat.data)[size:]),
-                left.eq(rest - 1),
-                begun.eq(rest != 0),
+                beats_remaining.eq(beats_after - 1),
+                row_begun.eq(beats_after != 0),
             ]
-        with m.If(completes):
-            m.d.sync += target.eq(row)
+        with m.If(beat_completes):
+            m.d.sync += target_row.eq(row)
         m.d.sync += [
-            complete.eq(completes | (complete & ~written)),
-            self.advance.eq(written),
-            self.advance_to.eq(link_address(target.place + 1, target.sums, self._config)),
-            self.done.eq(written & target.last),
-            self.mismatch.eq(self.beat.valid & self.cleared.valid & ~fits),
+            row_complete.eq(beat_completes | (row_complete & ~row_written)),
+            self.advance.eq(row_written),
+            self.advance_to.eq(link_address(target_row.place + 1, target_row.sums, self._config)),
+            self.done.eq(row_written & target_row.last),
+            self.mismatch.eq(self.beat.valid & self.cleared.valid & ~kind_fits),
         ]
         return m

@@ -65,53 +65,59 @@ class LinkSender(wiring.Component):
         row = self.cleared.payload
         buffer, accumulators = self.buffer, self.accumulators
 
-        # `space`: cycles until the beats of a row that is read now no longer meet the beats of the
-        # row before. The beats of sums come a cycle later than the beats of a line.
+        # `gap_remaining`: cycles until the beats of a row that is read now no longer meet the beats
+        # of the row before. The beats of sums come a cycle later than the beats of a line.
         credits = Signal(range(config.link_beats + 1), init=config.link_beats)
-        space = Signal(range(max(line_beats, row_beats) + 1))
-        beats = Signal.like(space)
-        wants = Signal()
-        reads = Signal()
+        gap_remaining = Signal(range(max(line_beats, row_beats) + 1))
+        row_beats_needed = Signal.like(gap_remaining)
+        row_wanted = Signal()
+        row_read = Signal()
         m.d.comb += [
-            beats.eq(Mux(row.sums, row_beats, line_beats)),
-            wants.eq(self.cleared.valid & (credits >= beats) & (space <= row.sums)),
-            buffer.enable.eq(wants & ~row.sums),
+            row_beats_needed.eq(Mux(row.sums, row_beats, line_beats)),
+            row_wanted.eq(
+                self.cleared.valid & (credits >= row_beats_needed) & (gap_remaining <= row.sums)
+            ),
+            buffer.enable.eq(row_wanted & ~row.sums),
             buffer.address.eq(row.place),
-            accumulators.enable.eq(wants & row.sums),
+            accumulators.enable.eq(row_wanted & row.sums),
             accumulators.address.eq(row.place),
-            reads.eq(wants & Mux(row.sums, accumulators.ready, buffer.ready)),
-            self.cleared.ready.eq(reads),
+            row_read.eq(row_wanted & Mux(row.sums, accumulators.ready, buffer.ready)),
+            self.cleared.ready.eq(row_read),
         ]
         m.d.sync += [
-            credits.eq(credits + self.credit - Mux(reads, beats, 0)),
-            self.advance.eq(reads),
+            credits.eq(credits + self.credit - Mux(row_read, row_beats_needed, 0)),
+            self.advance.eq(row_read),
             self.advance_to.eq(link_address(row.place + 1, row.sums, self._config)),
-            self.done.eq(reads & row.last),
+            self.done.eq(row_read & row.last),
         ]
-        with m.If(reads):
-            m.d.sync += space.eq(Mux(row.sums, row_beats, line_beats - 1))
-        with m.Elif(space != 0):
-            m.d.sync += space.eq(space - 1)
+        with m.If(row_read):
+            m.d.sync += gap_remaining.eq(Mux(row.sums, row_beats, line_beats - 1))
+        with m.Elif(gap_remaining != 0):
+            m.d.sync += gap_remaining.eq(gap_remaining - 1)
 
         line_comes = Signal(BUFFER_LATENCY)
         sums_come = Signal(READ_LATENCY)
         m.d.sync += [
-            line_comes.eq((line_comes << 1) | (reads & ~row.sums)),
-            sums_come.eq((sums_come << 1) | (reads & row.sums)),
+            line_comes.eq((line_comes << 1) | (row_read & ~row.sums)),
+            sums_come.eq((sums_come << 1) | (row_read & row.sums)),
         ]
         word = Signal(size * max(line_beats, row_beats), reset_less=True)
-        left = Signal.like(space)
+        beats_remaining = Signal.like(gap_remaining)
         m.d.comb += [
-            self.valid.eq(left != 0),
+            self.valid.eq(beats_remaining != 0),
             self.beat.data.eq(word),
             self.empty.eq(~(self.valid | line_comes.any() | sums_come.any())),
         ]
         with m.If(line_comes[-1]):
-            m.d.sync += [word.eq(buffer.data), left.eq(line_beats), self.beat.sums.eq(0)]
+            m.d.sync += [word.eq(buffer.data), beats_remaining.eq(line_beats), self.beat.sums.eq(0)]
         with m.Elif(sums_come[-1]):
-            m.d.sync += [word.eq(accumulators.data), left.eq(row_beats), self.beat.sums.eq(1)]
+            m.d.sync += [
+                word.eq(accumulators.data),
+                beats_remaining.eq(row_beats),
+                self.beat.sums.eq(1),
+            ]
         with m.Else():
             m.d.sync += word.eq(word >> size)
             with m.If(self.valid):
-                m.d.sync += left.eq(left - 1)
+                m.d.sync += beats_remaining.eq(beats_remaining - 1)
         return m

@@ -31,19 +31,19 @@ class LinkWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         given, row = self.command.payload, self.rows.payload
-        left = Signal(ROW_COUNT_BITS)  # rows remaining after this one
-        moves = Signal()
+        rows_remaining = Signal(ROW_COUNT_BITS)  # rows remaining after the present one
+        row_moves = Signal()
         m.d.comb += [
-            moves.eq(~self.rows.valid | self.rows.ready),
-            self.command.ready.eq(moves & (row.last | ~self.rows.valid)),
+            row_moves.eq(~self.rows.valid | self.rows.ready),
+            self.command.ready.eq(row_moves & (row.last | ~self.rows.valid)),
         ]
-        with m.If(moves):
+        with m.If(row_moves):
             begins = ~self.rows.valid | row.last
-            rest = Mux(begins, given.rows, left) - 1
+            rows_after = Mux(begins, given.rows, rows_remaining) - 1
             m.d.sync += [
                 self.rows.valid.eq(~begins | self.command.valid),
-                left.eq(rest),
-                row.last.eq(rest == 0),
+                rows_remaining.eq(rows_after),
+                row.last.eq(rows_after == 0),
                 row.place.eq(Mux(begins, given.place, row.place + 1)),
             ]
             with m.If(begins):

@@ -39,16 +39,16 @@ class LinkWatchdog(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        counts = Signal()
-        counted = Signal.like(self.parts)
-        left = Signal(BUS_TIMEOUT_BITS)
+        cycle_counts = Signal()
+        parts_counted = Signal.like(self.parts)
+        cycles_remaining = Signal(BUS_TIMEOUT_BITS)
         m.d.sync += [
-            counted.eq(self.waits),
-            self.parts.eq(counted),
-            counts.eq(self.waits.any() & ~self.alive & (self.limit != 0)),
-            self.expired.eq(counts & (left == 1)),
-            left.eq(left - 1),
+            parts_counted.eq(self.waits),
+            self.parts.eq(parts_counted),
+            cycle_counts.eq(self.waits.any() & ~self.alive & (self.limit != 0)),
+            self.expired.eq(cycle_counts & (cycles_remaining == 1)),
+            cycles_remaining.eq(cycles_remaining - 1),
         ]
-        with m.If(~counts):
-            m.d.sync += left.eq(self.limit)
+        with m.If(~cycle_counts):
+            m.d.sync += cycles_remaining.eq(self.limit)
         return m

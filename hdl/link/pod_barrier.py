@@ -53,23 +53,31 @@ class PodBarrier(wiring.Component):
             (self.from_left, self.to_right, self.cores >> 1, "right"),
             (self.from_right, self.to_left, (self.cores - 1)[:CORES_BITS] >> 1, "left"),
         ):
-            received = Signal(CORES_BITS, name=f"received_{name}")
-            sent = Signal(CORES_BITS, name=f"sent_{name}")
-            enough = Signal(CORES_BITS, name=f"enough_{name}")
-            sends = Signal(name=f"sends_{name}")
-            ends = Signal(name=f"ends_{name}")
+            tokens_received = Signal(CORES_BITS, name=f"received_{name}")
+            tokens_sent = Signal(CORES_BITS, name=f"sent_{name}")
+            tokens_wanted = Signal(CORES_BITS, name=f"enough_{name}")
+            token_sent = Signal(name=f"sends_{name}")
+            side_done = Signal(name=f"ends_{name}")
             m.d.comb += [
-                sends.eq(self.arrived & ~self.passed & (sent != enough) & (sent <= received)),
-                ends.eq((sent == enough) & (received >= enough)),
+                token_sent.eq(
+                    self.arrived
+                    & ~self.passed
+                    & (tokens_sent != tokens_wanted)
+                    & (tokens_sent <= tokens_received)
+                ),
+                side_done.eq((tokens_sent == tokens_wanted) & (tokens_received >= tokens_wanted)),
             ]
             m.d.sync += [
-                enough.eq(wanted),
-                goes.eq(sends),
-                received.eq(received + comes),
-                sent.eq(sent + sends),
+                tokens_wanted.eq(wanted),
+                goes.eq(token_sent),
+                tokens_received.eq(tokens_received + comes),
+                tokens_sent.eq(tokens_sent + token_sent),
             ]
             with m.If(self.passed):
-                m.d.sync += [received.eq(received + comes - enough), sent.eq(0)]
-            finished.append(ends)
+                m.d.sync += [
+                    tokens_received.eq(tokens_received + comes - tokens_wanted),
+                    tokens_sent.eq(0),
+                ]
+            finished.append(side_done)
         m.d.sync += self.passed.eq(self.arrived & ~self.passed & finished[0] & finished[1])
         return m

@@ -218,31 +218,35 @@ class MatrixUnit(wiring.Component):
         # Issue: it depends on registers and on the weights. An item that has to wait for weights
         # waits `aside`, so that the interlock's `output.ready` is a register.
         passed = interlock.output
-        aside, waits = Signal(Item(config=config), reset_less=True), Signal()
-        room = Signal(init=1)  # the inverse of `waits`, which serves the choice of items alone
+        aside, aside_valid = Signal(Item(config=config), reset_less=True), Signal()
+        # the inverse of `aside_valid`, which serves the choice of items alone
+        aside_free = Signal(init=1)
         item = Signal(Item(config=config))
-        comes = Signal()
+        item_comes = Signal()
         first = Signal()
-        go = Signal()
+        item_goes = Signal()
         active = Signal()
         m.d.comb += [
-            passed.ready.eq(room),
-            item.eq(Mux(waits, aside, passed.payload)),
-            comes.eq(~room | passed.valid),
-            first.eq(Mux(room, passed.payload.event.first, aside.event.first)),
-            go.eq(comes & Mux(first, loader.ready, ~loader.hold)),
-            active.eq(go & item.vector),
-            loader.swap.eq(go & first),
+            passed.ready.eq(aside_free),
+            item.eq(Mux(aside_valid, aside, passed.payload)),
+            item_comes.eq(~aside_free | passed.valid),
+            first.eq(Mux(aside_free, passed.payload.event.first, aside.event.first)),
+            item_goes.eq(item_comes & Mux(first, loader.ready, ~loader.hold)),
+            active.eq(item_goes & item.vector),
+            loader.swap.eq(item_goes & first),
             loader.arrived.eq(self.weight_arrived),
             self.weight_take.eq(loader.take),
         ]
-        with m.If(~waits):
+        with m.If(~aside_valid):
             m.d.sync += aside.eq(passed.payload)
-        m.d.sync += [waits.eq(comes & ~go), room.eq(~comes | go)]
+        m.d.sync += [
+            aside_valid.eq(item_comes & ~item_goes),
+            aside_free.eq(~item_comes | item_goes),
+        ]
         awaits = Signal()
         m.d.comb += awaits.eq(
             Mux(
-                room,
+                aside_free,
                 interlock.oldest_valid & interlock.oldest.event.first,
                 aside.event.first,
             )
@@ -251,13 +255,13 @@ class MatrixUnit(wiring.Component):
         issued = Signal()
         read = Signal(Item(config=config), reset_less=True)
         m.d.sync += [
-            issued.eq(go),
+            issued.eq(item_goes),
             read.eq(item),
-            self.buffer.enable.eq(go & item.reads),
+            self.buffer.enable.eq(item_goes & item.reads),
             self.active.eq(active),
             self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_arrived)),
             self.weights_moving.eq(awaits & self.weight_arrived),
-            self.waits.eq(Mux(room, interlock.waits.as_value(), 0)),
+            self.waits.eq(Mux(aside_free, interlock.waits.as_value(), 0)),
             # These come a cycle after the read.
             self.advance_read.eq(self.active & read.done_with),
             self.advance_read_to.eq(read.line + 1),
@@ -327,19 +331,21 @@ class MatrixUnit(wiring.Component):
             layout=SumEvent(config=config), cycles=self.latency(config) - 1 - BUFFER_LATENCY
         )
         coming = Signal(SumEvent(config=config), reset_less=True)
-        comes = Signal()
+        update_comes = Signal()
         update = Signal(SumEvent(config=config), reset_less=True)
         m.d.sync += [
-            comes.eq(delay.output_valid & ~hold),
+            update_comes.eq(delay.output_valid & ~hold),
             coming.eq(delay.output),
-            self.update.eq(comes),
+            self.update.eq(update_comes),
             update.eq(coming),
             *(
-                self.update_reads[bank].eq(comes & coming.accumulate & (coming.row[0] == bank))
+                self.update_reads[bank].eq(
+                    update_comes & coming.accumulate & (coming.row[0] == bank)
+                )
                 for bank in range(BANKS)
             ),
-            self.advance_sum.eq(comes & coming.final),
-            self.sum_done.eq(comes & coming.last),
+            self.advance_sum.eq(update_comes & coming.final),
+            self.sum_done.eq(update_comes & coming.last),
         ]
         m.d.comb += [
             delay.input.eq(event.sum),

@@ -42,34 +42,35 @@ class WeightLoader(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         stages = self._config.stages
-        following = Signal(self._config.rows, init=1)  # one-hot: the row that is loaded next
+        next_row = Signal(self._config.rows, init=1)  # one-hot: the row that is loaded next
         # Registers change a cycle after a swap. Until then, `swapped` stands for the change.
         swapped = Signal()
-        loaded = Signal()
+        tile_loaded = Signal()
         cooling = Signal(range(stages + 1))  # cycles until the last swap has left the last stage
         cooled = Signal(init=1)  # `cooling` is 0
         cool = Signal()
-        waits = Signal()  # a tile, in the shadow weights or on its way there, waits for its swap
+        # a tile, in the shadow weights or on its way there, waits for its swap
+        tile_waits = Signal()
 
-        begin = Signal()
-        inside = ~following[0]
+        tile_begins = Signal()
+        inside = ~next_row[0]
         m.d.comb += [
             cool.eq(cooled & ~swapped),
-            waits.eq(loaded & ~swapped),
-            begin.eq(self.arrived & following[0] & ~waits & cool),
-            self.take.eq(begin | (self.arrived & inside)),
-            self.load.eq(Mux(self.take, following, 0)),
-            self.ready.eq(waits | (self.arrived & following[0] & cool)),
-            self.hold.eq(inside & ~waits & ~self.arrived),
+            tile_waits.eq(tile_loaded & ~swapped),
+            tile_begins.eq(self.arrived & next_row[0] & ~tile_waits & cool),
+            self.take.eq(tile_begins | (self.arrived & inside)),
+            self.load.eq(Mux(self.take, next_row, 0)),
+            self.ready.eq(tile_waits | (self.arrived & next_row[0] & cool)),
+            self.hold.eq(inside & ~tile_waits & ~self.arrived),
         ]
-        m.d.sync += [swapped.eq(self.swap), loaded.eq(begin | waits)]
+        m.d.sync += [swapped.eq(self.swap), tile_loaded.eq(tile_begins | tile_waits)]
         with m.If(self.take):
-            m.d.sync += following.eq(following.rotate_left(1))
-        left = Signal.like(cooling)
-        m.d.comb += left.eq(Mux(swapped, stages, cooling))
-        with m.If(self.hold | (left == 0)):
-            m.d.sync += [cooling.eq(left), cooled.eq(left == 0)]
+            m.d.sync += next_row.eq(next_row.rotate_left(1))
+        cooling_remaining = Signal.like(cooling)
+        m.d.comb += cooling_remaining.eq(Mux(swapped, stages, cooling))
+        with m.If(self.hold | (cooling_remaining == 0)):
+            m.d.sync += [cooling.eq(cooling_remaining), cooled.eq(cooling_remaining == 0)]
         with m.Else():
-            m.d.sync += [cooling.eq(left - 1), cooled.eq(left == 1)]
+            m.d.sync += [cooling.eq(cooling_remaining - 1), cooled.eq(cooling_remaining == 1)]
         promised(m, platform, ~self.swap | self.ready, "a tile is swapped in before it is there")
         return m

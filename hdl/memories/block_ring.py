@@ -37,29 +37,29 @@ class BlockRing(wiring.Component):
         )
         # A payload moves from the memory to the register of its read port, and then to the output
         # register.
-        free = Signal(bits)
-        following = Signal(bits)
-        read = Signal()  # the register of the read port has a payload
-        shown = Signal()  # the output register has a payload
-        some = Signal()  # the memory has further payloads
-        reads = Signal()
+        write_place = Signal(bits)
+        read_place = Signal(bits)
+        has_read = Signal()  # the register of the read port has a payload
+        has_shown = Signal()  # the output register has a payload
+        has_more = Signal()  # the memory has further payloads
+        memory_reads = Signal()
         m.d.comb += [
-            some.eq(self.push | (following != free)),
-            memory.output_enable.eq(~shown | self.retire),
-            reads.eq(~read | memory.output_enable),
-            memory.read_enable.eq(reads),
-            memory.read_address.eq(following),
+            has_more.eq(self.push | (read_place != write_place)),
+            memory.output_enable.eq(~has_shown | self.retire),
+            memory_reads.eq(~has_read | memory.output_enable),
+            memory.read_enable.eq(memory_reads),
+            memory.read_address.eq(read_place),
             # The word written after the last payload does not matter before its push. It must not
             # be read in the same cycle.
             memory.write_enable.eq(~self.push),
-            memory.write_address.eq(free),
+            memory.write_address.eq(write_place),
             memory.write_data.eq(self.pushed),
             self.oldest.as_value().eq(memory.read_data),
         ]
         m.d.sync += [
-            free.eq(free + self.push),
-            following.eq(following + (reads & some)),
-            read.eq(some | ~reads),
-            shown.eq(Mux(memory.output_enable, read, 1)),
+            write_place.eq(write_place + self.push),
+            read_place.eq(read_place + (memory_reads & has_more)),
+            has_read.eq(has_more | ~memory_reads),
+            has_shown.eq(Mux(memory.output_enable, has_read, 1)),
         ]
         return m

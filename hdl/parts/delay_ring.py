@@ -23,13 +23,13 @@ class DelayRing(wiring.Component):
         m = Module()
         memory = m.submodules.memory = Memory(shape=len(self.input), depth=self._cycles, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
-        place = Signal(range(self._cycles))
-        m.d.sync += place.eq(stepped(place, self._cycles))
+        ring_place = Signal(range(self._cycles))
+        m.d.sync += ring_place.eq(stepped(ring_place, self._cycles))
         m.d.comb += [
             write.en.eq(1),
-            write.addr.eq(place),
+            write.addr.eq(ring_place),
             write.data.eq(self.input),
-            read.addr.eq(place),
+            read.addr.eq(ring_place),
             self.output.eq(read.data),
         ]
         return m

@@ -156,10 +156,10 @@ class InFlight(wiring.Component):
         pushed, settles = Signal(), Signal()  # a push one or two cycles ago
         youngest = Signal.like(place)
         next_place = Signal.like(place)
-        left = Signal.like(valid)
+        entries_kept = Signal.like(valid)
         empty = Signal(init=1)
         m.d.comb += [
-            left.eq(Mux(retire, valid[1:], valid)),
+            entries_kept.eq(Mux(retire, valid[1:], valid)),
             self.full.eq(valid[-1]),
             self.empties.eq(empty | (retire & ~valid[1])),
             self.progress.eq(Cat(retire, place, reached)),
@@ -168,7 +168,7 @@ class InFlight(wiring.Component):
         ]
         m.d.sync += [
             empty.eq(self.empties & ~self.push),
-            valid.eq(left | Mux(self.push, Cat(1, left), 0)),
+            valid.eq(entries_kept | Mux(self.push, Cat(1, entries_kept), 0)),
             self.free.eq(self.free + self.push),
             place.eq(next_place),
             pushed.eq(self.push),
@@ -179,7 +179,7 @@ class InFlight(wiring.Component):
         with m.If(settles):
             m.d.sync += rises.bit_select(youngest, 1).eq(self.rises)
         # The address that one entry has reached holds for the next entry if that rises.
-        next_falls = retire & left[0] & ~rises.bit_select((place + 1)[: len(place)], 1)
+        next_falls = retire & entries_kept[0] & ~rises.bit_select((place + 1)[: len(place)], 1)
         falls = settles & ~self.rises & (youngest == next_place)
         with m.If(next_falls | falls):
             m.d.sync += reached.eq(0)

@@ -100,20 +100,20 @@ class Interlock(wiring.Component):
         judged = Signal(slot, reset_less=True)
         judged_valid = Signal()
         blocked = Signal()
-        looks = Signal()  # in the second, fourth, ... cycle in which `judged` is blocked
-        free = Signal(init=1)  # nothing has arrived
+        looks_again = Signal()  # in the second, fourth, ... cycle in which `judged` is blocked
+        arrived_free = Signal(init=1)  # nothing has arrived
 
-        moves = Signal()  # `judged` takes `compared`
-        follows = Signal()  # `compared` takes the item that comes
+        judged_moves = Signal()  # `judged` takes `compared`
+        compared_moves = Signal()  # `compared` takes the item that comes
         incoming = Signal(slot)
-        comes = Signal()
+        item_comes = Signal()
         m.d.comb += [
-            moves.eq(~judged_valid | (self.output.ready & ~blocked)),
-            follows.eq(moves | ~compared_valid),
-            incoming.eq(Mux(free, Cat(self.input.payload, self.awaited), arrived)),
-            comes.eq(arrived_valid | self.input.valid),
-            self.frees.eq(follows | ~comes),
-            self.input.ready.eq(free),
+            judged_moves.eq(~judged_valid | (self.output.ready & ~blocked)),
+            compared_moves.eq(judged_moves | ~compared_valid),
+            incoming.eq(Mux(arrived_free, Cat(self.input.payload, self.awaited), arrived)),
+            item_comes.eq(arrived_valid | self.input.valid),
+            self.frees.eq(compared_moves | ~item_comes),
+            self.input.ready.eq(arrived_free),
             self.output.valid.eq(judged_valid & ~blocked),
             self.output.payload.eq(judged.item),
             self.oldest.eq(judged.item),
@@ -136,7 +136,7 @@ class Interlock(wiring.Component):
                 )
                 m.d.comb += [
                     below.a.eq(progress.reached),
-                    below.choose_b.eq(looks.replicate(width)),
+                    below.choose_b.eq(looks_again.replicate(width)),
                     below.b.eq(judged.item[check.address] | check.space),
                     below.c.eq(compared.item[check.address] | check.space),
                     below.carry.eq(1),
@@ -144,21 +144,23 @@ class Interlock(wiring.Component):
                 held = holds(awaited, progress, below.total[-1])
             found[check.watched].append(held & looked_at.item[check.used])
         m.d.comb += [
-            # The choice is by `looks`, which is known early. In a cycle that is `blocked` without
-            # `looks`, the result is not used.
-            looked_at.eq(Mux(looks, judged, compared)),
+            # The choice is by `looks_again`, which is known early. In a cycle that is `blocked`
+            # without `looks_again`, the result is not used.
+            looked_at.eq(Mux(looks_again, judged, compared)),
             waits.eq(Cat(Cat(held).any() for held in found.values())),
             self.waits.eq(Mux(blocked, seen, 0)),
         ]
-        with m.If(looks | ~blocked):
+        with m.If(looks_again | ~blocked):
             m.d.sync += [
                 seen.eq(waits),
                 # A mask that was clear once stays clear.
-                blocked.eq(waits.as_value().any() & (looks | (moves & compared_valid))),
+                blocked.eq(
+                    waits.as_value().any() & (looks_again | (judged_moves & compared_valid))
+                ),
             ]
         m.d.sync += [
-            looks.eq(blocked & ~looks),
-            free.eq(self.frees),
+            looks_again.eq(blocked & ~looks_again),
+            arrived_free.eq(self.frees),
             arrived_valid.eq(~self.frees),
         ]
 
@@ -174,11 +176,11 @@ class Interlock(wiring.Component):
         m.d.sync += [
             arrived.item.eq(incoming.item),
             arrived.masks.eq(masks["incoming"]),
-            compared.masks.eq(Mux(follows, masks["incoming"], masks["compared"])),
-            judged.masks.eq(Mux(moves, masks["compared"], masks["judged"])),
+            compared.masks.eq(Mux(compared_moves, masks["incoming"], masks["compared"])),
+            judged.masks.eq(Mux(judged_moves, masks["compared"], masks["judged"])),
         ]
-        with m.If(follows):
-            m.d.sync += [compared.item.eq(incoming.item), compared_valid.eq(comes)]
-        with m.If(moves):
+        with m.If(compared_moves):
+            m.d.sync += [compared.item.eq(incoming.item), compared_valid.eq(item_comes)]
+        with m.If(judged_moves):
             m.d.sync += [judged.item.eq(compared.item), judged_valid.eq(compared_valid)]
         return m

@@ -39,17 +39,17 @@ class PayloadRing(wiring.Component):
         memory = m.submodules.memory = Memory(shape=len(bits), depth=self._depth, init=[])
         write = memory.write_port()
         read = memory.read_port(domain="comb")
-        free = Signal(range(self._depth))
-        first = Signal(range(self._depth))
+        write_place = Signal(range(self._depth))
+        read_place = Signal(range(self._depth))
         m.d.comb += [
             write.en.eq(self.push),
-            write.addr.eq(free),
+            write.addr.eq(write_place),
             write.data.eq(self.pushed),
-            read.addr.eq(first),
+            read.addr.eq(read_place),
             bits.eq(read.data),
         ]
         with m.If(self.push):
-            m.d.sync += free.eq(stepped(free, self._depth))
+            m.d.sync += write_place.eq(stepped(write_place, self._depth))
         with m.If(self.retire):
-            m.d.sync += first.eq(stepped(first, self._depth))
+            m.d.sync += read_place.eq(stepped(read_place, self._depth))
         return m

@@ -19,12 +19,16 @@ class RoundRobin(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        behind = Signal(self._count)  # requesters after the last chosen one
+        later_requesters = Signal(self._count)  # requesters after the last chosen one
         m.d.comb += self.chosen.eq(
-            Mux((self.wants & behind).any(), _lowest(self.wants & behind), _lowest(self.wants))
+            Mux(
+                (self.wants & later_requesters).any(),
+                _lowest(self.wants & later_requesters),
+                _lowest(self.wants),
+            )
         )
         with m.If(self.take & self.wants.any()):
-            m.d.sync += behind.eq(~(self.chosen | (self.chosen - 1)))
+            m.d.sync += later_requesters.eq(~(self.chosen | (self.chosen - 1)))
         return m
 
 

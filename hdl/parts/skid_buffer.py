@@ -23,23 +23,24 @@ class SkidBuffer(wiring.Component):
         m = Module()
         shown = Signal.like(self.output.payload, reset_less=True)
         spare = Signal.like(shown)
-        waits = Signal()  # a payload is in the second place
-        vacant = Signal(init=1)  # the inverse of `waits`, which serves the choice of payloads alone
-        free = Signal()
+        spare_valid = Signal()  # a payload is in the second place
+        # the inverse of `spare_valid`, which serves the choice of payloads alone
+        spare_free = Signal(init=1)
+        output_free = Signal()
         m.d.comb += [
-            free.eq(~self.output.valid | self.output.ready),
-            self.input.ready.eq(vacant),
+            output_free.eq(~self.output.valid | self.output.ready),
+            self.input.ready.eq(spare_free),
             self.output.payload.eq(shown),
         ]
         # Payloads are taken with or without `valid`.
-        with m.If(free):
+        with m.If(output_free):
             m.d.sync += [
-                self.output.valid.eq(~vacant | self.input.valid),
-                shown.eq(Mux(waits, spare, self.input.payload)),
+                self.output.valid.eq(~spare_free | self.input.valid),
+                shown.eq(Mux(spare_valid, spare, self.input.payload)),
             ]
-        with m.If(~waits):
+        with m.If(~spare_valid):
             m.d.sync += spare.eq(self.input.payload)
-        fills = Signal()
-        m.d.comb += fills.eq(~free & (~vacant | self.input.valid))
-        m.d.sync += [waits.eq(fills), vacant.eq(~fills)]
+        spare_fills = Signal()
+        m.d.comb += spare_fills.eq(~output_free & (~spare_free | self.input.valid))
+        m.d.sync += [spare_valid.eq(spare_fills), spare_free.eq(~spare_fills)]
         return m

@@ -135,10 +135,12 @@ class Walker(wiring.Component):
         walk = self.walk.payload
         flags = data.StructLayout({level.name: 1 for level in levels})
         idle = Signal(init=1)  # the inverse of `present`, a register for the loops alone
-        # `left`: iterations remaining in a level, the present one included (valid after its first).
-        # `nears`: the next iteration is the level's last.
-        left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
-        nears = Signal(flags, reset_less=True)
+        # `iterations_remaining`: iterations remaining in a level, the present one included (valid
+        # after its first). `next_is_last`: the next iteration is the level's last.
+        iterations_remaining = {
+            level.name: Signal(level.count_bits, name=f"remaining_{level.name}") for level in levels
+        }
+        next_is_last = Signal(flags, reset_less=True)
         # The innermost level that is not in its last iteration `goes_on`. The levels inside it
         # start `again`. In the last place all levels do, which is meaningless, as no place follows.
         # Without a place all levels do, too: so `following` is also right for the first place of a
@@ -150,7 +152,7 @@ class Walker(wiring.Component):
         # Only the level that goes on counts.
         now = [
             Mux(goes_on[name], Mux(self.first[name], walk.count[name], number), 0)
-            for name, number in left.items()
+            for name, number in iterations_remaining.items()
         ]
         remaining = Signal(max(level.count_bits for level in levels))
         m.d.comb += remaining.eq(ored(now))
@@ -158,16 +160,18 @@ class Walker(wiring.Component):
             name = level.name
             m.d.comb += following[name].eq(
                 Mux(
-                    goes_on[name], nears[name], Mux(again[name], walk.single[name], self.last[name])
+                    goes_on[name],
+                    next_is_last[name],
+                    Mux(again[name], walk.single[name], self.last[name]),
                 )
             )
             with m.If(idle | self.advance):
                 with m.If(again[name]):
-                    m.d.sync += [nears[name].eq(walk.double[name]), self.first[name].eq(1)]
+                    m.d.sync += [next_is_last[name].eq(walk.double[name]), self.first[name].eq(1)]
                 with m.If(goes_on[name]):
                     m.d.sync += [
-                        left[name].eq(remaining - 1),
-                        nears[name].eq(remaining == 3),
+                        iterations_remaining[name].eq(remaining - 1),
+                        next_is_last[name].eq(remaining == 3),
                         self.first[name].eq(0),
                     ]
         for axis, place in self._position:

@@ -53,32 +53,32 @@ class PageRouter(wiring.Component):
 
         writes, write_offset = asked("write", bus.awaddr, bus.awvalid & bus.wvalid)
         reads, read_offset = asked("read", bus.araddr, bus.arvalid)
-        written, read = Signal(), Signal()  # the access is taken
+        write_taken, read_taken = Signal(), Signal()  # the access is taken
         m.d.comb += [
             bus.awready.eq(Cat(page.awvalid & page.awready for page in pages).any()),
             bus.wready.eq(bus.awready),
-            bus.bvalid.eq(written & Cat(page.bvalid for page in pages).any()),
+            bus.bvalid.eq(write_taken & Cat(page.bvalid for page in pages).any()),
             bus.arready.eq(Cat(page.arvalid & page.arready for page in pages).any()),
-            bus.rvalid.eq(read & Cat(page.rvalid for page in pages).any()),
+            bus.rvalid.eq(read_taken & Cat(page.rvalid for page in pages).any()),
         ]
         with m.If(bus.awready):
-            m.d.sync += written.eq(1)
+            m.d.sync += write_taken.eq(1)
         with m.If(bus.bvalid & bus.bready):
-            m.d.sync += [written.eq(0), writes.eq(0)]
+            m.d.sync += [write_taken.eq(0), writes.eq(0)]
         with m.If(bus.arready):
-            m.d.sync += read.eq(1)
+            m.d.sync += read_taken.eq(1)
         with m.If(bus.rvalid & bus.rready):
-            m.d.sync += [read.eq(0), reads.eq(0)]
+            m.d.sync += [read_taken.eq(0), reads.eq(0)]
         for number, page in enumerate(pages):
             m.d.comb += [
-                page.awvalid.eq(writes[number] & ~written),
+                page.awvalid.eq(writes[number] & ~write_taken),
                 page.wvalid.eq(page.awvalid),
                 page.awaddr.eq(write_offset),
                 page.awprot.eq(bus.awprot),
                 page.wdata.eq(bus.wdata),
                 page.wstrb.eq(bus.wstrb),
                 page.bready.eq(writes[number] & bus.bready),
-                page.arvalid.eq(reads[number] & ~read),
+                page.arvalid.eq(reads[number] & ~read_taken),
                 page.araddr.eq(read_offset),
                 page.arprot.eq(bus.arprot),
                 page.rready.eq(reads[number] & bus.rready),

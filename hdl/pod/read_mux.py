@@ -50,21 +50,21 @@ class ReadMux(wiring.Component):
         bus = self.bus
         requests = [self.requests[number] for number in range(self._readers)]
         turn = m.submodules.turn = RoundRobin(count=self._readers)
-        free = Signal()
+        address_free = Signal()
         m.d.comb += [
-            free.eq(~bus.arvalid | bus.arready),
+            address_free.eq(~bus.arvalid | bus.arready),
             turn.wants.eq(Cat(request.valid for request in requests)),
-            turn.take.eq(free),
+            turn.take.eq(address_free),
         ]
         for number, request in enumerate(requests):
-            m.d.comb += request.ready.eq(turn.chosen[number] & free)
-        chosen = Signal(self._burst)
-        m.d.comb += chosen.eq(one_of(turn.chosen, (request.payload for request in requests)))
-        with m.If(free):
+            m.d.comb += request.ready.eq(turn.chosen[number] & address_free)
+        chosen_burst = Signal(self._burst)
+        m.d.comb += chosen_burst.eq(one_of(turn.chosen, (request.payload for request in requests)))
+        with m.If(address_free):
             m.d.sync += [
                 bus.arvalid.eq(turn.wants.any()),
-                bus.araddr.eq(chosen.word * self._word_bytes),
-                bus.arlen.eq(chosen.length),
+                bus.araddr.eq(chosen_burst.word * self._word_bytes),
+                bus.arlen.eq(chosen_burst.length),
                 bus.arid.eq(one_of(turn.chosen, range(self._readers))),
             ]
         m.d.comb += bus.rready.eq(1)

@@ -62,60 +62,66 @@ class ReadWidener(wiring.Component):
         )
         shown = asked.output.payload
         first = shown.address[low:high]
-        length = Signal(8)  # words of the burst, less one
-        vacant = Signal(range(places + 1), init=places)
-        takes = Signal()
+        word_count = Signal(8)  # words of the burst, less one
+        words_vacant = Signal(range(places + 1), init=places)
+        burst_taken = Signal()
         m.d.comb += [
             asked.input.valid.eq(bus.arvalid),
             asked.input.payload.address.eq(bus.araddr),
             asked.input.payload.length.eq(bus.arlen),
             asked.input.payload.id.eq(bus.arid),
             bus.arready.eq(asked.input.ready),
-            length.eq((first + shown.length) >> (high - low)),
-            takes.eq(asked.output.valid & (vacant > length) & (~request.valid | request.ready)),
-            asked.output.ready.eq(takes),
-            bursts.push.eq(takes),
+            word_count.eq((first + shown.length) >> (high - low)),
+            burst_taken.eq(
+                asked.output.valid & (words_vacant > word_count) & (~request.valid | request.ready)
+            ),
+            asked.output.ready.eq(burst_taken),
+            bursts.push.eq(burst_taken),
             bursts.pushed.first.eq(first),
             bursts.pushed.length.eq(shown.length),
             bursts.pushed.id.eq(shown.id),
         ]
-        m.d.sync += vacant.eq(vacant - Mux(takes, length + 1, 0) + words.r_en)
+        m.d.sync += words_vacant.eq(words_vacant - Mux(burst_taken, word_count + 1, 0) + words.r_en)
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
-        with m.If(takes):
+        with m.If(burst_taken):
             m.d.sync += [
                 request.valid.eq(1),
                 request.payload.word.eq(shown.address[high:]),
-                request.payload.length.eq(length),
+                request.payload.length.eq(word_count),
             ]
 
         # The beats of the oldest burst, as its words come.
         word = data.View(self.word.shape(), words.r_data)
         oldest = bursts.oldest
-        begun = Signal()
-        part = Signal(range(ratio))
-        left = Signal(8)
-        here = Mux(begun, part, oldest.first)
-        remains = Mux(begun, left, oldest.length)
+        burst_begun = Signal()
+        beat_in_word = Signal(range(ratio))
+        beats_remaining = Signal(8)
+        here = Mux(burst_begun, beat_in_word, oldest.first)
+        remains = Mux(burst_begun, beats_remaining, oldest.length)
         last = remains == 0
         free = ~bus.rvalid | bus.rready
-        goes = Signal()
+        beat_goes = Signal()
         m.d.comb += [
             words.w_en.eq(self.word_valid),
             words.w_data.eq(self.word),
-            goes.eq(free & words.r_rdy),
-            words.r_en.eq(goes & (last | (here == ratio - 1))),
-            bursts.retire.eq(goes & last),
+            beat_goes.eq(free & words.r_rdy),
+            words.r_en.eq(beat_goes & (last | (here == ratio - 1))),
+            bursts.retire.eq(beat_goes & last),
         ]
         with m.If(free):
             m.d.sync += [
-                bus.rvalid.eq(goes),
+                bus.rvalid.eq(beat_goes),
                 bus.rid.eq(oldest.id),
                 bus.rdata.eq(word.data.word_select(here, 8 * port.bus_bytes)),
                 bus.rresp.eq(word.response),
                 bus.rlast.eq(last),
             ]
-        with m.If(goes):
-            m.d.sync += [begun.eq(~last), part.eq(here + 1), left.eq(remains - 1)]
+        with m.If(beat_goes):
+            m.d.sync += [
+                burst_begun.eq(~last),
+                beat_in_word.eq(here + 1),
+                beats_remaining.eq(remains - 1),
+            ]
         promised(m, platform, ~self.word_valid | words.w_rdy, "a word comes that has no room")
         return m

@@ -87,35 +87,37 @@ class WeightBroadcast(wiring.Component):
             missing = company[number] & ~asking
             ready.append(asking[number] & (~missing.any() | (waited == self._patience)))
         turn = m.submodules.turn = RoundRobin(count=count)
-        settles = Signal(range(_SETTLES + 1))
+        settle_remaining = Signal(range(_SETTLES + 1))
         under_way = Signal(range(BURSTS_AHEAD + 1))
-        goes = Signal()
+        burst_goes = Signal()
         group = Signal(count)
         m.d.comb += [
             turn.wants.eq(Cat(ready)),
-            goes.eq(
+            burst_goes.eq(
                 turn.wants.any()
-                & (settles == 0)
+                & (settle_remaining == 0)
                 & (under_way != BURSTS_AHEAD)
                 & (~request.valid | request.ready)
             ),
-            turn.take.eq(goes),
+            turn.take.eq(burst_goes),
             group.eq(one_of(turn.chosen, alike)),
         ]
         m.d.sync += [
-            taken.eq(Mux(goes, group, 0)),
-            settles.eq(Mux(goes, _SETTLES, Mux(settles == 0, 0, settles - 1))),
+            taken.eq(Mux(burst_goes, group, 0)),
+            settle_remaining.eq(
+                Mux(burst_goes, _SETTLES, Mux(settle_remaining == 0, 0, settle_remaining - 1))
+            ),
         ]
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
-        with m.If(goes):
+        with m.If(burst_goes):
             m.d.sync += [
                 request.valid.eq(1),
                 request.payload.eq(one_of(turn.chosen, (each.payload for each in requests))),
             ]
         for number, each in enumerate(requests):
             m.d.comb += each.ready.eq(taken[number])
-            with m.If(goes & group[number]):
+            with m.If(burst_goes & group[number]):
                 m.d.sync += company[number].eq(group)
             with m.If(self.together):
                 m.d.sync += company[number].eq(-1)
@@ -126,11 +128,11 @@ class WeightBroadcast(wiring.Component):
         )
         ends = self.word_valid & self.last
         m.d.comb += [
-            groups.push.eq(goes),
+            groups.push.eq(burst_goes),
             groups.pushed.cores.eq(group),
             groups.retire.eq(ends),
             self.to.eq(Mux(self.word_valid, groups.oldest.cores, 0)),
         ]
-        m.d.sync += under_way.eq(under_way + goes - ends)
+        m.d.sync += under_way.eq(under_way + burst_goes - ends)
         promised(m, platform, ~self.word_valid | (under_way != 0), "a word that nobody asked for")
         return m

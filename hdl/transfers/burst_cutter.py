@@ -59,24 +59,24 @@ class BurstCutter(wiring.Component):
 
         # The end of a run in beats. It counts from the multiple of the largest size at or below the
         # run's address.
-        place = run.address[shift : shift + bits]
-        end = Signal(len(run.beats) + 1)
-        m.d.comb += end.eq(run.beats + place)
+        first_beat = run.address[shift : shift + bits]
+        beats_to_end = Signal(len(run.beats) + 1)
+        m.d.comb += beats_to_end.eq(run.beats + first_beat)
         address = Signal(len(burst.address) - shift)
         length = Signal(bits)
-        final = Signal(bits)  # the length of the burst that ends the run
+        final_length = Signal(bits)  # the length of the burst that ends the run
         # Bursts of the run after the present one. It is one more if the last burst of the run is a
         # largest one.
-        behind = Signal(len(end) - bits)
-        ends = Signal()  # no burst of the run follows
-        ends_next = Signal()  # one burst of the run follows
+        bursts_remaining = Signal(len(beats_to_end) - bits)
+        is_last_burst = Signal()  # no burst of the run follows
+        next_is_last = Signal()  # one burst of the run follows
         last_run = Signal()
         m.d.comb += [
             burst.address.eq(Cat(Const(0, shift), address)),
             burst.length.eq(length),
-            burst.last.eq(ends & last_run),
-            self.run.ready.eq(~self.burst.valid | (ends & self.burst.ready)),
-            ends_next.eq(behind == Mux(final == largest, 2, 1)),
+            burst.last.eq(is_last_burst & last_run),
+            self.run.ready.eq(~self.burst.valid | (is_last_burst & self.burst.ready)),
+            next_is_last.eq(bursts_remaining == Mux(final_length == largest, 2, 1)),
         ]
         # The address of a run, or of the next burst.
         blocks = m.submodules.blocks = SelectingAdder(width=len(address) - bits)
@@ -87,24 +87,24 @@ class BurstCutter(wiring.Component):
             blocks.carry.eq(~self.run.ready),
         ]
         with m.If(self.run.ready | self.burst.ready):
-            m.d.sync += address.eq(Cat(Mux(self.run.ready, place, 0)[:bits], blocks.total))
+            m.d.sync += address.eq(Cat(Mux(self.run.ready, first_beat, 0)[:bits], blocks.total))
         with m.If(self.run.ready):
-            # A burst fits if `end` is at most `largest` + 1. If the beats alone are more, no sum is
-            # needed.
-            beyond = end[bits + 1] | (end[bits] & end[:bits].any())
-            fits = ~(run.beats[bits + 1 :].any() | beyond)
+            # A burst fits if `beats_to_end` is at most `largest` + 1. If the beats alone are more,
+            # no sum is needed.
+            beyond = beats_to_end[bits + 1] | (beats_to_end[bits] & beats_to_end[:bits].any())
+            is_single = ~(run.beats[bits + 1 :].any() | beyond)
             m.d.sync += [
                 self.burst.valid.eq(self.run.valid),
-                length.eq(Mux(fits, run.beats - 1, ~place)),
-                final.eq(end - 1),
-                behind.eq(end[bits:]),
-                ends.eq(fits),
+                length.eq(Mux(is_single, run.beats - 1, ~first_beat)),
+                final_length.eq(beats_to_end - 1),
+                bursts_remaining.eq(beats_to_end[bits:]),
+                is_last_burst.eq(is_single),
                 last_run.eq(run.last),
             ]
         with m.Elif(self.burst.ready):
             m.d.sync += [
-                length.eq(Mux(ends_next, final, largest)),
-                behind.eq(behind - 1),
-                ends.eq(ends_next),
+                length.eq(Mux(next_is_last, final_length, largest)),
+                bursts_remaining.eq(bursts_remaining - 1),
+                is_last_burst.eq(next_is_last),
             ]
         return m

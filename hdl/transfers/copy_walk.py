@@ -42,15 +42,15 @@ class CopyWalk(wiring.Component):
         m = Module()
         tail = self.tail
         # `in_tail` is worked out for the next `address`, so that the work on a line waits for no
-        # comparison. Where rows have their blocks side by side, `place`, from 1 on, is the block of
-        # this line in its row. The sign of a difference comes out of the carry chain as it is. A
-        # comparison does not.
-        place, column = Signal.like(tail.every), Signal.like(tail.every)
-        enters = Signal()  # without `every`: all lines from this line on are in the tail
+        # comparison. Where rows have their blocks side by side, `block_number`, from 1 on, is the
+        # block of this line in its row. The sign of a difference comes out of the carry chain as it
+        # is. A comparison does not.
+        block_number, next_block = Signal.like(tail.every), Signal.like(tail.every)
+        tail_begun = Signal()  # without `every`: all lines from this line on are in the tail
         m.d.comb += [
             self.following.eq(self.address + 1),
-            place.eq(Mux(self.restart | self.in_tail, 1, column)),
-            enters.eq(
+            block_number.eq(Mux(self.restart | self.in_tail, 1, next_block)),
+            tail_begun.eq(
                 Mux(
                     self.restart,
                     ~(self.first - tail.line)[-1],
@@ -61,7 +61,7 @@ class CopyWalk(wiring.Component):
         with m.If(self.restart | self.step):
             m.d.sync += [
                 self.address.eq(Mux(self.restart, self.first, self.following)),
-                self.in_tail.eq(Mux(tail.every != 0, place == tail.every, enters)),
-                column.eq(place + 1),
+                self.in_tail.eq(Mux(tail.every != 0, block_number == tail.every, tail_begun)),
+                next_block.eq(block_number + 1),
             ]
         return m

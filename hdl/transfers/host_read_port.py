@@ -82,38 +82,38 @@ class HostReadPort(wiring.Component):
         bus = self.bus
         placed = data.StructLayout({"address": len(self.base), "length": 8, "id": 1})
 
-        # A request of the fetch waits in `fetched`, already added to `base`. So the choice between
-        # both requests is the last step before AR.
-        fetched = Signal(placed)
+        # A request of the fetch waits in `fetch_burst`, already added to `base`. So the choice
+        # between both requests is the last step before AR.
+        fetch_burst = Signal(placed)
         fetch_waits = Signal()
         fetch_goes = Signal()
-        urgent = Signal()
-        asked = Signal(placed)
+        fetch_is_urgent = Signal()
+        data_burst = Signal(placed)
         m.d.comb += [
-            asked.address.eq(self.base + self.data_request.payload.offset),
-            asked.length.eq(self.data_request.payload.length),
-            asked.id.eq(DATA_ID),
+            data_burst.address.eq(self.base + self.data_request.payload.offset),
+            data_burst.length.eq(self.data_request.payload.length),
+            data_burst.id.eq(DATA_ID),
         ]
         with m.If(~fetch_waits):
             m.d.sync += [
-                fetched.address.eq(self.base + self.fetch_request.payload.offset),
-                fetched.length.eq(self.fetch_request.payload.length),
-                fetched.id.eq(FETCH_ID),
+                fetch_burst.address.eq(self.base + self.fetch_request.payload.offset),
+                fetch_burst.length.eq(self.fetch_request.payload.length),
+                fetch_burst.id.eq(FETCH_ID),
             ]
 
         sender = m.submodules.sender = SkidBuffer(payload=placed)
-        room = Signal()  # there is room for one more burst under way
-        goes = Signal()
+        has_room = Signal()  # there is room for one more burst under way
+        may_send = Signal()
         fetch_first = Signal()
-        sent = Signal()
+        burst_sent = Signal()
         m.d.comb += [
-            goes.eq(sender.input.ready & room & ~self.stop),
-            fetch_first.eq(fetch_waits & (urgent | ~self.data_request.valid)),
-            fetch_goes.eq(goes & fetch_first),
-            self.data_request.ready.eq(goes & ~(fetch_waits & urgent)),
-            sent.eq(goes & (fetch_waits | self.data_request.valid)),
-            sender.input.valid.eq(sent),
-            sender.input.payload.eq(Mux(fetch_first, fetched, asked)),
+            may_send.eq(sender.input.ready & has_room & ~self.stop),
+            fetch_first.eq(fetch_waits & (fetch_is_urgent | ~self.data_request.valid)),
+            fetch_goes.eq(may_send & fetch_first),
+            self.data_request.ready.eq(may_send & ~(fetch_waits & fetch_is_urgent)),
+            burst_sent.eq(may_send & (fetch_waits | self.data_request.valid)),
+            sender.input.valid.eq(burst_sent),
+            sender.input.payload.eq(Mux(fetch_first, fetch_burst, data_burst)),
             bus.arvalid.eq(sender.output.valid),
             bus.arid.eq(sender.output.payload.id),
             bus.araddr.eq(sender.output.payload.address),
@@ -121,22 +121,22 @@ class HostReadPort(wiring.Component):
             sender.output.ready.eq(bus.arready),
         ]
         m.d.sync += [
-            urgent.eq(self.fetch_urgent),
+            fetch_is_urgent.eq(self.fetch_urgent),
             fetch_waits.eq(self.fetch_request.valid & ~fetch_goes & ~self.fetch_request.ready),
             self.fetch_request.ready.eq(fetch_goes),
         ]
 
         # Bursts are counted a cycle late.
-        under_way = Signal(range(READS_IN_FLIGHT + 1))
-        began = Signal()
-        ended = Signal()
+        bursts_under_way = Signal(range(READS_IN_FLIGHT + 1))
+        burst_began = Signal()
+        burst_ended = Signal()
         m.d.sync += [
-            began.eq(sent),
-            ended.eq(bus.rvalid & bus.rready & bus.rlast),
-            under_way.eq(under_way + began - ended),
-            self.quiet.eq((under_way == 0) & ~began & ~sent),
+            burst_began.eq(burst_sent),
+            burst_ended.eq(bus.rvalid & bus.rready & bus.rlast),
+            bursts_under_way.eq(bursts_under_way + burst_began - burst_ended),
+            self.quiet.eq((bursts_under_way == 0) & ~burst_began & ~burst_sent),
             # When the count shows the last burst, up to three more have begun.
-            room.eq(under_way < READS_IN_FLIGHT - 2),
+            has_room.eq(bursts_under_way < READS_IN_FLIGHT - 2),
         ]
 
         m.d.comb += bus.rready.eq(self.data_beat.ready | self.stop)

@@ -122,46 +122,46 @@ class HostWriter(wiring.Component):
         burst = planner.burst
         address = data.StructLayout({"address": len(bus.awaddr), "length": 8})
         sender = m.submodules.address_sender = SkidBuffer(payload=address)
-        planned = Signal()
-        announced = Signal()
-        announces = Signal()
-        asked = Signal()
-        full = Signal()  # no further burst may be announced
-        # bursts without an answer, but for one that is `asked`
-        unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
+        transfer_planned = Signal()
+        last_announced = Signal()
+        burst_announced = Signal()
+        burst_asked = Signal()
+        bursts_full = Signal()  # no further burst may be announced
+        # bursts without an answer, but for one that is `burst_asked`
+        bursts_unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
         m.d.comb += [
-            planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~planned),
+            planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~transfer_planned),
             planner.transfer.payload.eq(self.command.transfer),
-            burst.ready.eq(sender.input.ready & ~full & ~self.stop),
-            announces.eq(burst.valid & burst.ready),
-            sender.input.valid.eq(announces),
+            burst.ready.eq(sender.input.ready & ~bursts_full & ~self.stop),
+            burst_announced.eq(burst.valid & burst.ready),
+            sender.input.valid.eq(burst_announced),
             sender.input.payload.address.eq(self.base + burst.payload.address),
             sender.input.payload.length.eq(burst.payload.length),
             bus.awvalid.eq(sender.output.valid),
             bus.awaddr.eq(sender.output.payload.address),
             bus.awlen.eq(sender.output.payload.length),
             sender.output.ready.eq(bus.awready),
-            bursts.push.eq(announces),
+            bursts.push.eq(burst_announced),
             bursts.pushed.length.eq(burst.payload.length),
             bursts.pushed.single.eq(burst.payload.length == 0),
         ]
         with m.If(planner.transfer.ready):
-            m.d.sync += planned.eq(1)
-        with m.If(announces):
-            m.d.sync += announced.eq(burst.payload.last)
+            m.d.sync += transfer_planned.eq(1)
+        with m.If(burst_announced):
+            m.d.sync += last_announced.eq(burst.payload.last)
         m.d.sync += [
-            asked.eq(announces),
-            unanswered.eq(unanswered + asked - bus.bvalid),
-            self.quiet.eq((unanswered == 0) & ~asked & ~announces),
-            # Before `full` can be seen, one more is announced, or two that `unanswered` does not
-            # count.
-            full.eq(ahead[BURSTS_AHEAD - 2] | (unanswered >= WRITES_IN_FLIGHT - 2)),
+            burst_asked.eq(burst_announced),
+            bursts_unanswered.eq(bursts_unanswered + burst_asked - bus.bvalid),
+            self.quiet.eq((bursts_unanswered == 0) & ~burst_asked & ~burst_announced),
+            # Before `bursts_full` can be seen, one more is announced, or two that
+            # `bursts_unanswered` does not count.
+            bursts_full.eq(ahead[BURSTS_AHEAD - 2] | (bursts_unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
-            self.done.eq(announced & ~asked & (unanswered == 1) & bus.bvalid),
+            self.done.eq(last_announced & ~burst_asked & (bursts_unanswered == 1) & bus.bvalid),
         ]
         m.d.comb += bus.bready.eq(1)
         with m.If(self.done):
-            m.d.sync += [planned.eq(0), announced.eq(0)]
+            m.d.sync += [transfer_planned.eq(0), last_announced.eq(0)]
         # A burst may wait for AW. Its data must not go out earlier.
         return sender.input.ready
 
@@ -175,58 +175,58 @@ class HostWriter(wiring.Component):
             widths=dict.fromkeys(WATCHED, line["line"].width),
         )
         walk = m.submodules.walk = CopyWalk(config=self._config)
-        begun = Signal()
-        more = Signal()  # there is a line to be offered
+        walk_begun = Signal()
+        line_valid = Signal()  # there is a line to be offered
         offered = interlock.input
         m.d.comb += [
             walk.first.eq(self.command.buffer.base),
             walk.tail.eq(self.command.tail),
-            walk.restart.eq(~begun),
-            walk.step.eq(more & offered.ready),
-            offered.valid.eq(more),
+            walk.restart.eq(~walk_begun),
+            walk.step.eq(line_valid & offered.ready),
+            offered.valid.eq(line_valid),
             offered.payload.line.eq(walk.address),
             offered.payload.used.eq(1),
             offered.payload.tail.eq(walk.in_tail),
             interlock.awaited.eq(self.masks),
             interlock.progress.eq(self.progress),
         ]
-        with m.If(~begun):
-            m.d.sync += [begun.eq(self.command_valid), more.eq(self.command_valid)]
+        with m.If(~walk_begun):
+            m.d.sync += [walk_begun.eq(self.command_valid), line_valid.eq(self.command_valid)]
         with m.Elif(walk.step):
-            m.d.sync += more.eq(walk.following < self.command.buffer.end)
+            m.d.sync += line_valid.eq(walk.following < self.command.buffer.end)
         with m.If(self.done):
-            m.d.sync += begun.eq(0)
+            m.d.sync += walk_begun.eq(0)
 
         # Lines wait for the buffer here: the interlock does not depend on the buffer's `ready`.
         passed = interlock.output
         reader = m.submodules.line_reader = SkidBuffer(payload=line)
         shown = reader.output.payload
-        held = Signal(range(LINES_AHEAD + 2))  # lines in this unit, a cycle ago
-        taken = Signal()
-        read = Signal()
+        lines_held = Signal(range(LINES_AHEAD + 2))  # lines in this unit, a cycle ago
+        line_taken = Signal()
+        line_read = Signal()
         m.d.comb += [
-            passed.ready.eq(reader.input.ready & ~held[exact_log2(LINES_AHEAD)]),
-            taken.eq(passed.valid & passed.ready),
-            reader.input.valid.eq(taken),
+            passed.ready.eq(reader.input.ready & ~lines_held[exact_log2(LINES_AHEAD)]),
+            line_taken.eq(passed.valid & passed.ready),
+            reader.input.valid.eq(line_taken),
             reader.input.payload.eq(passed.payload),
             self.buffer.enable.eq(reader.output.valid),
             self.buffer.address.eq(shown.line),
             reader.output.ready.eq(self.buffer.ready),
-            read.eq(reader.output.valid & self.buffer.ready),
+            line_read.eq(reader.output.valid & self.buffer.ready),
         ]
         took = Signal()
         gone = Signal()
         m.d.sync += [
-            took.eq(taken),
+            took.eq(line_taken),
             gone.eq(lines.retire),
-            held.eq(held + took - gone),
-            self.advance.eq(read),
+            lines_held.eq(lines_held + took - gone),
+            self.advance.eq(line_read),
             self.advance_to.eq(shown.line + 1),
         ]
         on_the_way = Signal(BUFFER_LATENCY)  # reads under way, the oldest last
         tails = Signal(BUFFER_LATENCY)
         m.d.sync += [
-            on_the_way.eq(Cat(read, on_the_way)),
+            on_the_way.eq(Cat(line_read, on_the_way)),
             tails.eq(Cat(shown.tail, tails)),
         ]
         m.d.comb += [
@@ -254,34 +254,34 @@ class HostWriter(wiring.Component):
         padded = Signal(8 * config.output_pitch)
         within = Signal(config.cols)  # the bytes of a line in the tail
         enabled = Signal(config.output_pitch)
-        begun = Signal()  # a beat of the burst has been sent
-        left = Signal(8)  # beats remaining of a burst that has begun
-        left_is_one = Signal()
-        last = Signal()
-        free = Signal()  # no beat waits on W
-        goes = Signal()
+        burst_begun = Signal()  # a beat of the burst has been sent
+        beats_remaining = Signal(8)  # beats remaining of a burst that has begun
+        one_beat_remaining = Signal()
+        is_last_beat = Signal()
+        channel_free = Signal()  # no beat waits on W
+        beat_goes = Signal()
         m.d.sync += within.eq(Cat(i < self.command.tail.bytes for i in range(config.cols)))
         m.d.comb += [
-            free.eq(~bus.wvalid | bus.wready),
-            goes.eq(free & some_bursts & (some_lines | self.stop)),
+            channel_free.eq(~bus.wvalid | bus.wready),
+            beat_goes.eq(channel_free & some_bursts & (some_lines | self.stop)),
             last_part.eq(part == line_beats - 1),
             padded.eq(line.data),
             enabled.eq(Cat(~line.tail | bit for bit in within)),
-            last.eq(Mux(begun, left_is_one, burst.single)),
-            bursts.retire.eq(goes & last),
-            lines.retire.eq(goes & last_part & some_lines),
+            is_last_beat.eq(Mux(burst_begun, one_beat_remaining, burst.single)),
+            bursts.retire.eq(beat_goes & is_last_beat),
+            lines.retire.eq(beat_goes & last_part & some_lines),
         ]
-        with m.If(free):
+        with m.If(channel_free):
             m.d.sync += [
-                bus.wvalid.eq(goes),
+                bus.wvalid.eq(beat_goes),
                 bus.wdata.eq(padded.word_select(part, 8 * bus_bytes)),
                 bus.wstrb.eq(Mux(self.stop, 0, enabled.word_select(part, bus_bytes))),
-                bus.wlast.eq(last),
+                bus.wlast.eq(is_last_beat),
             ]
-        with m.If(goes):
+        with m.If(beat_goes):
             m.d.sync += [
                 part.eq(Mux(last_part, 0, part + 1)),
-                begun.eq(~last),
-                left.eq(Mux(begun, left - 1, burst.length)),
-                left_is_one.eq(Mux(begun, left == 2, burst.length == 1)),
+                burst_begun.eq(~is_last_beat),
+                beats_remaining.eq(Mux(burst_begun, beats_remaining - 1, burst.length)),
+                one_beat_remaining.eq(Mux(burst_begun, beats_remaining == 2, burst.length == 1)),
             ]

@@ -50,41 +50,45 @@ class TileReader(wiring.Component):
         m = Module()
         rows = self._config.rows
         line = Signal.like(self.line, reset_less=True)
-        left = Signal.like(self.tiles, reset_less=True)
-        row = Signal(range(rows), reset_less=True)
+        tiles_remaining = Signal.like(self.tiles, reset_less=True)
+        row_number = Signal(range(rows), reset_less=True)
         wide = Signal(reset_less=True)
         # the tile has the lines between the lines of the tile before
-        between = Signal(reset_less=True)
+        is_between = Signal(reset_less=True)
         busy = Signal()
-        coming = Signal(BUFFER_LATENCY)
-        ends = Signal()  # the row is the last of its tile
+        rows_coming = Signal(BUFFER_LATENCY)
+        is_last_row = Signal()  # the row is the last of its tile
         step = Signal.like(line)
         m.d.comb += [
             self.buffer.enable.eq(busy & self.room),
             self.buffer.address.eq(line),
             self.asks.eq(self.buffer.enable & self.buffer.ready),
-            self.pushes.eq(coming[-1]),
-            ends.eq(row == rows - 1),
+            self.pushes.eq(rows_coming[-1]),
+            is_last_row.eq(row_number == rows - 1),
             # Back to the line after the tile's first one, or on to the next line.
-            step.eq(Mux(wide, Mux(ends, Mux(between, 1, 3 - 2 * rows), 2), 1)),
+            step.eq(Mux(wide, Mux(is_last_row, Mux(is_between, 1, 3 - 2 * rows), 2), 1)),
         ]
         m.d.sync += [
-            coming.eq(Cat(self.asks, coming)),
-            self.idle.eq(~(self.start | busy | self.asks | coming[:-1].any())),
+            rows_coming.eq(Cat(self.asks, rows_coming)),
+            self.idle.eq(~(self.start | busy | self.asks | rows_coming[:-1].any())),
         ]
         with m.If(self.start):
             m.d.sync += [
                 busy.eq(1),
                 line.eq(self.line),
-                left.eq(self.tiles),
+                tiles_remaining.eq(self.tiles),
                 wide.eq(self.wide),
-                row.eq(0),
-                between.eq(0),
+                row_number.eq(0),
+                is_between.eq(0),
             ]
         with m.Elif(self.asks):
-            m.d.sync += [line.eq(line + step), row.eq(Mux(ends, 0, row + 1))]
-            with m.If(ends):
-                m.d.sync += [left.eq(left - 1), between.eq(~between), busy.eq(left != 1)]
+            m.d.sync += [line.eq(line + step), row_number.eq(Mux(is_last_row, 0, row_number + 1))]
+            with m.If(is_last_row):
+                m.d.sync += [
+                    tiles_remaining.eq(tiles_remaining - 1),
+                    is_between.eq(~is_between),
+                    busy.eq(tiles_remaining != 1),
+                ]
         promised(
             m,
             platform,

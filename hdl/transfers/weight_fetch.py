@@ -90,7 +90,7 @@ class WeightFetch(wiring.Component):
             bus_bytes=config.weight_bus_bytes,
             max_burst_beats=config.max_burst_beats,
         )
-        begins = Signal()
+        command_begins = Signal()
         from_memory = Signal()
         reads_buffer = Signal()  # the tile reader begins
         m.d.comb += [
@@ -98,39 +98,41 @@ class WeightFetch(wiring.Component):
             cutter.run.payload.address.eq(self.command.transfer.address),
             cutter.run.payload.beats.eq(self.command.transfer.beats),
             cutter.run.payload.last.eq(1),
-            begins.eq(cutter.run.valid & cutter.run.ready),
+            command_begins.eq(cutter.run.valid & cutter.run.ready),
         ]
-        m.d.sync += self.command_pop.eq(begins | reads_buffer)
+        m.d.sync += self.command_pop.eq(command_begins | reads_buffer)
 
         # For each burst under way: it is the last one of its command. An entry comes a cycle late.
         under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
         address = data.StructLayout({"address": config.address_bits, "length": 8})
         sender = m.submodules.sender = SkidBuffer(payload=address)
         burst = cutter.burst
-        asks = Signal()
-        asked = Signal()
-        full = Signal()  # no further burst may be under way
+        burst_asks = Signal()
+        burst_asked = Signal()
+        reads_full = Signal()  # no further burst may be under way
         m.d.comb += [
-            burst.ready.eq(sender.input.ready & ~full & ~self.stop),
-            asks.eq(burst.valid & burst.ready),
-            sender.input.valid.eq(asks),
+            burst.ready.eq(sender.input.ready & ~reads_full & ~self.stop),
+            burst_asks.eq(burst.valid & burst.ready),
+            sender.input.valid.eq(burst_asks),
             sender.input.payload.address.eq(self.base + burst.payload.address),
             sender.input.payload.length.eq(burst.payload.length),
             bus.arvalid.eq(sender.output.valid),
             bus.araddr.eq(sender.output.payload.address),
             bus.arlen.eq(sender.output.payload.length),
             sender.output.ready.eq(bus.arready),
-            under_way.w_en.eq(asked),
+            under_way.w_en.eq(burst_asked),
         ]
         level = under_way.level
         last_one, last_two = level == READS_IN_FLIGHT - 1, level == READS_IN_FLIGHT - 2
         m.d.sync += [
-            asked.eq(asks),
+            burst_asked.eq(burst_asks),
             under_way.w_data.eq(burst.payload.last),
-            full.eq(
-                (level == READS_IN_FLIGHT) | (last_one & (asked | asks)) | (last_two & asked & asks)
+            reads_full.eq(
+                (level == READS_IN_FLIGHT)
+                | (last_one & (burst_asked | burst_asks))
+                | (last_two & burst_asked & burst_asks)
             ),
-            self.quiet.eq((level == 0) & ~asked & ~asks),
+            self.quiet.eq((level == 0) & ~burst_asked & ~burst_asks),
         ]
 
         # Program counters of commands from their start to their last beat: in the cutter, and under
@@ -142,7 +144,7 @@ class WeightFetch(wiring.Component):
         m.d.comb += [
             beat.eq(bus.rvalid & bus.rready),
             under_way.r_en.eq(beat & bus.rlast),
-            pcs.push.eq(begins),
+            pcs.push.eq(command_begins),
             pcs.pushed.pc.eq(self.command.pc),
             pcs.retire.eq(under_way.r_en & under_way.r_data),
         ]
@@ -152,49 +154,52 @@ class WeightFetch(wiring.Component):
         ]
 
         # The throttle lets a beat pass in `numerator` of `denominator` cycles.
-        allowed = Signal()
+        beat_allowed = Signal()
         numerator, denominator = config.weight_throttle
         if numerator == denominator:
-            m.d.comb += allowed.eq(1)
+            m.d.comb += beat_allowed.eq(1)
         else:
             phase = Signal(range(denominator))
             advanced = phase + numerator
-            m.d.comb += allowed.eq(advanced >= denominator)
-            m.d.sync += phase.eq(Mux(allowed, advanced - denominator, advanced))
+            m.d.comb += beat_allowed.eq(advanced >= denominator)
+            m.d.sync += phase.eq(Mux(beat_allowed, advanced - denominator, advanced))
 
         # The beats of a row are collected.
         fifo = m.submodules.fifo = WeightFifo(
             width=8 * config.cols, depth=config.weight_fifo_tiles * config.rows
         )
-        arrives = Signal()
+        beat_arrives = Signal()
         m.d.comb += [
-            arrives.eq(bus.rvalid & ~fifo.full & allowed),
-            bus.rready.eq((~fifo.full & allowed) | self.stop),
+            beat_arrives.eq(bus.rvalid & ~fifo.full & beat_allowed),
+            bus.rready.eq((~fifo.full & beat_allowed) | self.stop),
             self.row.eq(fifo.row),
             self.row_valid.eq(fifo.row_valid),
             fifo.row_take.eq(self.row_take),
         ]
-        complete = Signal()
-        completed = Signal(8 * config.cols)
+        row_complete = Signal()
+        complete_row = Signal(8 * config.cols)
         beats = config.weight_row_pitch // config.weight_bus_bytes
         if beats == 1:
-            m.d.comb += [completed.eq(bus.rdata), complete.eq(arrives)]
+            m.d.comb += [complete_row.eq(bus.rdata), row_complete.eq(beat_arrives)]
         else:
-            row = Signal((beats - 1) * width)
-            count = Signal(range(beats))
-            last = count == beats - 1
-            m.d.comb += [completed.eq(Cat(row, bus.rdata)), complete.eq(arrives & last)]
-            with m.If(arrives):
+            partial_row = Signal((beats - 1) * width)
+            beat_count = Signal(range(beats))
+            last = beat_count == beats - 1
+            m.d.comb += [
+                complete_row.eq(Cat(partial_row, bus.rdata)),
+                row_complete.eq(beat_arrives & last),
+            ]
+            with m.If(beat_arrives):
                 m.d.sync += [
-                    row.word_select(count, width).eq(bus.rdata),
-                    count.eq(Mux(last, 0, count + 1)),
+                    partial_row.word_select(beat_count, width).eq(bus.rdata),
+                    beat_count.eq(Mux(last, 0, beat_count + 1)),
                 ]
         if not config.training:
             m.d.comb += [
                 from_memory.eq(self.command_valid),
-                fifo.reserve.eq(complete),
-                fifo.push.eq(complete),
-                fifo.pushed.eq(completed),
+                fifo.reserve.eq(row_complete),
+                fifo.push.eq(row_complete),
+                fifo.pushed.eq(complete_row),
             ]
             return m
 
@@ -202,10 +207,11 @@ class WeightFetch(wiring.Component):
         # come.
         reader = m.submodules.reader = TileReader(config=config)
         connect(m, reader.buffer, flipped(self.buffer))
-        expected = Signal(range(READS_IN_FLIGHT + 3))  # commands that have not got their last beat
-        none_expected = Signal()
-        m.d.comb += none_expected.eq(expected == 0)
-        m.d.sync += expected.eq(expected + begins - pcs.retire)
+        # commands that have not got their last beat
+        commands_expected = Signal(range(READS_IN_FLIGHT + 3))
+        no_command_expected = Signal()
+        m.d.comb += no_command_expected.eq(commands_expected == 0)
+        m.d.sync += commands_expected.eq(commands_expected + command_begins - pcs.retire)
         m.d.comb += [
             from_memory.eq(self.command_valid & ~self.command.from_buffer & reader.idle),
             reads_buffer.eq(
@@ -214,15 +220,15 @@ class WeightFetch(wiring.Component):
                 & self.unblocked
                 & ~self.command_pop
                 & reader.idle
-                & none_expected
+                & no_command_expected
             ),
             reader.start.eq(reads_buffer),
             reader.line.eq(self.command.transfer.address),
             reader.tiles.eq(self.command.transfer.beats),
             reader.wide.eq(self.command.wide),
             reader.room.eq(~fifo.full),
-            fifo.reserve.eq(complete | reader.asks),
-            fifo.push.eq(complete | reader.pushes),
-            fifo.pushed.eq(Mux(reader.pushes, reader.buffer.data[: 8 * config.cols], completed)),
+            fifo.reserve.eq(row_complete | reader.asks),
+            fifo.push.eq(row_complete | reader.pushes),
+            fifo.pushed.eq(Mux(reader.pushes, reader.buffer.data[: 8 * config.cols], complete_row)),
         ]
         return m
