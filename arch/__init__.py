@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What software and hardware agree on: configuration, instruction set, registers."""
+"""The common ground of software and hardware: configuration, instruction set, registers."""

@@ -31,7 +31,8 @@ from systola.arch.isa import (
 from systola.arch.program_check import ProgramError, check_program
 
 WORD_DIRECTIVE = ".word"
-# No number of an instruction has more digits; longer ones need not be converted.
+# No number of an instruction has more digits than these patterns. Longer ones need not be
+# converted.
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,40}|[0-9]{1,40})")
 _INDEXED = re.compile(r"(?:(?P<value>.+)\+)?\s*[rR](?P<register>[0-9]{1,40})", re.DOTALL)
 
@@ -60,7 +61,7 @@ def assemble_program(text: str, config: Config | None = None) -> bytes:
     try:
         check_program([word for _, word in words])
     except ProgramError as error:
-        # The end of the text, the place of a mistake that something is missing.
+        # The end of the text is the place of a mistake where something is missing.
         lines = [line for line, _ in words] + [text.count("\n") + (not text.endswith("\n"))]
         raise AssemblyError(lines[error.position], str(error)) from None
     return b"".join(word for _, word in words)
@@ -85,11 +86,11 @@ def _words(text: str, config: Config | None) -> Iterator[tuple[int, bytes]]:
 
 
 def disassemble(program: bytes) -> str:
-    """Text that assembles to `program`, one line for each instruction word.
+    """Return text that assembles to `program`, one line for each instruction word.
 
-    All operands are written out, index registers other than 0 as in `buffer=100+r3`. A word that
-    the assembler has no instruction for becomes a `.word` line. Raises ValueError where `program`
-    is no whole number of words.
+    All operands are written out, index registers other than 0 as in `buffer=100+r3`. A word becomes
+    a `.word` line if the assembler has no instruction for it. Raises ValueError if `program` is no
+    whole number of words.
     """
     if len(program) % INSTRUCTION_BYTES:
         raise ValueError(

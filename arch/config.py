@@ -20,9 +20,10 @@ LARGEST_THROTTLE = 1 << 10
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """All parameters of one machine. Refused at construction when they make no sense.
+    """A configuration that has all parameters of one machine.
 
-    Sizes are counts of the unit in the name: lines, rows, tiles, entries, bytes, beats.
+    A configuration that makes no sense is refused at construction. Sizes are counts of the unit in
+    the name: lines, rows, tiles, entries, bytes, beats.
     """
 
     name: str
@@ -31,9 +32,9 @@ class Config:
     cols: int
     """Columns of the array: elements of N that one weight tile covers."""
     columns_per_stage: int = 4
-    """Columns that share one activation register; the horizontal skew is cols / this."""
+    """Columns that share one activation register; the horizontal skew is cols / this number."""
     columns_per_lane: int = 1
-    """Columns that take turns in one lane of the activation unit, 1 or 2; its steps take as many
+    """Columns that take turns in one lane of the activation unit, 1 or 2. Each step takes as many
     cycles."""
     products_per_dsp: int = 1
     """Products of the array in one DSP block, 1 or 2, on FPGAs that leave the choice (ECP5)."""
@@ -177,8 +178,11 @@ class Config:
 
     @property
     def link_beats(self) -> int:
-        """Beats that a core may have sent to a neighbour and that the neighbour has not taken: two
-        accumulator rows, and as many as cover the way there and back."""
+        """Beats that a core may have sent to a neighbour and that the neighbour has not taken.
+
+        There is room for two accumulator rows, and for as many beats as cover the way there and
+        back.
+        """
         return max(16, 1 << (2 * self.link_row_beats - 1).bit_length())
 
     @property
@@ -223,9 +227,10 @@ def sized(rows: int, cols: int) -> Config:
         rows=rows,
         cols=cols,
         columns_per_stage=next(n for n in (4, 2, 1) if cols % n == 0),
-        # For more than 9x9 the largest ECP5 has too few blocks to give each product its own.
+        # For more than 9x9 products the largest ECP5 has too few blocks to give each product its
+        # own block.
         products_per_dsp=1 if rows * cols <= 81 else 2,
-        # Nor for two of 16x16 each, beside its lanes.
+        # For 16x16 it has too few blocks for two products in each, beside the blocks of the lanes.
         rows_in_logic=2 if rows == cols == 16 else 0,
         buffer_lines=8192,
         accumulator_rows=1024,

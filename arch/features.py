@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instructions need hardware that a configuration may leave out."""
+"""Hardware that a configuration may leave out, and the instructions that need it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 
 
 def unavailable(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> str | None:
-    """Why a machine of `config` answers the instruction with UNAVAILABLE; None if it does not.
+    """Return the reason why a machine of `config` answers the instruction with UNAVAILABLE.
 
-    `operands` holds all fields of a legal instruction by name.
+    It is None if the machine does not. `operands` has all fields of a legal instruction by name.
     """
     needs = BY_OPCODE[opcode].needs
     if needs and not has(config, needs):

@@ -15,12 +15,15 @@ from systola.arch.registers import PROGRAM_ALIGNMENT
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """Everything that a machine needs to run one program; each object is another one."""
+    """An image that has everything that a machine needs to run one program.
+
+    Two images are equal only if they are the same object.
+    """
 
     program: bytes
     """Encoded instructions, whole instructions of 16 bytes."""
     host: NDArray[np.uint8]
-    """Content of the host window, 1-D, whole pages of 4096 bytes. It holds `program` already, at
+    """Content of the host window, 1-D, whole pages of 4096 bytes. It already has `program` at
     `program_offset`."""
     program_offset: int
     """Byte offset of the program in the host window, a multiple of 128."""
@@ -29,7 +32,7 @@ class Image:
 
 
 def check_image(config: Config, image: Image) -> None:
-    """Raise ValueError, with the reason in one line, unless `image` is one for `config`."""
+    """Raise ValueError, with the reason in one line, unless `image` is valid for `config`."""
     for name, memory, unit, what in (
         ("host memory", image.host, HOST_PAGE_BYTES, "pages"),
         ("weight memory", image.weights, config.tile_bytes, f"tiles of '{config.name}'"),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
 Pages = Mapping[str, Callable[[], str]]
-"""File name and generator of each page."""
+"""File name of each page, with the function that makes it."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

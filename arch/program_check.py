@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes in a program with any contents of the memories: found without running it.
+"""Checks that find mistakes in a program without running it, for any contents of the memories.
 
 The only jumps are ends of loops, and the body of a loop runs at least once. So an instruction has
-run before another when it stands before it.
+run before another one if it stands before it.
 """
 
 from __future__ import annotations

@@ -9,15 +9,15 @@ from enum import IntEnum, IntFlag
 from systola.arch.config import HOST_PAGE_BYTES
 
 IDENTITY = 0x5450_5531
-"""What the ID register reads: 'TPU1'."""
+"""Value of the ID register: 'TPU1'."""
 VERSION = 4
 
 TRACE_DEPTH = 64
-"""Tags that the trace holds."""
+"""Number of tags that the trace holds."""
 
 
 class Register(IntEnum):
-    """Byte offsets of the 32-bit registers."""
+    """The 32-bit registers, by their byte offsets."""
 
     ID = 0x000
     VERSION = 0x004
@@ -108,15 +108,15 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
 LOCKED_WHILE_BUSY = frozenset(
     register for register, text in REGISTER_TEXT.items() if text.access == "RWL"
 )
-"""A running program keeps its windows."""
+"""Registers that ignore writes while a program runs, so that it keeps its windows."""
 
 REGISTER_SPACE_BITS = 12
 POD_IDENTITY = 0x5450_4F44
-"""What the ID register of a pod reads: 'TPOD'."""
+"""Value of the ID register of a pod: 'TPOD'."""
 
 
 class PodRegister(IntEnum):
-    """Byte offsets of the registers of a pod, in its page."""
+    """The registers of a pod, by their byte offsets in its page."""
 
     ID = 0x000
     VERSION = 0x004
@@ -157,7 +157,7 @@ POD_REGISTER_TEXT: dict[PodRegister, RegisterText] = {
 
 
 class PodInterrupt(IntFlag):
-    """Bits of IRQ_STATUS and IRQ_ENABLE of a pod."""
+    """The bits of IRQ_STATUS and IRQ_ENABLE of a pod."""
 
     DONE = 1
     FAULT = 2
@@ -165,22 +165,22 @@ class PodInterrupt(IntFlag):
 
 
 def core_page(core: int) -> int:
-    """Where the registers of a core of a pod begin: the first page is the pod's."""
+    """Return the byte offset of the registers of a core of a pod; the first page is the pod's."""
     return (core + 1) << REGISTER_SPACE_BITS
 
 
 def pod_space_bits(cores: int) -> int:
-    """Address bits of the registers of a pod and its cores."""
+    """Return the number of address bits of the registers of a pod and its cores."""
     return REGISTER_SPACE_BITS + cores.bit_length()
 
 
 BUS_TIMEOUT_BITS = 32
 PROGRAM_ALIGNMENT = 128
-"""Programs start at a multiple of this many bytes, so that a fetch burst never leaves a page."""
+"""Alignment of the start of a program in bytes, so that a fetch burst never leaves a page."""
 
 
 class Control(IntFlag):
-    """Bits of CONTROL."""
+    """The bits of CONTROL."""
 
     START = 1
     SOFT_RESET = 2
@@ -188,7 +188,7 @@ class Control(IntFlag):
 
 
 class Status(IntFlag):
-    """Bits of STATUS."""
+    """The bits of STATUS."""
 
     BUSY = 1
     DONE = 2
@@ -197,7 +197,7 @@ class Status(IntFlag):
 
 
 class Feature(IntFlag):
-    """Bits of FEATURES."""
+    """The bits of FEATURES."""
 
     TABLES = 1
     DEPTHWISE = 2
@@ -207,7 +207,7 @@ class Feature(IntFlag):
 
 
 class BusPort(IntFlag):
-    """Bits of FAULT_ADDRESS after a BUS_TIMEOUT: who waits for memory."""
+    """The bits of FAULT_ADDRESS after a BUS_TIMEOUT: the ports that wait for memory."""
 
     HOST_READ = 1
     HOST_WRITE = 2
@@ -219,14 +219,14 @@ DATA_ID, FETCH_ID = 0, 1
 
 
 class CheckedMemory(IntFlag):
-    """Bits of FAULT_ADDRESS after a MEMORY_ERROR: where the flaw was."""
+    """The bits of FAULT_ADDRESS after a MEMORY_ERROR: the memories that have a flaw."""
 
     UNIFIED_BUFFER = 1
     ACCUMULATORS = 2
 
 
 class Interrupt(IntFlag):
-    """Bits of IRQ_STATUS and IRQ_ENABLE."""
+    """The bits of IRQ_STATUS and IRQ_ENABLE."""
 
     DONE = 1
     FAULT = 2
@@ -234,7 +234,8 @@ class Interrupt(IntFlag):
 
 
 class CycleClass(IntEnum):
-    """Every cycle of a program belongs to exactly one of these; they sum to its duration."""
+    """The classes of cycles. Each cycle of a program belongs to one class, so their counts sum to
+    its duration."""
 
     ARRAY_ACTIVE = 0
     WEIGHT_STALL = 1
@@ -272,11 +273,12 @@ COUNTER_BITS = 48
 def program_registers(
     *, host_base: int, host_bytes: int, weight_base: int, tiles: int, program: int
 ) -> tuple[tuple[Register, int], ...]:
-    """What a host writes, register by register, before START: windows, program, no interrupts.
+    """Return the registers that a host writes before START, in order, with their values.
 
-    `host_base` and `weight_base` are bus addresses and `host_bytes` a size, all multiples of
-    HOST_PAGE_BYTES; `tiles` is the size of the weight window, `program` an offset in bytes in the
-    host window.
+    They set the windows and the program, and clear all pending interrupts. `host_base` and
+    `weight_base` are bus addresses, and `host_bytes` is a size. All three are multiples of
+    HOST_PAGE_BYTES. `tiles` is the size of the weight window. `program` is an offset in bytes in
+    the host window.
     """
     return (
         (Register.HOST_BASE_LO, host_base & 0xFFFF_FFFF),
@@ -291,10 +293,11 @@ def program_registers(
 
 
 def counter_offset(which: CycleClass) -> int:
-    """Byte offset of the low word of a counter."""
+    """Return the byte offset of the low word of a counter."""
     return Register.COUNTERS + 8 * which
 
 
 def trace_offset(number: int) -> int:
-    """Byte offset of the cycle of tag `number` since START, from 0; the tag is 4 further."""
+    """Return the byte offset of the cycle of tag `number` since START, from 0; the tag is 4
+    further."""
     return Register.TRACE + 8 * (number % TRACE_DEPTH)

@@ -43,18 +43,18 @@ IDENTITY = 0x3142_5354
 
 
 class Operation(IntEnum):
-    """An operation that a request asks for."""
+    """An operation of a request."""
 
     READ_MEMORY = 0
     WRITE_MEMORY = 1
     READ_REGISTERS = 2
     WRITE_REGISTERS = 3
     READ_BOARD = 4
-    """The words of BoardWord."""
+    """Read words of BoardWord."""
 
     @property
     def is_write(self) -> bool:
-        """Whether words go to the board."""
+        """Return whether words go to the board."""
         return bool(self & 1)
 
 
@@ -63,7 +63,8 @@ class Status(IntEnum):
 
     DONE = 0
     REFUSED = 1
-    """An unknown operation, too many words or none, or another number than it carries."""
+    """The operation is unknown, or the number of words is 0, too large, or not the number that
+    came."""
     BUS_ERROR = 2
     """An address answered with an error; words before it may have been written."""
 
@@ -73,14 +74,17 @@ class BoardWord(IntEnum):
 
     IDENTITY = 0
     MEMORY_BYTES = 4
-    """Size of the memory, which starts at bus address 0."""
+    """Size of the memory in bytes; it starts at bus address 0."""
     CLOCK_HZ = 8
     CONFIGURATION = 12
-    """`configuration_word` of the machine."""
+    """The `configuration_word` of the machine."""
 
 
 def configuration_word(config: Config) -> int:
-    """32 bits that differ between machines that run different programs; the name does not count."""
+    """Return 32 bits that differ between machines that run different programs.
+
+    They depend on all fields of the configuration but its name.
+    """
     values = [(field.name, getattr(config, field.name)) for field in fields(config)]
     return zlib.crc32(repr(values[1:]).encode())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the cores of a pod reach one memory."""
+"""The memory that the cores of a pod share."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ MAX_WORD_BYTES = 128
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """One AXI4 port of `word_bytes` for the host and weight ports of all cores. With `broadcast`
-    weights that several cores ask for at about the same time are read once."""
+    """An AXI4 port of `word_bytes` bytes for the host and weight ports of all cores.
+
+    With `broadcast` weights that several cores request at about the same time are read once.
+    """
 
     word_bytes: int = 64
     broadcast: bool = True
 
     def check(self, config: Config) -> None:
-        """Raise ConfigError where the ports of cores of `config` do not fit it."""
+        """Raise ConfigError if the ports of cores of `config` do not fit this port."""
         largest = max(config.host_bus_bytes, config.weight_bus_bytes)
         whole = self.word_bytes & (self.word_bytes - 1) == 0
         if not (whole and largest <= self.word_bytes <= MAX_WORD_BYTES):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers as SystemRDL 2.0 (Accellera), of which PeakRDL makes IP-XACT, UVM and other forms."""
+"""Registers as SystemRDL 2.0 (Accellera). PeakRDL makes IP-XACT, UVM and other forms of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ACCESS = {
     "WO": "sw = w; hw = r; singlepulse; reset = 0;",
     "W1C": "sw = rw; hw = rw; onwrite = woclr;",
 }
-"""Properties of the fields of a register with that access."""
+"""Properties of the fields of a register, by its access."""
 _FLAGS: Mapping[str, type[IntFlag]] = {
     "CONTROL": Control,
     "STATUS": Status,
@@ -48,7 +48,8 @@ _PAIRS: Mapping[Register, tuple[int, _Fields]] = {
 
 
 def systemrdl(cores: int | None = None) -> str:
-    """Return systola.rdl but for the comment at its top; with `cores`, for a pod of so many."""
+    """Return systola.rdl but for the comment at its top; with `cores`, for a pod of as many
+    cores."""
     registers = [
         _register(register.name, register, text, *_PAIRS.get(register, (0, _fields(register.name))))
         for register, text in REGISTER_TEXT.items()

@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def module_of(unit: str) -> ModuleType:
-    """The file called `unit`, whatever room it is in. Raises LookupError where there is none."""
+    """Import the file called `unit`, in any room. Raises LookupError if there is no such file."""
     root = Path(__file__).parent
     for path in root.rglob(f"{unit}.py"):
         place = path.relative_to(root).with_suffix("")

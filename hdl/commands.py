@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sequencer hands to the units: decoded instructions and the regions they occupy."""
+"""Commands of the sequencer to the units: decoded instructions and the regions they occupy."""
 
 from amaranth.hdl import Cat, Value, signed
 from amaranth.lib import data, enum
@@ -20,23 +20,24 @@ from systola.hdl.parts.walker import Level, Position, Walk
 
 TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
 PC_BITS = 28
-"""Instructions of the largest host window: 4 GiB of 16 bytes."""
+"""Bits of a program counter: instructions of the largest host window, 4 GiB of 16 bytes."""
 HOST_OFFSET_BITS = 33
-"""Offsets in the host window, and one past its end."""
+"""Bits of an offset in the host window, and of its end."""
 TILE_BITS = 25
 TILE_COUNT_BITS = 40
-"""Tiles that an instruction consumes, before it is known whether there are as many."""
+"""Bits of the number of tiles that an instruction consumes. It may be more than there are."""
 ADDRESS_BITS = 21
-"""Buffer lines as instructions name them, and their end, before it is known whether there are as
-many. What has passed the checks takes no more than `address_bits`."""
+"""Bits of a buffer line or end as instructions name it, before a check that it exists. After the
+checks `address_bits` are enough."""
 ACCUMULATOR_BITS = 17
-"""Accumulator rows, likewise; behind the checks `row_bits`."""
+"""Bits of an accumulator row or end as instructions name it. After the checks `row_bits` are
+enough."""
 TABLE_BITS = 5
-"""Numbers of tables, and their end."""
+"""Bits of the number of a table, and of their end."""
 
 
 class InstructionLayout(data.FlexibleLayout):
-    """The fields of one instruction at their bits in the instruction word."""
+    """A layout that has the fields of one instruction at their bits in the instruction word."""
 
     def __init__(self, opcode: Opcode):
         entry: Instruction = BY_OPCODE[opcode]
@@ -55,51 +56,56 @@ _WINDOW = InstructionLayout(Opcode.SET_CONFIG_WINDOW)
 
 
 def line_bits(config: Config) -> int:
-    """Bits of a buffer line."""
+    """Return the width in bits of a buffer line's number."""
     return ceil_log2(config.buffer_lines)
 
 
 def row_bits(config: Config) -> int:
-    """Bits of an accumulator row, and of one past the last."""
+    """Return the width in bits of an accumulator row's number, and of the end of the rows."""
     return bits_for(config.accumulator_rows)
 
 
 def parameter_space(config: Config) -> int:
-    """The interlocks see buffer lines from address 0, parameter entries from here, and tables from
-    `table_space`. Numbers and ends fit into the bits that are zero in both."""
+    """Return the address of the first parameter entry in the address space of the interlocks.
+
+    This space has buffer lines from address 0, then the parameter entries, then the tables. Numbers
+    and ends fit into the bits that are 0 in the first addresses.
+    """
     room = 1 << bits_for(config.parameter_entries)
     return -(-config.buffer_lines // room) * room
 
 
 def table_space(config: Config) -> int:
-    """See `parameter_space`."""
+    """Return the address of the first table in the address space of the interlocks."""
     behind = parameter_space(config) + (1 << bits_for(config.parameter_entries))
     room = 1 << TABLE_BITS
     return -(-behind // room) * room
 
 
 def address_bits(config: Config) -> int:
-    """Bits of an address on the chip as the interlocks see it, and of one past an end."""
+    """Return the width in bits of an address in the address space of the interlocks, and of an
+    end."""
     return bits_for(table_space(config) + (1 << TABLE_BITS) - 1)
 
 
 def _extent(config: Config) -> int:
-    """The most rows or pixels of a row that a feature map in the buffer has."""
+    """Return the most rows, or pixels of a row, that a feature map in the buffer has."""
     return min((1 << _WINDOW["height"].width) - 1, config.buffer_lines)
 
 
 def height_bits(config: Config) -> int:
-    """Bits of the rows of a feature map."""
+    """Return the width in bits of the number of rows of a feature map."""
     return bits_for(_extent(config))
 
 
 def width_bits(config: Config) -> int:
-    """Bits of the pixels, or bytes, of a row of a feature map."""
+    """Return the width in bits of the number of pixels, or bytes, of a row of a feature map."""
     return bits_for(config.rows * _extent(config))
 
 
 def _position(config: Config) -> Position:
-    """A place in a feature map in the buffer: its coordinates begin where a window may."""
+    """Return the layout of a place in a feature map: its coordinates begin where a window may
+    begin."""
     return Position(
         line_bits=line_bits(config),
         y_bits=2 + max(height_bits(config), _WINDOW["top"].width - 1),
@@ -108,15 +114,15 @@ def _position(config: Config) -> Position:
 
 
 def matrix_walk(config: Config) -> Walk:
-    """The walk of MatrixMultiply and Convolve, whose results fit into the accumulators.
+    """Return the walk of MatrixMultiply and Convolve, with results that fit into the accumulators.
 
-    MatrixMultiply has its vectors as rows (`oy`), its tiles along K as columns of the kernel
-    (`kx`), the halves of int16 vectors as `ox` and those of int16 weights as `block`.
+    MatrixMultiply has its vectors as rows (`oy`), and its tiles along K as columns of the kernel
+    (`kx`). The halves of int16 vectors are `ox`, and the halves of int16 weights are `block`.
     """
     line, rows = line_bits(config), row_bits(config)
     blocks = InstructionLayout(Opcode.CONVOLVE)["k_tiles"].width
     stride = _WINDOW["stride_x"].width
-    step_x = max(stride, bits_for(config.rows))  # of packed channels in bytes
+    step_x = max(stride, bits_for(config.rows))  # for packed channels in bytes
     dilation, kernel = _WINDOW["dilation_x"].width, _WINDOW["kernel_width"].width
     windows = min(_WINDOW["out_width"].width, rows)
     return Walk(
@@ -137,7 +143,7 @@ def matrix_walk(config: Config) -> Walk:
 
 
 def vector_walk(config: Config) -> Walk:
-    """The walk of the activation unit's instructions, whose results fit into the buffer.
+    """Return the walk of the activation unit's instructions, with results that fit into the buffer.
 
     Vector has its vectors as columns (`ox`), and the halves of an int16 operand as `kx`.
     """
@@ -159,12 +165,12 @@ def vector_walk(config: Config) -> Walk:
 
 
 def most_taps(config: Config) -> int:
-    """Taps of a kernel of Depthwise, or lines of a tile that is transposed."""
+    """Return the most taps of a kernel of Depthwise, or lines of a tile that is transposed."""
     return max(DEPTHWISE_TAPS, config.cols * config.training)
 
 
 class Kind(enum.Enum, shape=2):
-    """Where the host reader's data goes."""
+    """A destination of the host reader's data."""
 
     BUFFER = 0
     PARAMETERS = 1
@@ -172,7 +178,10 @@ class Kind(enum.Enum, shape=2):
 
 
 def host_beat_bits(config: Config) -> int:
-    """Bits of the number of beats of a run in host memory, which all end on the chip."""
+    """Return the width in bits of the number of beats of a run in host memory.
+
+    A run is never longer than the largest on-chip memory.
+    """
     lines = config.buffer_lines * max(config.input_pitch, config.output_pitch)
     parameters = config.parameter_entries * PARAMETER_PLANES * config.output_pitch
     return bits_for(max(lines, parameters, TABLE_BYTES) // config.host_bus_bytes)
@@ -181,8 +190,16 @@ def host_beat_bits(config: Config) -> int:
 class Transfer(data.StructLayout):
     """A matrix in memory as runs of contiguous beats.
 
-    `runs` runs of `beats` beats, `rows` to a block: run m of block b starts at
-    `address` + m * `stride` + b * pitch. One run is the whole transfer when it is contiguous.
+    | field     | meaning |
+    |---|---|
+    | `address` | byte address of the first run |
+    | `beats`   | beats of a run |
+    | `rows`    | runs of a block |
+    | `stride`  | bytes from run to run in a block |
+    | `blocks`  | number of blocks |
+
+    Run m of block b starts at `address` + m * `stride` + b * pitch. A contiguous transfer is a
+    single run.
     """
 
     def __init__(
@@ -213,8 +230,10 @@ class HostTransfer(Transfer):
 
 
 class WeightTransfer(data.StructLayout):
-    """Contiguous `beats` from byte `address` of the weight window on: as many tiles as an
-    instruction can name."""
+    """A run of contiguous `beats` from byte `address` of the weight window on.
+
+    It has room for as many tiles as an instruction can name.
+    """
 
     def __init__(self, *, config: Config):
         tiles = (1 << InstructionLayout(Opcode.READ_WEIGHTS)["count"].width) - 1
@@ -224,8 +243,10 @@ class WeightTransfer(data.StructLayout):
 
 
 class Tail(data.StructLayout):
-    """Which lines of a copy have only `bytes` bytes: all from `line` on, or, with `every`, the last
-    of each `every` lines."""
+    """The lines of a copy that have only `bytes` bytes.
+
+    With `every` = 0 these are all lines from `line` on, else the last of each `every` lines.
+    """
 
     def __init__(self, *, config: Config):
         lines = bits_for(config.buffer_lines)
@@ -235,8 +256,16 @@ class Tail(data.StructLayout):
 
 
 class HostReadEntry(data.StructLayout):
-    """A read from host memory under way: its data fills the on-chip addresses from `destination` to
-    `last`; `kind` and `tail` tell how beats become lines."""
+    """A read from host memory that is under way.
+
+    | field         | meaning |
+    |---|---|
+    | `pc`          | program counter of the instruction |
+    | `kind`        | the destination; it determines how beats become lines |
+    | `destination` | the first on-chip address that is filled |
+    | `last`        | the last on-chip address that is filled |
+    | `tail`        | the lines that have fewer bytes |
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -251,7 +280,7 @@ class HostReadEntry(data.StructLayout):
 
 
 class HostWriteCommand(data.StructLayout):
-    """A write to host memory: lines `buffer` to `end` - 1."""
+    """A write of the lines in the region `buffer` to host memory."""
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -265,8 +294,11 @@ class HostWriteCommand(data.StructLayout):
 
 
 class WeightCommand(data.StructLayout):
-    """A Read_Weights or, `from_buffer`, the weights of a MatrixMultiply: as many tiles as the
-    transfer has beats, `wide` ones counted twice, from its address, a line, on."""
+    """A Read_Weights, or the weights of a MatrixMultiply if `from_buffer`.
+
+    With `from_buffer` the transfer names tiles: `address` is a line, and `beats` is the number of
+    tiles. A `wide` tile counts as two.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -281,10 +313,22 @@ class WeightCommand(data.StructLayout):
 class MatrixCommand(data.StructLayout):
     """A MatrixMultiply or Convolve.
 
-    `bounded`: vectors outside `height` rows and `width` columns are `fill`. `packed`: x and `width`
-    count bytes, and a vector begins `byte` bytes behind the line before that of its position;
-    `byte_step` bytes lie between it and the next. `sequential`: lines are read in ascending order,
-    for the last time with the last `n`.
+    | field                          | meaning |
+    |---|---|
+    | `walk`                         | its places |
+    | `accumulator`                  | the first row of the accumulators |
+    | `accumulate`                   | the first product is added to the rows, too |
+    | `wide_vectors`, `wide_weights` | vectors and weights of int16 |
+    | `sequential`                   | lines are read in ascending order, for the last time with the
+                                       last `n` |
+    | `bounded`                      | vectors outside `height` and `width` are `fill` |
+    | `height`                       | rows of the feature map |
+    | `width`                        | columns of the feature map, in bytes if `packed` |
+    | `fill`                         | the byte outside the map |
+    | `packed`                       | channels are packed: x counts bytes |
+    | `byte`                         | bytes from the line before the place's to the start of its
+                                       vector, if `packed` |
+    | `byte_step`                    | bytes from one vector to the next, if `packed` |
     """
 
     def __init__(self, *, config: Config):
@@ -308,28 +352,32 @@ class MatrixCommand(data.StructLayout):
 
 
 ROW_COUNT_BITS = 16
-"""Lines or rows of an instruction of the links."""
+"""Bits of the number of lines or rows of an instruction of the links."""
 
 
 def place_bits(config: Config) -> int:
-    """Bits of a buffer line or an accumulator row, and of one past the last."""
+    """Return the width in bits of the number of a buffer line or accumulator row, and of an end."""
     return bits_for(max(config.buffer_lines, config.accumulator_rows))
 
 
 def link_address_bits(config: Config) -> int:
-    """Bits of a `link_address`."""
+    """Return the width in bits of a `link_address`."""
     return place_bits(config) + 1
 
 
 def link_address(place: Value, sums: Value, config: Config) -> Value:
-    """A line or a row as the interlocks of the links see it: its place, and above it whether it is
-    a row."""
+    """Return the address of a line or row in the address space of the links' interlocks.
+
+    Its low bits are the place. The highest bit is set for a row.
+    """
     return Cat(place[: place_bits(config)], sums)
 
 
 class LinkCommand(data.StructLayout):
-    """`rows` lines or, with `sums`, accumulator rows from `place` on; what comes is added to them
-    where an instruction `adds`."""
+    """A command that names `rows` lines or, with `sums`, accumulator rows from `place` on.
+
+    If it `adds`, the rows that come are added to the old ones.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -338,14 +386,14 @@ class LinkCommand(data.StructLayout):
 
 
 class LinkRow(data.StructLayout):
-    """One line or row of a LinkCommand; the `last` one of its instruction."""
+    """A line or row of a LinkCommand. `last`: it is the last one of its instruction."""
 
     def __init__(self, *, config: Config):
         super().__init__({"sums": 1, "adds": 1, "last": 1, "place": place_bits(config)})
 
 
 class Source(enum.Enum, shape=2):
-    """Where an instruction of the activation unit takes its numbers from."""
+    """A source of the numbers of an instruction of the activation unit."""
 
     ACCUMULATORS = 0
     DEPTHWISE = 1
@@ -354,11 +402,11 @@ class Source(enum.Enum, shape=2):
 
 
 OTHER = 7
-"""The `function` of instructions that do not requantise; `table` tells which: an Other."""
+"""The `function` of instructions that do not requantise. Their `table` is an Other."""
 
 
 class Other(enum.IntEnum):
-    """What an instruction with function OTHER does."""
+    """An instruction with the function OTHER."""
 
     TRANSPOSE = 0
     RANDOM = 1
@@ -368,17 +416,17 @@ class Other(enum.IntEnum):
 
 
 def is_gate(function: Value) -> Value:
-    """Whether a function is one of the gate lanes: those of GATES."""
+    """Return whether a function belongs to GATES, the functions of the gate lanes."""
     return function[2] & ~(function[1] & function[0])
 
 
 def measures(other: Value) -> Value:
-    """Whether an Other sets an exponent register, and writes no line."""
+    """Return whether an Other sets an exponent register, and writes no line."""
     return other[1]
 
 
 class MeasureLayout(data.StructLayout):
-    """What a Measure says of exponent registers."""
+    """A layout that has the fields of a Measure for exponent registers."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -394,7 +442,7 @@ class MeasureLayout(data.StructLayout):
 
 
 class ScaleLayout(data.StructLayout):
-    """The operands of Vector, as Set_Config_Scale describes them."""
+    """A layout that has the operands of Vector, as Set_Config_Scale describes them."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -412,19 +460,40 @@ class ScaleLayout(data.StructLayout):
 class ActivateCommand(data.StructLayout):
     """An Activate, Depthwise, Pool or Vector.
 
-    The walk goes over the taps of operand a (none for ACCUMULATORS: one step for each vector);
-    `operand` is the first of the `taps` lines of a block's weights, or of operand b. Entry
-    `parameter` serves the first block, `by_block` the next one each following block, and `by_taps`
-    the entry `parameter` + t - 1 a window of t taps inside the map. Results are clamped to `low`
-    and `high`. `exponent`: the register whose shifts take the place of the entry's, if not 0.
-    `stochastic`, with `rounding` SINGLE: random numbers are added in place of halves.
-    `quotient`, with MULTIPLY: the factor is a power of two that divides by operand a.
+    | field             | meaning |
+    |---|---|
+    | `source`          | source of the numbers |
+    | `accumulator`     | first accumulator row, if rows are the source |
+    | `walk`            | the taps of operand a; for ACCUMULATORS one step for each vector |
+    | `height`, `width` | rows and columns of the feature map |
+    | `operand`         | first line of the `taps` lines of a block's weights, or of operand b |
+    | `fill`            | the byte outside the map |
+    | `operation`       | operation of Vector |
+    | `maximum`         | Pool takes the maximum |
+    | `wide_operands`   | operands are int16 |
+    | `scale`           | the operands of Vector |
+    | `destination`     | first line of the results |
+    | `wide`            | results are int16 |
+    | `accumulate`      | results are added to the contents of the destination |
+    | `parameter`       | parameter entry of the first block |
+    | `by_block`        | each following block has the next entry |
+    | `by_taps`         | a window with t taps inside the map has entry `parameter` + t - 1 |
+    | `function`        | function of the result, or OTHER |
+    | `rounding`        | rounding of the requantiser |
+    | `zero_point`      | zero point of the result |
+    | `low`, `high`     | results are clamped to these |
+    | `table`           | number of the table, or an Other |
+    | `exponent`        | exponent register with shifts in place of the entry's, 0 for none |
+    | `stochastic`      | with `rounding` SINGLE: random numbers are added in place of halves |
+    | `quotient`        | with MULTIPLY: the factor is a power of two that divides by operand a |
 
-    With function OTHER an instruction with source DEPTHWISE has two phases as well, for each block,
-    and reads lines in the first alone: the `taps` lines of a tile from `operand` on (TRANSPOSE), to
-    which the walk's step from block to block is added behind it; else none. A Measure of lines or
-    rows walks over them as Vector or Activate. Its MeasureLayout lies in `multiplier_b`, the
-    counter of a RANDOM there and in `shift_b`, its seed in `multiplier_a`.
+    With function OTHER, an instruction with source DEPTHWISE has two phases for each block, too. It
+    reads lines in the first phase alone. A TRANSPOSE reads the `taps` lines of a tile from
+    `operand` on. After the tile the walk's step from block to block is added to `operand`. Other
+    instructions read no lines there.
+
+    A MEASURE of lines or rows walks over them as Vector or Activate does. Its MeasureLayout lies in
+    `multiplier_b`. The counter of a RANDOM lies there and in `shift_b`, its seed in `multiplier_a`.
     """
 
     def __init__(self, *, config: Config):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units and what connects them: all of the machine that a program's end clears."""
+"""The units and their connections: all of the machine that the end of a program clears."""
 
 from typing import TypeVar
 
@@ -60,18 +60,18 @@ UNITS = (
     "unified_buffer",
     "accumulators",
 )
-"""Clock domains with resets of their own: the core's, and those of the units in it."""
+"""Names of clock domains with resets of their own: for the core, and for each unit in it."""
 LINK_UNIT = "link_unit"
-"""That of the link unit, where there is one."""
+"""Name of the clock domain of the link unit, where there is one."""
 
 
 def units_of(config: Config) -> tuple[str, ...]:
-    """UNITS, and with links that of their unit."""
+    """Return the names of UNITS and, with links, the name of the link unit."""
     return (*UNITS, LINK_UNIT) if config.links else UNITS
 
 
 class Activity(data.StructLayout):
-    """What the counters look at; the conditions of `Counters`."""
+    """A structure that has the conditions of `Counters`."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -90,15 +90,41 @@ class Activity(data.StructLayout):
 
 
 class Core(wiring.Component):
-    """Runs the program at `program` while `running`. `halted` or `rejected` (with `rejection`) when
-    it ends, `error` with `error_cause` and `error_pc` when a bus transfer fails, `corrupt` when a
-    memory does; `idle` once all that was issued is complete. `waiting`: Synchronize_Host waits for
-    `resume`. `interrupt` with `code`: an Interrupt_Host passes. `tagged` with `tag`: that one
-    enters the trace. `stop`: start no more bus transfers, and from the next cycle on no tag enters;
-    `quiet`: no transfer is under way on these ports, nor was in the two cycles before. `clear`: the
-    reset of each of UNITS, all in the same cycle. With links, their ports, see LinkUnit, and
-    `clear_links`, a reset of the link unit alone; `sent`: all that complete instructions sent has
-    left.
+    """A core that runs a program: fetch, control path, units and memories.
+
+    | port                                     | meaning |
+    |---|---|
+    | `host_read`, `host_write`, `weight_read` | AXI4 masters |
+    | `running`                                | runs the program |
+    | `stop`                                   | starts no more bus transfers; from the next cycle
+                                                 on no tag enters the trace |
+    | `clear`                                  | a reset for each of UNITS, all in the same cycle |
+    | `program`                                | byte offset of the program in the host window |
+    | `host_base`                              | address of the host window |
+    | `host_limit`                             | bytes of the host window |
+    | `weight_base`                            | address of the weight window |
+    | `weight_tiles`                           | tiles of the weight window |
+    | `halted`                                 | the program ends at Halt |
+    | `rejected`                               | the program ends with the fault in `rejection` |
+    | `error`                                  | a bus transfer has failed, for `error_cause` at
+                                                 `error_pc` |
+    | `corrupt`                                | the memories that have a flaw |
+    | `idle`                                   | all issued instructions are complete |
+    | `quiet`                                  | for each bus port: nothing is under way, nor was in
+                                                 the two cycles before |
+    | `waiting`                                | Synchronize_Host waits for `resume` |
+    | `resume`                                 | lets Synchronize_Host go on |
+    | `interrupt`                              | an Interrupt_Host passes, with its `code` |
+    | `tagged`                                 | the `tag` of a Debug_Tag enters the trace |
+    | `activity`                               | the conditions of `Counters` |
+
+    | port of the links                       | meaning |
+    |---|---|
+    | `to_left`, `to_right`                   | links to the neighbours, see LinkUnit |
+    | `from_left`, `from_right`               | links from the neighbours, see LinkUnit |
+    | `cores`, `waits`, `moved`, `mismatched` | ports of the LinkUnit |
+    | `clear_links`                           | resets the link unit alone |
+    | `sent`                                  | all that complete instructions sent has left |
 
     Contents of buffer, accumulators, parameters and tables outlive a reset.
     """
@@ -185,8 +211,8 @@ class Core(wiring.Component):
         connect(m, writer.buffer, buffer.dma_out)
         if config.training:
             connect(m, weights.buffer, buffer.tiles)
-            # Tiles are read a cycle later than the lists let them go: lines are written that long
-            # after they are announced.
+            # Lines are written a cycle later than the lists let them go, so tiles are read a cycle
+            # later, too.
             queue, settled = board.weights, Signal()
             m.d.sync += settled.eq(queue.unblocked & ~queue.pop)
             m.d.comb += weights.unblocked.eq(queue.unblocked & settled)
@@ -219,8 +245,9 @@ class Core(wiring.Component):
             (BusPort.WEIGHT_READ, weights),
         ):
             m.d.comb += self.quiet[exact_log2(which)].eq(unit.quiet)
-        # What fails completes, too, when it tells so or later, but no tag may say so: none that
-        # waits for it enters sooner than in the cycle behind.
+        # A transfer that fails still completes, in the cycle of its error or later, but no
+        # Debug_Tag may record that. A tag is recorded at the earliest one cycle after the
+        # completion it waits for. So it suffices to hold tags from the cycle after the error on.
         held = Signal()
         m.d.comb += board.hold_tags.eq(held)
         m.d.sync += [self.error.eq(failed), held.eq(failed | self.error | self.stop)]
@@ -228,7 +255,7 @@ class Core(wiring.Component):
             Mux(buffer.flawed, int(CheckedMemory.UNIFIED_BUFFER), 0)
             | Mux(accumulators.flawed, int(CheckedMemory.ACCUMULATORS), 0)
         )
-        # Both mean something with `error` only.
+        # Cause and program counter have a meaning with `error` only.
         with m.If(weights.error):
             m.d.sync += [
                 self.error_cause.eq(Fault.WEIGHT_READ_ERROR),
@@ -247,7 +274,7 @@ class Core(wiring.Component):
         return m
 
     def _add(self, m: Module, name: str, unit: Unit, clear: Value | None = None) -> Unit:
-        """The unit, with its own reset."""
+        """Add a unit with a reset of its own, and return it."""
         m.domains += ClockDomain(name, local=True)
         m.d.comb += [
             ClockSignal(name).eq(ClockSignal()),
@@ -402,7 +429,8 @@ class Core(wiring.Component):
         buffer: UnifiedBuffer,
         accumulators: Accumulators | LinkedAccumulators,
     ) -> None:
-        """The link unit, which has the memories' ports when nobody else wants them."""
+        """Add the link unit, which uses the memories' ports in cycles in which no other unit
+        does."""
         links = LinkUnit(config=self._config)
         cleared = Signal()
         m.d.comb += cleared.eq(self.clear[LINK_UNIT] | self.clear_links)
@@ -419,7 +447,7 @@ class Core(wiring.Component):
                     getattr(board, queue_name),
                     getattr(board, list_name),
                 )
-                # Lines are written a cycle later than the lists let go of them.
+                # Lines are written a cycle later than the lists let them go.
                 settled = Signal(name=f"{queue_name}_settled")
                 m.d.sync += settled.eq(queue.unblocked & ~queue.pop)
                 connect(m, part.rows, uses.rows)
@@ -444,7 +472,7 @@ class Core(wiring.Component):
             links.arrived.eq(sequencer.arrived),
             sequencer.passed.eq(links.passed),
             self.waits.eq(links.waits),
-            # Who only waits for a memory is not stuck.
+            # A part that only waits for a memory is not stuck.
             self.moved.eq(links.moved | Cat(port.enable & ~port.ready for port in memories).any()),
             self.mismatched.eq(links.mismatched),
             self.sent.eq(links.quiet),
@@ -457,8 +485,11 @@ class Core(wiring.Component):
         queue: wiring.PureInterface,
         unit: MatrixUnit | ActivationUnit | HostWriter,
     ) -> None:
-        """What a unit sees of the masks of its queue, and of the lists that they name. Both may
-        have them in orders of their own."""
+        """Connect the masks of a unit's queue with the unit, and the progress of the lists that
+        they name.
+
+        The queue and the unit may have the masks in different orders.
+        """
         for mask, _ in unit.masks.shape():
             m.d.comb += [
                 unit.masks[mask].eq(queue.masks[mask]),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ports of a machine are called in Verilog: flat names that AXI tools recognise."""
+"""Names of the ports of a machine in Verilog: flat names that AXI tools recognise."""
 
 from collections.abc import Mapping
 
 from amaranth.hdl import Value
-from amaranth.hdl._ir import PortDirection  # named ports need it, and it has no public name
+from amaranth.hdl._ir import PortDirection  # named ports need this class, which has no public name
 from amaranth.lib import wiring
 
 PORT_PREFIX = {
@@ -23,12 +23,12 @@ PORT_PREFIX = {
     "cores": "cores",
     "pod": "pod_",
 }
-"""For each member of TPU and Pod; of several, one for each core, its number comes before the last
-`_`."""
+"""Prefix of the ports of each member of TPU and Pod. If there is a member for each core, the number
+of the core comes before the last `_`."""
 
 
 def port_name(path: tuple[str | int, ...]) -> str:
-    """The flat name of a member of a signature."""
+    """Return the flat name of a member of a signature."""
     prefix, rest = PORT_PREFIX[str(path[0])], path[1:]
     if rest and isinstance(rest[0], int):
         prefix, rest = f"{prefix[:-1]}{rest[0]}_", rest[1:]
@@ -36,7 +36,7 @@ def port_name(path: tuple[str | int, ...]) -> str:
 
 
 def flat_ports(top: wiring.Component) -> Mapping[str, tuple[Value, PortDirection]]:
-    """All ports of a machine by their names."""
+    """Return all ports of a machine by their names."""
     return {
         port_name(path): (
             Value.cast(value),

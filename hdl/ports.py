@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What units of different rooms have between them: the signatures of memories' ports."""
+"""Signatures of ports between units of different rooms, most of them ports of memories."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -15,18 +15,27 @@ BUFFER_LATENCY = 2
 
 
 class FaultReport(data.StructLayout):
-    """What the FAULT registers show."""
+    """A fault as the FAULT registers show it."""
 
     def __init__(self) -> None:
         super().__init__({"cause": ceil_log2(len(Fault)), "pc": PC_BITS, "address": 32})
 
 
 class PodSignature(wiring.Signature):
-    """What a core of a pod and the pod have between them, seen from the core. `start`,
-    `soft_reset`, `resume`: as if CONTROL were written so; `clear_links`: the next cycle resets the
-    link unit. `alive`: something has moved on a link of the pod; `moved`, on one of this core.
-    `stop`: another core has had a fault, `in_vain`: as it waited for too long, and so does who
-    waits. `status` and `cause`: what the registers show."""
+    """A signature that connects a core of a pod with the pod, seen from the core.
+
+    | port                            | meaning |
+    |---|---|
+    | `start`, `soft_reset`, `resume` | have the effect of the bits of the register CONTROL |
+    | `clear_links`                   | resets the link unit in the next cycle |
+    | `alive`                         | something has moved on a link of the pod |
+    | `stop`                          | another core has had a fault |
+    | `in_vain`                       | with `stop`: it waited for too long, and so does each core
+                                        that waits |
+    | `moved`                         | something has moved on a link of this core |
+    | `status`                        | word of the register STATUS |
+    | `cause`                         | cause of the fault |
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -46,8 +55,10 @@ class PodSignature(wiring.Signature):
 
 
 class BufferReadSignature(wiring.Signature):
-    """Read port seen from the reader: data is there for one cycle, BUFFER_LATENCY cycles after
-    `enable` & `ready`."""
+    """A signature that reads lines of the buffer, seen from the reader.
+
+    A line is there for one cycle, BUFFER_LATENCY cycles after `enable` & `ready`.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -61,7 +72,10 @@ class BufferReadSignature(wiring.Signature):
 
 
 class BufferWriteSignature(wiring.Signature):
-    """Write port seen from the writer: done in the cycle of `enable` & `ready`."""
+    """A signature that writes lines of the buffer, seen from the writer.
+
+    A write is done in the cycle of `enable` & `ready`.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -75,7 +89,8 @@ class BufferWriteSignature(wiring.Signature):
 
 
 class ParameterWriteSignature(wiring.Signature):
-    """Write port of the parameter memory: the planes in `planes` of one entry."""
+    """A signature that writes `planes` of one entry of the parameter memory, seen from the
+    writer."""
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -88,7 +103,7 @@ class ParameterWriteSignature(wiring.Signature):
 
 
 class TableWriteSignature(wiring.Signature):
-    """Write port of the tables: one byte of one table, for all lanes."""
+    """A signature that writes one byte of one table, for all lanes, seen from the writer."""
 
     def __init__(self, *, tables: int):
         super().__init__(

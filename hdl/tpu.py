@@ -22,17 +22,20 @@ from systola.hdl.transfers.axi import LiteSignature, master_ports
 
 
 class TPU(wiring.Component):
-    """One machine of the given configuration.
+    """A machine of the given configuration.
 
-    Members
-    -------
-    control : AXI4-Lite slave, the registers of arch/registers.py
-    host_read, host_write : AXI4 master for host memory; ARID 0 data, 1 instructions
-    weight_read : AXI4 master for weight memory, read only
-    irq : a pending interrupt is enabled
-    to_left, to_right, from_left, from_right : the links to neighbours, where there are any
-    cores : of the pod, a constant
-    pod : what the pod tells all of its cores, and they tell it
+    | port                      | meaning |
+    |---|---|
+    | `control`                 | AXI4-Lite slave, the registers of arch/registers.py |
+    | `host_read`               | AXI4 master for host memory; ARID 0 is data, 1 is instructions |
+    | `host_write`              | AXI4 master for host memory |
+    | `weight_read`             | AXI4 master for weight memory, read only |
+    | `irq`                     | a pending interrupt is enabled |
+    | `to_left`, `to_right`     | links to the neighbours; only with links |
+    | `from_left`, `from_right` | links from the neighbours; only with links |
+    | `cores`                   | cores of the pod, a constant; only with links |
+    | `pod`                     | signals between the pod and this core, see PodSignature; only with
+                                  links |
     """
 
     def __init__(self, *, config: Config):
@@ -41,7 +44,7 @@ class TPU(wiring.Component):
 
     @staticmethod
     def signature_of(config: Config) -> wiring.Signature:
-        """The ports of a machine of that configuration."""
+        """Return the ports of a machine of this configuration."""
         links = {
             **neighbour_ports(config),
             "cores": In(CORES_BITS),
@@ -68,7 +71,7 @@ class TPU(wiring.Component):
         core = Core(config=config)
         m.submodules.core = DomainRenamer("core")(core)
         m.domains.core = ClockDomain(local=True)
-        # A reset of the machine shows there, too.
+        # The core's domain sees a reset of the machine, too.
         m.d.comb += [
             ClockSignal("core").eq(ClockSignal()),
             ResetSignal("core").eq(control.clear["core"]),
@@ -155,7 +158,7 @@ class TPU(wiring.Component):
     def _links(
         self, m: Module, core: Core, control: MachineControl, registers: ControlRegisters
     ) -> None:
-        """The links, what makes them a fault, and what the pod is told."""
+        """Connect the links, the faults that they raise, and the signals of the pod."""
         pod = self.pod
         watchdog = m.submodules.link_watchdog = LinkWatchdog()
         for name in neighbour_ports(self._config):
@@ -170,7 +173,8 @@ class TPU(wiring.Component):
             pod.cause.eq(control.report.cause),
         ]
         m.d.sync += pod.moved.eq(core.moved)
-        # What a neighbour has sent wrongly comes before what it ended with.
+        # A neighbour's beat of the wrong kind is reported before the fault that the neighbour ended
+        # with.
         waits_in_vain = pod.stop & pod.in_vain & core.waits.any()
         m.d.comb += control.broken.eq(core.mismatched.any() | watchdog.expired | pod.stop)
         with m.If(core.mismatched.any()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a configuration to Verilog."""
+"""Functions that turn a configuration into Verilog."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from systola.hdl.verilog_text import STEPS, verilog_text
 
 
 def generate(config: Config, fabric: Fabric = Fabric.GENERIC, *, promises: bool = False) -> str:
-    """The machine as one Verilog text; the top module is `tpu`.
+    """Return the machine as one Verilog text; the top module is `tpu`.
 
-    `fabric` decides which blocks of an FPGA it places, not what it does in any cycle. Modules of
-    which there are many copies (tiles and lanes of large arrays) are converted once. With
-    `promises`, for simulators, it has assertions of what its units promise each other.
+    `fabric` determines the blocks of an FPGA that are placed. It does not change the behaviour in
+    any cycle. Modules with many copies (tiles and lanes of large arrays) are converted once. With
+    `promises`, for simulators, the text has assertions for the promises between units.
     """
     top = TPU(config=config)
     platform = Checked(fabric) if promises else fabric
@@ -40,9 +40,11 @@ def generate_pod(
     fabric: Fabric = Fabric.GENERIC,
     shared: SharedMemory | None = None,
 ) -> str:
-    """`cores` machines of a configuration in a ring, as one Verilog text; the top module is `pod`,
-    and each core a `tpu`, which is converted once. The configuration gets links, where it has
-    none. `shared` as of Pod."""
+    """Return a ring of `cores` machines as one Verilog text; the top module is `pod`.
+
+    Each core is an instance of the module `tpu`, which is converted once. A configuration without
+    links gets links. Pod describes `shared`.
+    """
     linked = replace(config, links=True)
     return f"{generate_ring(linked, cores, shared=shared)}\n{generate(linked, fabric)}"
 
@@ -56,36 +58,41 @@ def generate_ring(
     promises: bool = False,
     uneven: bool = False,
 ) -> str:
-    """Of a pod the module `pod` alone; `stages`, `shared` and `uneven` as of Pod, `promises` as of
-    generate."""
+    """Return the module `pod` of a pod alone.
+
+    Pod describes `stages`, `shared` and `uneven`. `promises` has the meaning that it has for
+    `generate`.
+    """
     top = Pod(config=config, cores=cores, stages=stages, shared=shared, uneven=uneven)
     platform = Checked(Fabric.GENERIC) if promises else Fabric.GENERIC
     return convert(top, "pod", platform, flat_ports(top))
 
 
 def generate_rtlil(config: Config) -> str:
-    """The same in Yosys' own language, with the place in the source of each cell and wire.
+    """Return the machine in Yosys' own language, with the source line of each cell and wire.
 
-    Not for large arrays; large memories are instances of `sram_1r1w`, which is not in it.
+    This is not for large arrays. Large memories are instances of `sram_1r1w`, which is not in the
+    text.
     """
     top = TPU(config=config)
     return rtlil.convert(top, name="tpu", platform=Fabric.GENERIC, ports=flat_ports(top))
 
 
 def generate_pod_rtlil(config: Config, cores: int, shared: SharedMemory | None) -> str:
-    """A pod likewise; the top module is `pod`."""
+    """Return a pod in Yosys' own language, as `generate_rtlil` does; the top module is `pod`."""
     top = Pod(config=config, cores=cores, shared=shared)
     ring = rtlil.convert(top, name="pod", platform=Fabric.GENERIC, ports=flat_ports(top))
     return f"{ring}\n{generate_rtlil(config)}"
 
 
 def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fabric) -> str:
-    """One unit of the machine as the module `name`; members of its ports are joined by `__`."""
+    """Return one unit of the machine as the module `name`; members of its ports are joined by
+    `__`."""
     return _with_modules(convert(unit, name, fabric), config, fabric)
 
 
 def _with_modules(text: str, config: Config, platform: Fabric | Checked) -> str:
-    """The text with the modules behind it that it places by name."""
+    """Return the text, followed by the modules that it places by name."""
     parts = [text]
     if is_grid(config) and "mxu_tile" in text:
         generic = fabric_of(platform) is Fabric.GENERIC

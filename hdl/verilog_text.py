@@ -2,10 +2,9 @@
 """The Verilog of a design: text that all tools read alike.
 
 Combinational logic is `assign` only. An `always @*` has no value before one of its inputs changes,
-and whether an initial value is a change
-depends on the version. Outputs of Icarus
-were unknown with -g2012 and known with -g2005. An assertion ends every simulation: it is `$fatal`,
-since Icarus only prints that an `assert` has failed. No name is a keyword of any Verilog.
+and it depends on the version whether an initial value is a change. Outputs of Icarus were unknown
+with -g2012 and known with -g2005. An assertion ends every simulation: it is `$fatal`, since Icarus
+only prints that an `assert` has failed. No name is a keyword of any Verilog.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ def verilog_text(design: str, *steps: str) -> str:
 
     `steps` are commands of Yosys, the last of which writes.
     """
-    # The Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
+    # This is the Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     yosys = find_yosys(lambda version: version >= (0, 40))
     design = _ANALOG.sub(r"\1_", design)
     script = (f"read_rtlil <<rtlil\n{design}\nrtlil", *steps)
-    # It warns of processes that Verilog may not be able to express; "proc" has left none.
+    # Yosys warns of processes that Verilog may not be able to express. After "proc" there are none.
     text = yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
     # Icarus takes a function with a name that begins with `$` for a function of a simulator.
     text = _FUNCTION.sub(r"choice_\1 ", text)
@@ -78,8 +77,8 @@ def without_keywords(text: str) -> str:
 def _without_contents(text: str) -> str:
     """Return Verilog of Yosys with memories that have no contents until they are written.
 
-    Amaranth fills a memory with zeros where nothing is said of its contents. No unit may count on
-    them: a simulator then shows one that does, and a memory of a chip or a large one of an FPGA has
-    none to begin with.
+    Amaranth fills a memory with zeros if its contents are not given. No unit may rely on them: a
+    simulator then exposes a unit that does. A memory of a chip, or a large one of an FPGA, has none
+    to begin with.
     """
     return _ZEROS.sub("", text)

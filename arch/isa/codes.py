@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of instructions and of what stands in their fields, and the limits of both."""
+"""The numbers of instructions and of the codes in their fields, and the limits of both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ PARAMETER_PLANES = 9
 """Lines of one parameter entry: 4 byte planes of bias, 4 of multiplier, 1 of shift."""
 TABLE_BYTES = 256
 WEIGHT_READS_IN_FLIGHT = 8
-"""Read_Weights instructions whose tiles may all wait for their MatrixMultiply at one time."""
+"""Read_Weights instructions that may all have tiles waiting for their MatrixMultiply at one
+time."""
 REGISTERS = 8
 """Index registers of the scalar unit; register 0 is always zero."""
 LOOP_DEPTH = 4
@@ -21,9 +22,9 @@ DEPTHWISE_TAPS = 64
 TANH_INTEGER_BITS = 4
 """Most integer bits of the argument of functions TANH and EXP."""
 RECIPROCAL, INVERSE_ROOT = 5, 6
-"""What `table` has for 1/x and 1/sqrt(x) with function EXP, in place of integer bits."""
+"""Values of `table` for 1/x and 1/sqrt(x) with function EXP, in place of integer bits."""
 QUOTIENT_BITS = 15
-"""Bits by which QUOTIENT shifts a dividend left, less those of the divisor's magnitude."""
+"""Bits by which QUOTIENT shifts a dividend left, less the bits of the divisor's magnitude."""
 EXPONENT_REGISTERS = 8
 """Exponent registers of the activation unit; register 0 is always zero."""
 RANDOM_LANES = 8
@@ -31,7 +32,7 @@ RANDOM_LANES = 8
 RANDOM_WARM_UP = 16
 """Steps of a generator before the first line."""
 RANDOM_GROUP = 0x1E3779B97F4A7C15
-"""What the number of a generator is multiplied with to tell its start from the others'."""
+"""Factor for the number of a generator, by which its start differs from the others'."""
 DITHER_BITS = 4
 """Bits of the random number that a stochastic rounding adds."""
 TAGS_WAITING = 8
@@ -39,7 +40,7 @@ TAGS_WAITING = 8
 
 
 class Opcode(IntEnum):
-    """First byte of an instruction. Zero is not one: cleared memory must not run."""
+    """The first byte of an instruction. Zero is no opcode: cleared memory must not run."""
 
     NOP = 0x01
     HALT = 0x02

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions as words, and back."""
+"""The encoding of instructions as words, and the way back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from systola.arch.isa.instructions import BY_OPCODE
 
 
 class EncodingError(ValueError):
-    """An operand that is missing, unknown or does not fit its field."""
+    """A mistake in an operand: it is missing, unknown or does not fit its field."""
 
 
 def encode(opcode: Opcode, **operands: int) -> bytes:
-    """One instruction as INSTRUCTION_BYTES bytes.
+    """Return one instruction as INSTRUCTION_BYTES bytes.
 
-    Operands left out take the default of their field. Raises EncodingError for an operand that
-    is unknown, missing without default, or out of the range of its field.
+    Operands left out take the default of their field. Raises EncodingError for an operand that is
+    unknown, missing without default, or out of the range of its field.
     """
     entry = BY_OPCODE[opcode]
     unknown = set(operands) - {field.name for field in entry.fields}
@@ -36,10 +36,11 @@ def encode(opcode: Opcode, **operands: int) -> bytes:
 
 
 def decode(word: bytes) -> tuple[Instruction, dict[str, int]] | None:
-    """The instruction in INSTRUCTION_BYTES bytes and its operands; None for no legal opcode.
+    """Return the instruction in INSTRUCTION_BYTES bytes and its operands, None if its opcode is not
+    legal.
 
-    Field values are taken as they stand: minima and reserved bits are the caller's to check
-    (`reserved_bits`, `Field.minimum`).
+    Field values are taken as they stand. The user checks minima and reserved bits (`reserved_bits`,
+    `Field.minimum`).
     """
     value = int.from_bytes(word, "little")
     try:
@@ -58,5 +59,8 @@ def decode(word: bytes) -> tuple[Instruction, dict[str, int]] | None:
 
 
 def reserved_bits(entry: Instruction, word: bytes) -> int:
-    """The bits of `word` above the fields of `entry`, as a number: nonzero is ILLEGAL_FIELD."""
+    """Return the bits of `word` above the fields of `entry`, as a number.
+
+    A word with a number other than 0 there is an ILLEGAL_FIELD.
+    """
     return int.from_bytes(word, "little") >> entry.width

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many addresses an instruction uses, as formulas that tools can read as well as people."""
+"""Formulas for the number of addresses of an instruction, readable for tools and people."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from functools import cache
 
 
 def extent(formula: str, names: Mapping[str, int]) -> int:
-    """Return the value of a formula of sums, differences, products and comparisons of `names`, as
-    the hardware has no others. A comparison is 1 or 0. Raises KeyError for an unknown name."""
+    """Return the value of a formula of sums, differences, products and comparisons of `names`.
+
+    The hardware has no other operations. A comparison is 1 or 0. Raises KeyError for an unknown
+    name.
+    """
     return _value(_parsed(formula), names)
 
 

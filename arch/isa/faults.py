@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a machine stops."""
+"""Faults: the reasons for which a machine stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systola.arch.isa.codes import DEPTHWISE_TAPS, LOOP_DEPTH, WEIGHT_READS_IN_F
 
 
 class Fault(IntEnum):
-    """Why a machine stopped. The value stands in the FAULT_CAUSE register."""
+    """A reason for which a machine stopped. The value stands in the FAULT_CAUSE register."""
 
     NONE = 0
     ILLEGAL_OPCODE = 1
@@ -126,4 +126,4 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
         "0",
     ),
 }
-"""For each cause: what it means, and what the FAULT_ADDRESS register then holds."""
+"""Meaning of each cause, and the content of the FAULT_ADDRESS register with it."""

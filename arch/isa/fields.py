@@ -14,22 +14,23 @@ from systola.arch.isa.faults import Fault
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One operand. `signed` fields are two's complement."""
+    """An operand of an instruction. `signed` fields are two's complement."""
 
     name: str
     width: int
     doc: str
     signed: bool = False
     minimum: int | None = None
-    """Smallest legal value where the width alone would allow less; else ILLEGAL_FIELD."""
+    """Smallest legal value, where the width alone would allow less. A smaller value is an
+    ILLEGAL_FIELD."""
     default: int | None = None
-    """The value that the assembler fills in when the operand is left out; None: it must be
+    """Value that the assembler fills in when the operand is left out. None: the operand must be
     given."""
     values: type[IntEnum] | None = None
-    """Names that the assembler takes and the disassembler prints; other values are
+    """Names of values, for the assembler and the disassembler. Other values are an
     ILLEGAL_FIELD."""
     indexes: str | None = None
-    """The operand to which the index register with the number in this field is added."""
+    """Name of the operand to which the index register with the number in this field is added."""
 
     @property
     def range(self) -> tuple[int, int]:
@@ -40,7 +41,7 @@ class Field:
 
 
 class Executor(StrEnum):
-    """A part of the machine that carries out instructions, its own ones in their order."""
+    """A part of the machine that executes instructions, its own ones in their order."""
 
     SEQUENCER = "sequencer"
     SCALAR_UNIT = "scalar unit"
@@ -54,7 +55,7 @@ class Executor(StrEnum):
 
 
 class Hardware(StrEnum):
-    """Hardware that a configuration may leave out, under the name of its setting in lower case."""
+    """Hardware that a configuration may leave out. In lower case its name is the setting for it."""
 
     TABLES = "tables"
     DEPTHWISE = "depthwise lanes"
@@ -63,7 +64,7 @@ class Hardware(StrEnum):
 
 
 class Memory(StrEnum):
-    """A memory that an instruction names a part of, with the unit of its addresses."""
+    """A memory that instructions use parts of, with the unit of its addresses."""
 
     BUFFER = "unified buffer, lines"
     ACCUMULATORS = "accumulators, rows"
@@ -82,12 +83,13 @@ SIZES: Mapping[str, str] = {
     "windows": "OH * OW of the window",
     "kernel_taps": "kernel_height * kernel_width of the window",
 }
-"""Names in extents that no field of the instruction has, with their meaning."""
+"""Names in extents that are no field of the instruction, with their meaning."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """Part of a memory: `extent` addresses, which may be none, from the address in field `base` on.
+    """A part of a memory: `extent` addresses, which may be none, from the address in field `base`
+    on.
 
     The extent is a formula for `extents.extent` with the operands of the instruction, the names of
     their codes, and the names of `SIZES`.
@@ -100,7 +102,8 @@ class Use:
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One instruction: its fields in bit order, its way and memories, and its meaning in words."""
+    """An instruction: its fields in bit order, its executor and memories, and its meaning in
+    words."""
 
     opcode: Opcode
     executor: Executor
@@ -108,13 +111,13 @@ class Instruction:
     """Hardware without which the instruction is UNAVAILABLE, for any contents of its fields."""
     fields: tuple[Field, ...] = ()
     reads: tuple[Use, ...] = ()
-    """Parts of memories that it reads. An instruction that adds to the contents of a part that it
-    writes does not name that part once more."""
+    """Parts of memories that the instruction reads. A part that it writes and adds to is not named
+    here."""
     writes: tuple[Use, ...] = ()
     summary: str
     checks: tuple[Fault, ...] = ()
-    """Faults that stop the program before the instruction has any effect, in order of precedence
-    (after ILLEGAL_OPCODE and ILLEGAL_FIELD, which come first for every instruction)."""
+    """Faults that stop the program before the instruction has any effect, in order of precedence.
+    ILLEGAL_OPCODE and ILLEGAL_FIELD come before them for every instruction."""
     semantics: str
 
     @property
@@ -130,7 +133,8 @@ class Instruction:
         return "_".join(word.capitalize() for word in self.opcode.name.split("_"))
 
     def offset(self, name: str) -> int:
-        """Bit position of the least significant bit of field `name`."""
+        """Return the position of the lowest bit of field `name`. Raises KeyError if there is
+        none."""
         position = OPCODE_BITS
         for field in self.fields:
             if field.name == name:
@@ -140,7 +144,7 @@ class Instruction:
 
     @property
     def width(self) -> int:
-        """Bits used by opcode and fields; those above are reserved and zero."""
+        """Number of bits of opcode and fields. All bits above are reserved and 0."""
         return OPCODE_BITS + sum(field.width for field in self.fields)
 
     def uses(self, *memories: Memory) -> bool:
@@ -148,8 +152,10 @@ class Instruction:
         return any(use.memory in memories for use in (*self.reads, *self.writes))
 
     def addresses(self, use: Use, operands: Mapping[str, int], sizes: Mapping[str, int]) -> range:
-        """Return the addresses of one of its uses from its effective operands. `sizes` has the
-        value of each of SIZES that the extent needs."""
+        """Return the addresses of one of the instruction's uses from its effective operands.
+
+        `sizes` has a value for each of SIZES that the extent needs.
+        """
         codes = {
             code.name: int(code) for field in self.fields if field.values for code in field.values
         }
@@ -165,7 +171,7 @@ class Instruction:
 
 
 def registers(*operands: str) -> tuple[Field, ...]:
-    """For each operand the field that selects an index register to be added to it."""
+    """Return for each operand the field that selects an index register to be added to it."""
     return tuple(
         Field(
             name=f"{operand}_register",

@@ -19,7 +19,7 @@ LINK_OPCODES = frozenset(entry.opcode for entry in LINKS)
 
 
 def instructions_of(*, links: bool) -> tuple[Instruction, ...]:
-    """The instructions that a core knows; without links they end with INSTRUCTIONS."""
+    """Return the instructions that a core knows; without links they end with INSTRUCTIONS."""
     return (*INSTRUCTIONS, *LINKS) if links else INSTRUCTIONS
 
 

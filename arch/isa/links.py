@@ -92,5 +92,5 @@ LINKS: tuple[Instruction, ...] = (
         ),
     ),
 )
-"""Instructions of a core with links. A configuration without answers their opcodes, whatever the
-fields hold, with UNAVAILABLE."""
+"""Instructions of a core with links. A configuration without links answers their opcodes with
+UNAVAILABLE, for any contents of their fields."""

@@ -11,8 +11,11 @@ from systola.arch.isa.fields import Executor, Instruction, Memory
 
 @dataclass(frozen=True)
 class Way:
-    """Where an instruction goes with its issue: into a queue, and into the lists of instructions
-    under way, which it leaves in this order. It is complete when it has left the last one."""
+    """A way of an instruction from its issue on: into a queue, and into lists of instructions under
+    way.
+
+    The instruction leaves the lists in this order. It is complete when it has left the last one.
+    """
 
     queue: str
     lists: tuple[str, ...] = ()
@@ -40,7 +43,7 @@ def way_of(entry: Instruction) -> Way | None:
         case Executor.ACTIVATION_UNIT:
             read = {use.memory for use in entry.reads}
             rows = ("activate_reading",) if Memory.ACCUMULATORS in read else ()
-            # An instruction that reads neither walks as if it read lines.
+            # An instruction that reads neither memory walks as if it read lines.
             lines = ("activate_operands",) if Memory.BUFFER in read or not rows else ()
             return Way("activate", (*rows, *lines, "activate_writing"))
         case Executor.LINK_UNIT:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers, start and stop, counters: what the host sees."""
+"""The part of the machine that the host sees: registers, start and stop, counters."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells when a memory has not answered for too long."""
+"""A watchdog for memories that do not answer."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
@@ -11,15 +11,20 @@ from systola.hdl.transfers.host_writer import WRITES_IN_FLIGHT
 
 
 class Handshakes(data.StructLayout):
-    """The channels of a port: `offered`, one of them is valid and not ready; `taken`, one of them
-    is both."""
+    """A summary of some channels of a port.
+
+    | field     | meaning |
+    |---|---|
+    | `offered` | one of them is valid and not ready |
+    | `taken`   | one of them is valid and ready |
+    """
 
     def __init__(self) -> None:
         super().__init__({"offered": 1, "taken": 1})
 
 
 def handshakes(bus: wiring.PureInterface, *channels: str) -> Value:
-    """The Handshakes of some channels of a port, by the prefixes of their members."""
+    """Return the Handshakes of some channels of a port, named by the prefixes of their members."""
     pairs = [(getattr(bus, f"{name}valid"), getattr(bus, f"{name}ready")) for name in channels]
     return Cat(
         Cat(valid & ~ready for valid, ready in pairs).any(),
@@ -28,15 +33,23 @@ def handshakes(bus: wiring.PureInterface, *channels: str) -> Value:
 
 
 class BusWatchdog(wiring.Component):
-    """`to_memory`: the channels on which each BusPort sends addresses and data; `from_memory`:
-    those on which it gets beats and answers. `quiet`: nothing is under way on the port, of which
-    only reads are looked at; `written`: the last beat of a write is taken.
+    """A watchdog that reports a memory that has not answered for too long.
 
-    A memory owes something when it does not take what is sent to it, and when a read is under way
-    or a whole burst is written and nothing comes back. `expired` is up for a cycle when something
-    has been owed for `limit` cycles in which nothing moved on any port, LATENCY cycles after the
-    last of them; never with a `limit` of 0. `ports` then tells who waits. `limit` stays while a
-    program runs.
+    | port          | meaning |
+    |---|---|
+    | `limit`       | cycles until it expires, 0 for never; stays while a program runs |
+    | `to_memory`   | for each BusPort the channels on which it sends addresses and data |
+    | `from_memory` | for each BusPort the channels on which it gets beats and answers |
+    | `quiet`       | for each BusPort whether nothing is under way; only used for reads |
+    | `written`     | the last beat of a write is taken |
+    | `expired`     | the limit is reached; high for one cycle |
+    | `ports`       | the ports that wait, valid with `expired` |
+
+    A memory owes something when it does not take an address or data that is sent to it. It also
+    owes something while a read is under way, or a whole burst is written, and nothing comes back.
+
+    `expired` comes when something has been owed for `limit` consecutive cycles in which nothing
+    moved on any port. It comes LATENCY cycles after the last of them.
     """
 
     LATENCY = 3
@@ -56,33 +69,35 @@ class BusWatchdog(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
+        writes_unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
         writes = exact_log2(BusPort.HOST_WRITE)
-        m.d.sync += unanswered.eq(unanswered + self.written - self.from_memory[writes].taken)
+        m.d.sync += writes_unanswered.eq(
+            writes_unanswered + self.written - self.from_memory[writes].taken
+        )
 
-        moves = Signal()
-        owing = Signal(len(BusPort))
+        port_moves = Signal()
+        ports_owing = Signal(len(BusPort))
         for number in range(len(BusPort)):
             sent, back = self.to_memory[number], self.from_memory[number]
-            expects = ~self.quiet[number] if number != writes else unanswered != 0
-            m.d.sync += owing[number].eq(sent.offered | (expects & ~back.offered))
-        m.d.sync += moves.eq(
+            expects = ~self.quiet[number] if number != writes else writes_unanswered != 0
+            m.d.sync += ports_owing[number].eq(sent.offered | (expects & ~back.offered))
+        m.d.sync += port_moves.eq(
             Cat(
                 channels[n].taken
                 for channels in (self.to_memory, self.from_memory)
                 for n in range(len(BusPort))
             ).any()
         )
-        counts = Signal()
-        counted = Signal(len(BusPort))
-        left = Signal(BUS_TIMEOUT_BITS)
+        cycle_counts = Signal()
+        ports_counted = Signal(len(BusPort))
+        cycles_remaining = Signal(BUS_TIMEOUT_BITS)
         m.d.sync += [
-            counted.eq(owing),
-            self.ports.eq(counted),
-            counts.eq(owing.any() & ~moves & (self.limit != 0)),
-            self.expired.eq(counts & (left == 1)),
-            left.eq(left - 1),
+            ports_counted.eq(ports_owing),
+            self.ports.eq(ports_counted),
+            cycle_counts.eq(ports_owing.any() & ~port_moves & (self.limit != 0)),
+            self.expired.eq(cycle_counts & (cycles_remaining == 1)),
+            cycles_remaining.eq(cycles_remaining - 1),
         ]
-        with m.If(~counts):
-            m.d.sync += left.eq(self.limit)
+        with m.If(~cycle_counts):
+            m.d.sync += cycles_remaining.eq(self.limit)
         return m

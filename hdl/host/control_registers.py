@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's AXI4-Lite registers; offsets and bits in arch/registers.py."""
+"""The host's AXI4-Lite registers; arch/registers.py has offsets and bits."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -32,17 +32,44 @@ PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
 
 
 class ControlRegisters(wiring.Component):
-    """One write and one read at a time; a write is taken in the cycle after address and data are
-    both there, a read is answered in the third cycle after its address. Unknown addresses read 0
-    and swallow writes, as do writes of less than a whole word, and registers of LOCKED_WHILE_BUSY.
+    """A bank that has the registers of a machine for the host.
 
-    `start` and `resume` are up in the cycle in which their write is accepted, but no `start` with a
-    `soft_reset`, which is up in the next one.
-    `finished`, `faulted` and `interrupt` set the bits of IRQ_STATUS, where, as in `irq`, the first
-    two show at once, and the last one in the next cycle.
-    `begins`: this is cycle 0 of a program; `tagged`, from cycle 2 on: `tag` enters the trace, which
-    keeps its contents: only the count of tags starts anew. `counted` is word `counter` of
-    the counters, in the cycle behind, to which `counter`, a register, stays.
+    | port             | meaning |
+    |---|---|
+    | `bus`            | accesses of the host |
+    | `irq`            | an enabled bit of IRQ_STATUS is set |
+    | `start`          | a program is started: the write of CONTROL is accepted, without a soft
+                         reset |
+    | `soft_reset`     | a soft reset was written in the cycle before |
+    | `resume`         | a resume is written: the write of CONTROL is accepted |
+    | `program`        | byte offset of the program in the host window |
+    | `host_base`      | address of the host window |
+    | `host_limit`     | bytes of the host window |
+    | `weight_base`    | address of the weight window |
+    | `weight_tiles`   | tiles of the weight window |
+    | `bus_timeout`    | cycles for the watchdog of the buses |
+    | `begins`         | this is cycle 0 of a program |
+    | `tagged`         | `tag` enters the trace; from cycle 2 on |
+    | `tag`            | the tag of a Debug_Tag |
+    | `status`         | word of the register STATUS |
+    | `fault`          | cause, program counter and address of the fault |
+    | `finished`       | sets DONE of IRQ_STATUS, which can be read in the same cycle, as in `irq` |
+    | `faulted`        | sets FAULT of IRQ_STATUS, which can be read in the same cycle, as in
+                         `irq` |
+    | `interrupt`      | sets PROGRAM of IRQ_STATUS, which can be read in the next cycle, as in
+                         `irq` |
+    | `interrupt_code` | word for the register IRQ_CODE, with `interrupt` |
+    | `forget`         | clears IRQ_STATUS and IRQ_CODE |
+    | `counter`        | word of the counters that is read; a register that stays for the next
+                         cycle |
+    | `counted`        | this word, a cycle later |
+
+    One write and one read run at a time. A write is taken in the cycle after address and data are
+    both there. A read is answered in the third cycle after its address. Unknown addresses read as
+    0. A write is swallowed if its address is unknown or if it is less than a whole word. While a
+    program runs, writes of LOCKED_WHILE_BUSY registers are swallowed, too.
+
+    The trace keeps its contents when a program begins: only the count of tags starts anew.
     """
 
     def __init__(self, *, config: Config):
@@ -85,7 +112,7 @@ class ControlRegisters(wiring.Component):
         m.d.comb += busy.eq((self.status & Status.BUSY).any())
 
         def is_written(register: Register) -> Value:
-            # Address and strobes stay as they are offered: they are looked at a cycle before.
+            # Address and strobes stay as they are offered, so they are compared a cycle before.
             chosen = Signal(name=f"write_{register.name.lower()}")
             written = Signal(name=f"written_{register.name.lower()}")
             meant = (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()
@@ -132,7 +159,7 @@ class ControlRegisters(wiring.Component):
         m.d.sync += self.soft_reset.eq(controls & resets)
 
         pending = Signal(len(Interrupt))
-        code = Signal(16)
+        kept_code = Signal(16)
         ended = Mux(self.finished, int(Interrupt.DONE), 0) | Mux(
             self.faulted, int(Interrupt.FAULT), 0
         )
@@ -142,12 +169,12 @@ class ControlRegisters(wiring.Component):
         m.d.comb += shown.eq(pending | ended)
         m.d.sync += pending.eq((pending & ~cleared) | raised)
         with m.If(self.interrupt):
-            m.d.sync += code.eq(self.interrupt_code)
+            m.d.sync += kept_code.eq(self.interrupt_code)
         with m.If(self.forget):
-            m.d.sync += [pending.eq(0), code.eq(0)]
+            m.d.sync += [pending.eq(0), kept_code.eq(0)]
         m.d.comb += self.irq.eq((shown & enable).any())
 
-        begun = Signal(init=1)  # by a program, or a reset
+        program_begun = Signal(init=1)  # a program, or a reset, began in the cycle before
         cycle = Signal(32, reset_less=True)
         tags = Signal(32, reset_less=True)
         m.submodules.trace = trace = Sram(
@@ -158,10 +185,10 @@ class ControlRegisters(wiring.Component):
             trace.write_address.eq(tags),
             trace.write_data.eq(Cat(cycle, self.tag)),
         ]
-        m.d.sync += [begun.eq(self.begins), cycle.eq(cycle + 1)]
+        m.d.sync += [program_begun.eq(self.begins), cycle.eq(cycle + 1)]
         with m.If(self.tagged):
             m.d.sync += tags.eq(tags + 1)
-        with m.If(begun):
+        with m.If(program_begun):
             m.d.sync += [cycle.eq(2), tags.eq(0)]
 
         features = (
@@ -176,7 +203,7 @@ class ControlRegisters(wiring.Component):
             Register.VERSION: VERSION,
             Register.STATUS: self.status,
             Register.IRQ_STATUS: shown,
-            Register.IRQ_CODE: code,
+            Register.IRQ_CODE: kept_code,
             Register.FAULT_CAUSE: self.fault.cause,
             Register.FAULT_PC: self.fault.pc,
             Register.FAULT_ADDRESS: self.fault.address,
@@ -188,41 +215,44 @@ class ControlRegisters(wiring.Component):
         }
         values |= {register: field << lowest for register, field, lowest in fields}
 
-        # A read: which register, then its value. The memories of the trace and of the counters lie
-        # at multiples of their sizes; their words come a cycle later.
-        asked = Signal()
-        gathered = Signal()
-        read = Signal()
+        # A read selects a register, then its value. The memories of the trace and of the counters
+        # lie at multiples of their sizes. Their words come a cycle later.
+        read_asked = Signal()
+        read_gathered = Signal()
+        read_taken = Signal()
         from_trace = Signal(reset_less=True)
         second_word = Signal(reset_less=True)
         answer = Signal(32, reset_less=True)
         trace_size = exact_log2(8 * TRACE_DEPTH)
         m.d.comb += [
-            bus.arready.eq(~asked & ~gathered & ~bus.rvalid),
-            read.eq(bus.arvalid & bus.arready),
-            trace.read_enable.eq(read),
+            bus.arready.eq(~read_asked & ~read_gathered & ~bus.rvalid),
+            read_taken.eq(bus.arvalid & bus.arready),
+            trace.read_enable.eq(read_taken),
             trace.read_address.eq(bus.araddr[3:]),
             bus.rdata.eq(answer),
         ]
-        m.d.sync += [asked.eq(read), gathered.eq(asked)]
-        word = Signal.like(self.counter)
+        m.d.sync += [read_asked.eq(read_taken), read_gathered.eq(read_asked)]
+        counter_word = Signal.like(self.counter)
         of_counter = Signal(reset_less=True)
-        m.d.comb += self.counter.eq(word)
-        with m.If(read):
+        m.d.comb += self.counter.eq(counter_word)
+        with m.If(read_taken):
             m.d.sync += [
                 from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
                 second_word.eq(bus.araddr[2]),
-                word.eq(bus.araddr[2:]),
-                of_counter.eq(bus.araddr[2 + len(word) :] == Register.COUNTERS >> 2 + len(word)),
+                counter_word.eq(bus.araddr[2:]),
+                of_counter.eq(
+                    bus.araddr[2 + len(counter_word) :]
+                    == Register.COUNTERS >> 2 + len(counter_word)
+                ),
             ]
         found: list[Value] = []
         for offset, value in values.items():
             chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
             m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
             found.append(Mux(chosen, value, 0))
-        with m.If(asked):
+        with m.If(read_asked):
             m.d.sync += answer.eq(ored(found))
-        with m.If(gathered):
+        with m.If(read_gathered):
             m.d.sync += bus.rvalid.eq(1)
             with m.If(from_trace):
                 m.d.sync += answer.eq(trace.read_data.word_select(second_word, 32))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the cycles go: one counter for each cycle class."""
+"""Counters for the use of cycles, one for each cycle class."""
 
 from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -21,19 +21,38 @@ CONDITIONS = (
     "host_wait",
     "issue_waits",
 )
-"""What decides to which class a cycle belongs."""
+"""Names of the conditions that determine the class of a cycle."""
 
 
 class Counters(wiring.Component):
-    """Counts each cycle of a program in exactly one class; the classes sum to its duration.
+    """A bank of counters that counts each cycle of a program in exactly one class.
 
-    `start` is up in the cycle in which the program is started, which counts as FETCH and clears the
-    rest, as a reset does with all of them; `busy` from the next one to that before DONE shows. What
-    is counted shows three cycles later: all that comes in goes through a register. The conditions
-    are looked at in the order of `CycleClass` as far as they concern a waiting MatrixMultiply or
-    Convolve; then come `vector`, `draining`, `host_wait` and `issue_waits`; what is left is FETCH.
-    `value`, in the next cycle, to which `word` stays, is the low or the high word of a counter as
-    it shows in this one; they come in turn. It is 0 where there is none.
+    The counts of all classes sum to the duration of the program.
+
+    | port               | meaning |
+    |---|---|
+    | `start`            | the program is started; the cycle counts as FETCH, and the counters are
+                           cleared |
+    | `busy`             | the program runs: from the cycle after `start` to the cycle before DONE
+                           shows |
+    | `active`           | a vector is issued to the array |
+    | `awaiting_weights` | the array waits for weights, and none have arrived |
+    | `weights_moving`   | the array waits for weights that move into it |
+    | `matrix_waits`     | a vector waits for older instructions |
+    | `input_blocked`    | with `matrix_waits`: for lines that come from host memory |
+    | `operand_blocked`  | with `matrix_waits`: for lines that the activation unit writes |
+    | `vector`           | the activation unit takes a line |
+    | `draining`         | the program has ended, and its instructions complete |
+    | `host_wait`        | the program waits for the host |
+    | `issue_waits`      | an instruction waits for its issue |
+    | `word`             | number of a word: low words of the counters are even, high words odd |
+    | `value`            | the word as it was in the cycle before, if `word` stays; 0 if there is
+                           none |
+
+    Conditions are tested in the order of `CycleClass`, as far as they concern a waiting
+    MatrixMultiply or Convolve. Then come `vector`, `draining`, `host_wait` and `issue_waits`. All
+    other cycles are FETCH. All inputs go through a register, so a cycle can be seen in its counter
+    three cycles later. A reset clears all counters.
     """
 
     def __init__(self) -> None:
@@ -64,7 +83,7 @@ class Counters(wiring.Component):
         m.d.sync += [start.eq(self.start), busy.eq(self.busy)]
         m.d.sync += [signal.eq(getattr(self, name)) for name, signal in seen.items()]
 
-        # In the order in which they are looked at.
+        # Conditions in the order in which they are tested.
         waits = seen["matrix_waits"]
         classes = (
             (CycleClass.FETCH, start),
@@ -79,43 +98,48 @@ class Counters(wiring.Component):
             (CycleClass.HOST_WAIT, seen["host_wait"]),
             (CycleClass.OUTPUT_STALL, seen["issue_waits"]),
         )
-        counts, begins = Signal(), Signal()
-        counted = Signal(range(len(CycleClass)))
-        found = Const(CycleClass.FETCH, len(counted))
+        cycle_counts, program_begins = Signal(), Signal()
+        class_counted = Signal(range(len(CycleClass)))
+        found = Const(CycleClass.FETCH, len(class_counted))
         for which, condition in reversed(classes):
             found = Mux(condition, which, found)
-        m.d.sync += [counts.eq(busy | start), begins.eq(start), counted.eq(found)]
+        m.d.sync += [
+            cycle_counts.eq(busy | start),
+            program_begins.eq(start),
+            class_counted.eq(found),
+        ]
 
-        # The counters lie in a memory; what was not written since the start is 0. Whether it was is
-        # known a cycle before memory is read, to be written or to be shown.
+        # The counters lie in a memory. A counter that has not been written since the start is 0. A
+        # register holds whether it was, a cycle before the memory is read, to be written or to be
+        # shown.
         memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
         write, here = memory.write_port(), memory.read_port(domain="comb")
         shown = memory.read_port(domain="comb")
-        written = Signal(1 << len(counted))
-        writes, goes_on, is_there = Signal(), Signal(), Signal()
-        place = Signal.like(counted)
+        written_counters = Signal(1 << len(class_counted))
+        counter_written, goes_on, is_there = Signal(), Signal(), Signal()
+        counter_number = Signal.like(class_counted)
         m.d.sync += [
-            writes.eq(counts),
-            place.eq(counted),
-            goes_on.eq(written.bit_select(counted, 1) & ~begins),
-            is_there.eq(written.bit_select(self.word[1:], 1)),
+            counter_written.eq(cycle_counts),
+            counter_number.eq(class_counted),
+            goes_on.eq(written_counters.bit_select(class_counted, 1) & ~program_begins),
+            is_there.eq(written_counters.bit_select(self.word[1:], 1)),
         ]
         adder = m.submodules.adder = SelectingAdder(width=COUNTER_BITS)
         m.d.comb += [
-            here.addr.eq(place),
+            here.addr.eq(counter_number),
             adder.b.eq(here.data),
             adder.choose_b.eq(goes_on.replicate(COUNTER_BITS)),
             adder.carry.eq(1),
-            write.addr.eq(place),
-            write.en.eq(writes),
+            write.addr.eq(counter_number),
+            write.en.eq(counter_written),
             write.data.eq(adder.total),
             shown.addr.eq(self.word[1:]),
             self.value.eq(
                 Mux(is_there, Mux(self.word[0], shown.data[32:], shown.data[:32]), 0),
             ),
         ]
-        with m.If(begins):
-            m.d.sync += written.eq(1 << counted)
-        with m.Elif(counts):
-            m.d.sync += written.eq(written | (1 << counted))
+        with m.If(program_begins):
+            m.d.sync += written_counters.eq(1 << class_counted)
+        with m.Elif(cycle_counts):
+            m.d.sync += written_counters.eq(written_counters | (1 << class_counted))
         return m

@@ -15,21 +15,49 @@ from systola.hdl.ports import FaultReport
 
 
 class MachineControl(wiring.Component):
-    """A program is `running` until Halt or a fault; then what was issued completes, until the
-    machine is `idle`. Each ends the same way, by a soft reset as well: `stop` until all bus
-    transfers are over (each port `quiet`), then one cycle of `clear`, which resets all units, as it
-    does behind a reset. In that cycle the program is over, and the next one may be started.
+    """A state machine that leads a program from its start to its end.
 
-    A fault found at issue lets the issued instructions complete first, as Halt does; a bus error
-    (`error` with `error_cause` and `error_pc`) and a flaw of a memory (`corrupt`) stop at once.
-    `finished` and `faulted` are up in the cycle in which the bits show in `status` first.
-    `waiting`, a program that waits for the host, shows there at once and only while the program
-    runs. `expired`: a memory has not answered the ports `waits` in time; that is a fault at once,
-    and the machine then stays busy until it is quiet. `forget`: a soft reset is over, and `status`
-    is clear. `report` follows a cycle later. Where there are `links`, one that is `broken`, or
-    another core's fault, stops at once, too. `running`, `busy`, `stop` and `clear` are registers,
-    as they go everywhere; `clear` has a copy for each of the `units`: one for all would reach
-    thousands of registers all over the chip.
+    | port                           | meaning |
+    |---|---|
+    | `start`                        | starts a program |
+    | `soft_reset`                   | ends the program |
+    | `halted`                       | a Halt is issued |
+    | `rejected`                     | an instruction is rejected at its issue, for the reason in
+                                       `rejection` |
+    | `error`                        | a bus error, with `error_cause` and `error_pc` |
+    | `waiting`                      | the program waits for the host |
+    | `expired`                      | a memory has not answered the ports in `waits` in time |
+    | `corrupt`                      | the memories in which a flaw was found |
+    | `idle`                         | all issued instructions have completed |
+    | `quiet`                        | for each bus port whether nothing is under way |
+    | `broken`                       | a link is broken, or another core has a fault; only with
+                                       `links` |
+    | `break_cause`, `break_address` | the report of this fault; only with `links` |
+    | `begins`                       | the first cycle of a program |
+    | `running`                      | the program has not ended; a register |
+    | `draining`                     | the program has ended, but the machine is busy |
+    | `busy`                         | a program is in any of its states; a register |
+    | `stop`                         | stops all bus transfers; a register |
+    | `clear`                        | resets a unit, with a register for each of the `units` |
+    | `finished`                     | the program has finished; DONE is set in this cycle |
+    | `faulted`                      | the program has failed; FAULT is set in this cycle |
+    | `forget`                       | a soft reset is over, and `status` is clear |
+    | `status`                       | word of the register STATUS |
+    | `report`                       | the fault, a cycle after `faulted` |
+
+    A program is `running` until Halt or a fault. Then it drains: the issued instructions complete,
+    until the machine is `idle`. Then it stops: `stop` is high until all bus transfers are over and
+    all ports are `quiet`. Then `clear` is high for one cycle and resets all units, as it does after
+    a reset. In this cycle the program is over, and the next program may be started. A soft reset
+    takes the same way.
+
+    A fault found at issue lets the issued instructions complete first, as Halt does. A bus error, a
+    flaw of a memory and a broken link stop the program at once. So does a memory that does not
+    answer in time. This fault is reported at once, and the machine then stays busy until it is
+    quiet.
+
+    `waiting` shows in `status` at once, and only while the program runs. `clear` has several
+    registers, as a single one would reach thousands of registers all over the chip.
     """
 
     def __init__(self, *, units: Sequence[str], links: bool = False):
@@ -70,121 +98,125 @@ class MachineControl(wiring.Component):
         m = Module()
         drains = Signal()
         stops = Signal()
-        failed = Signal()
-        abandoned = Signal()
+        program_failed = Signal()
+        program_abandoned = Signal()
         done = Signal()
         fault = Signal()
-        lost = Signal()  # the end has been told already: a memory does not answer
-        rejects = Signal()
-        fails = Signal()
-        expires = Signal()
-        loses = Signal()
-        rests = Signal()
-        ends = Signal()
-        forgets = Signal()
-        clears = Signal()
+        timeout_reported = Signal()  # the end has been reported already: a memory does not answer
+        rejects_instruction = Signal()
+        transfer_fails = Signal()
+        watchdog_expires = Signal()
+        reports_timeout = Signal()
+        buses_at_rest = Signal()
+        program_ends = Signal()
+        forgets_program = Signal()
+        will_clear = Signal()
         clear = Signal(init=1)
         failures = self.error | self.corrupt.any()
         if self._links:
             failures |= self.broken
         m.d.comb += [
             self.begins.eq(~self.busy & self.start & ~self.soft_reset),
-            rejects.eq(self.running & self.rejected),
-            fails.eq(failures & (self.running | drains)),
-            rests.eq(stops & self.quiet.all()),
-            expires.eq(self.expired & self.busy & ~lost),
-            loses.eq(expires & ~rests),
-            ends.eq(rests & ~self.soft_reset),
-            clears.eq(ends | ResetSignal()),
-            forgets.eq((ends & abandoned) | (~self.busy & self.soft_reset)),
+            rejects_instruction.eq(self.running & self.rejected),
+            transfer_fails.eq(failures & (self.running | drains)),
+            buses_at_rest.eq(stops & self.quiet.all()),
+            watchdog_expires.eq(self.expired & self.busy & ~timeout_reported),
+            reports_timeout.eq(watchdog_expires & ~buses_at_rest),
+            program_ends.eq(buses_at_rest & ~self.soft_reset),
+            will_clear.eq(program_ends | ResetSignal()),
+            forgets_program.eq((program_ends & program_abandoned) | (~self.busy & self.soft_reset)),
         ]
         m.d.sync += [
-            self.finished.eq(ends & ~failed & ~abandoned),
-            self.faulted.eq((ends & failed & ~abandoned & ~lost) | loses),
-            self.forget.eq(forgets),
-            clear.eq(clears),
+            self.finished.eq(program_ends & ~program_failed & ~program_abandoned),
+            self.faulted.eq(
+                (program_ends & program_failed & ~program_abandoned & ~timeout_reported)
+                | reports_timeout
+            ),
+            self.forget.eq(forgets_program),
+            clear.eq(will_clear),
         ]
         for name in self.clear.shape().members:
             copy = m.submodules[f"clear_{name}"] = Replica()
-            m.d.comb += [copy.input.eq(clears), self.clear[name].eq(copy.output)]
+            m.d.comb += [copy.input.eq(will_clear), self.clear[name].eq(copy.output)]
         with m.If(self.begins):
             m.d.sync += [
                 self.running.eq(1),
                 self.busy.eq(1),
                 done.eq(0),
                 fault.eq(0),
-                failed.eq(0),
-                abandoned.eq(0),
-                lost.eq(0),
+                program_failed.eq(0),
+                program_abandoned.eq(0),
+                timeout_reported.eq(0),
             ]
         with m.If(self.running & (self.halted | self.rejected)):
-            m.d.sync += [self.running.eq(0), drains.eq(1), failed.eq(rejects)]
+            m.d.sync += [self.running.eq(0), drains.eq(1), program_failed.eq(rejects_instruction)]
         with m.If(drains & self.idle):
             m.d.sync += [drains.eq(0), stops.eq(1), self.stop.eq(1)]
-        # Of a program that ends in this cycle these do not matter any more.
-        with m.If(expires):
-            m.d.sync += lost.eq(1)
-        with m.If(fails | expires):
-            m.d.sync += failed.eq(1)
+        # For a program that ends in this cycle the assignments below do not matter any more.
+        with m.If(watchdog_expires):
+            m.d.sync += timeout_reported.eq(1)
+        with m.If(transfer_fails | watchdog_expires):
+            m.d.sync += program_failed.eq(1)
         with m.If(self.busy & self.soft_reset):
-            m.d.sync += abandoned.eq(1)
-        with m.If(fails | expires | (self.busy & self.soft_reset)):
+            m.d.sync += program_abandoned.eq(1)
+        with m.If(transfer_fails | watchdog_expires | (self.busy & self.soft_reset)):
             m.d.sync += [self.running.eq(0), drains.eq(0), stops.eq(1), self.stop.eq(1)]
-        # None of the above happens in that cycle: it need not wait for them.
+        # None of the events above happens in this cycle, so the condition need not include them.
         with m.If(clear):
             m.d.sync += self.stop.eq(0)
-        with m.If(ends):
+        with m.If(program_ends):
             m.d.sync += [
                 stops.eq(0),
                 self.busy.eq(0),
-                done.eq(~failed & ~abandoned),
-                fault.eq(failed & ~abandoned),
+                done.eq(~program_failed & ~program_abandoned),
+                fault.eq(program_failed & ~program_abandoned),
             ]
-        with m.If(loses):
+        with m.If(reports_timeout):
             m.d.sync += fault.eq(1)
-        with m.If(forgets):
+        with m.If(forgets_program):
             m.d.sync += [done.eq(0), fault.eq(0)]
 
-        # What has failed is copied in every cycle and kept in the next one, if there was something.
-        # An instruction whose transfer fails is older than one that is rejected at issue.
-        found = Signal(FaultReport(), reset_less=True)
-        keeps = Signal()
-        drops = Signal(init=1)  # behind a reset, too
+        # The fault is copied in every cycle, and kept in the next one if there was a fault. An
+        # instruction with a transfer that fails is older than an instruction that is rejected at
+        # issue.
+        fault_found = Signal(FaultReport(), reset_less=True)
+        keeps_report = Signal()
+        drops_report = Signal(init=1)  # set after a reset, too
         report = Signal(FaultReport(), reset_less=True)
         m.d.sync += [
-            found.eq(self.rejection),
-            keeps.eq(rejects | fails | loses),
-            drops.eq(self.begins | forgets),
+            fault_found.eq(self.rejection),
+            keeps_report.eq(rejects_instruction | transfer_fails | reports_timeout),
+            drops_report.eq(self.begins | forgets_program),
         ]
         if self._links:
             with m.If(self.broken):
                 m.d.sync += [
-                    found.cause.eq(self.break_cause),
-                    found.pc.eq(0),
-                    found.address.eq(self.break_address),
+                    fault_found.cause.eq(self.break_cause),
+                    fault_found.pc.eq(0),
+                    fault_found.address.eq(self.break_address),
                 ]
         with m.If(self.error):
             m.d.sync += [
-                found.cause.eq(self.error_cause),
-                found.pc.eq(self.error_pc),
-                found.address.eq(0),
+                fault_found.cause.eq(self.error_cause),
+                fault_found.pc.eq(self.error_pc),
+                fault_found.address.eq(0),
             ]
         with m.If(self.corrupt.any()):
             m.d.sync += [
-                found.cause.eq(Fault.MEMORY_ERROR),
-                found.pc.eq(0),
-                found.address.eq(self.corrupt),
+                fault_found.cause.eq(Fault.MEMORY_ERROR),
+                fault_found.pc.eq(0),
+                fault_found.address.eq(self.corrupt),
             ]
         with m.If(self.expired):
             m.d.sync += [
-                found.cause.eq(Fault.BUS_TIMEOUT),
-                found.pc.eq(0),
-                found.address.eq(self.waits),
+                fault_found.cause.eq(Fault.BUS_TIMEOUT),
+                fault_found.pc.eq(0),
+                fault_found.address.eq(self.waits),
             ]
-        with m.If(drops):
+        with m.If(drops_report):
             m.d.sync += report.eq(0)
-        with m.Elif(keeps):
-            m.d.sync += report.eq(found)
+        with m.Elif(keeps_report):
+            m.d.sync += report.eq(fault_found)
 
         m.d.comb += [
             self.report.eq(report),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where beats from a neighbour wait."""
+"""The FIFO where beats from a neighbour wait."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
@@ -12,9 +12,16 @@ from systola.hdl.parts.promise import promised
 
 
 class LinkFifo(wiring.Component):
-    """Has room for the `config.link_beats` beats that a neighbour has credits for, and so no way to
-    say no. A beat is offered in the cycle after it came; `credit`, a register, tells in the cycle
-    after it was taken. Throughput: one a cycle."""
+    """A FIFO with room for the `config.link_beats` beats that a neighbour has credits for.
+
+    | port            | meaning |
+    |---|---|
+    | `valid`, `beat` | a beat comes; it cannot be refused |
+    | `credit`        | a beat was taken in the cycle before; a register |
+    | `taken`         | the oldest beat, from the cycle after it came on |
+
+    Throughput: one beat a cycle.
+    """
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -29,7 +36,8 @@ class LinkFifo(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Two memories: in one, a beat of 16 bytes would be a bit too much for LUTs.
+        # There are two memories, since in one memory a beat of 16 bytes would be slightly too wide
+        # for LUTs.
         members = LinkBeat(config=self._config).members
         rings = {
             name: PayloadRing(
@@ -37,30 +45,30 @@ class LinkFifo(wiring.Component):
             )
             for name, shape in members.items()
         }
-        count = Signal(range(self._config.link_beats + 1))
-        after = Signal.like(count)
-        takes = Signal()
+        beat_count = Signal(range(self._config.link_beats + 1))
+        next_count = Signal.like(beat_count)
+        beat_taken = Signal()
         m.d.comb += [
-            takes.eq(self.taken.valid & self.taken.ready),
-            after.eq(count + self.valid - takes),
+            beat_taken.eq(self.taken.valid & self.taken.ready),
+            next_count.eq(beat_count + self.valid - beat_taken),
         ]
         for name, ring in rings.items():
             m.submodules[name] = ring
             m.d.comb += [
                 ring.push.eq(self.valid),
                 ring.pushed.eq(self.beat[name]),
-                ring.retire.eq(takes),
+                ring.retire.eq(beat_taken),
                 self.taken.payload[name].eq(ring.oldest),
             ]
         m.d.sync += [
-            count.eq(after),
-            self.taken.valid.eq(after != 0),
-            self.credit.eq(takes),
+            beat_count.eq(next_count),
+            self.taken.valid.eq(next_count != 0),
+            self.credit.eq(beat_taken),
         ]
         promised(
             m,
             platform,
-            ~self.valid | takes | (count != self._config.link_beats),
+            ~self.valid | beat_taken | (beat_count != self._config.link_beats),
             "a neighbour sends more than it has credits for",
         )
         return m

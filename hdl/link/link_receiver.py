@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts what a neighbour sends where it belongs."""
+"""A part of a link unit that writes the beats of a neighbour to their place."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -15,13 +15,21 @@ from systola.hdl.ports import BufferWriteSignature
 
 
 class LinkReceiver(wiring.Component):
-    """Collects the beats of a line or row and writes it, or adds to it; takes none before it knows
-    where to.
+    """A unit that collects the beats of a line or row and writes it, or adds to it.
 
-    A write is asked for in the cycle after the last beat. Throughput: a beat a cycle, while writes
-    are `ready`. `advance` and `done` come from registers in the cycle after a write, or an update,
-    is taken: of what becomes of that the user tells. `mismatch`: what has come is of another kind
-    than what is taken; there it stays.
+    | port           | meaning |
+    |---|---|
+    | `beat`         | the beats; none is taken before its row is known |
+    | `cleared`      | the line or row to be written next |
+    | `buffer`       | writes of lines |
+    | `accumulators` | updates of rows |
+    | `advance`      | the write or update of `advance_to` - 1 was taken in the cycle before |
+    | `done`         | the last write or update of an instruction was taken in the cycle before |
+    | `mismatch`     | the next beat is of another kind than the row; it is not taken |
+
+    A write is requested in the cycle after the last beat. Throughput: a beat a cycle, while writes
+    are `ready`. `advance` and `done` are registers. They report that a write or update is taken:
+    its user must know when it has its effect.
     """
 
     def __init__(self, *, config: Config):
@@ -47,46 +55,49 @@ class LinkReceiver(wiring.Component):
         beat, row = self.beat.payload, self.cleared.payload
         buffer, accumulators = self.buffer, self.accumulators
 
-        # Beats come in from above; a `complete` row is written while the next one begins.
+        # Beats enter the word from above. A complete row is written while the next row begins.
         word = Signal(size * max(line_beats, row_beats), reset_less=True)
-        left = Signal(range(max(line_beats, row_beats)))  # beats after this one, once one has come
-        begun = Signal()
-        complete = Signal()
-        target = Signal(LinkRow(config=config), reset_less=True)
-        written = Signal()
-        fits = Signal()
-        takes = Signal()
-        completes = Signal()
-        rest = Signal.like(left)
+        # beats remaining of a row, once one has come
+        beats_remaining = Signal(range(max(line_beats, row_beats)))
+        row_begun = Signal()
+        row_complete = Signal()
+        target_row = Signal(LinkRow(config=config), reset_less=True)
+        row_written = Signal()
+        kind_fits = Signal()
+        beat_taken = Signal()
+        beat_completes = Signal()
+        beats_after = Signal.like(beats_remaining)
         m.d.comb += [
-            fits.eq(beat.sums == row.sums),
-            self.beat.ready.eq(self.cleared.valid & fits & (~complete | written)),
-            takes.eq(self.beat.valid & self.beat.ready),
-            rest.eq(Mux(begun, left, Mux(row.sums, row_beats - 1, line_beats - 1))),
-            completes.eq(takes & (rest == 0)),
-            self.cleared.ready.eq(completes),
-            written.eq(complete & Mux(target.sums, accumulators.ready, buffer.ready)),
-            buffer.enable.eq(complete & ~target.sums),
-            buffer.address.eq(target.place),
+            kind_fits.eq(beat.sums == row.sums),
+            self.beat.ready.eq(self.cleared.valid & kind_fits & (~row_complete | row_written)),
+            beat_taken.eq(self.beat.valid & self.beat.ready),
+            beats_after.eq(
+                Mux(row_begun, beats_remaining, Mux(row.sums, row_beats - 1, line_beats - 1))
+            ),
+            beat_completes.eq(beat_taken & (beats_after == 0)),
+            self.cleared.ready.eq(beat_completes),
+            row_written.eq(row_complete & Mux(target_row.sums, accumulators.ready, buffer.ready)),
+            buffer.enable.eq(row_complete & ~target_row.sums),
+            buffer.address.eq(target_row.place),
             buffer.data.eq(word[-size * line_beats :]),
-            accumulators.enable.eq(complete & target.sums),
-            accumulators.address.eq(target.place),
-            accumulators.adds.eq(target.adds),
+            accumulators.enable.eq(row_complete & target_row.sums),
+            accumulators.address.eq(target_row.place),
+            accumulators.adds.eq(target_row.adds),
             accumulators.sums.eq(word[-size * row_beats :]),
         ]
-        with m.If(takes):
+        with m.If(beat_taken):
             m.d.sync += [
                 word.eq(Cat(word, beat.data)[size:]),
-                left.eq(rest - 1),
-                begun.eq(rest != 0),
+                beats_remaining.eq(beats_after - 1),
+                row_begun.eq(beats_after != 0),
             ]
-        with m.If(completes):
-            m.d.sync += target.eq(row)
+        with m.If(beat_completes):
+            m.d.sync += target_row.eq(row)
         m.d.sync += [
-            complete.eq(completes | (complete & ~written)),
-            self.advance.eq(written),
-            self.advance_to.eq(link_address(target.place + 1, target.sums, self._config)),
-            self.done.eq(written & target.last),
-            self.mismatch.eq(self.beat.valid & self.cleared.valid & ~fits),
+            row_complete.eq(beat_completes | (row_complete & ~row_written)),
+            self.advance.eq(row_written),
+            self.advance_to.eq(link_address(target_row.place + 1, target_row.sums, self._config)),
+            self.done.eq(row_written & target_row.last),
+            self.mismatch.eq(self.beat.valid & self.cleared.valid & ~kind_fits),
         ]
         return m

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends lines and sums to a neighbour."""
+"""A part of a link unit that sends lines and sums to a neighbour."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -16,14 +16,28 @@ from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
 
 
 class LinkSender(wiring.Component):
-    """Reads a row when the neighbour has room for all of its beats, and sends them one after the
-    other: what is read is never held up.
+    """A unit that reads a row when the neighbour has room for all of its beats, and then sends
+    them.
 
-    It begins with `config.link_beats` credits, spends one for each beat when its row is read, and
-    gets one back in each cycle with `credit`. Throughput: a beat a cycle, but for one cycle between
-    sums and lines that follow them. Latency from the read to the first beat: that of the memory and
-    one cycle. `cleared.ready` depends on `ready` of the memories. `advance` and `done` come from
-    registers in the cycle after a read. `empty`: all that was read in earlier cycles has left.
+    So a row that is read is never held up.
+
+    | port            | meaning |
+    |---|---|
+    | `cleared`       | the line or row to be sent next; its `ready` depends on `ready` of the
+                        memories |
+    | `buffer`        | reads of lines |
+    | `accumulators`  | reads of rows |
+    | `valid`, `beat` | a beat goes out |
+    | `credit`        | the neighbour has taken a beat |
+    | `advance`       | line or row `advance_to` - 1 was read in the cycle before |
+    | `done`          | the last row of an instruction was read in the cycle before |
+    | `empty`         | all beats of the rows read in earlier cycles have left |
+
+    The sender begins with `config.link_beats` credits. It spends one for each beat when it reads
+    the row, and gets one back in each cycle with `credit`.
+
+    Throughput: a beat a cycle, but for one cycle between sums and lines that follow them. The first
+    beat comes a cycle after the memory's data. `advance` and `done` are registers.
     """
 
     def __init__(self, *, config: Config):
@@ -51,53 +65,59 @@ class LinkSender(wiring.Component):
         row = self.cleared.payload
         buffer, accumulators = self.buffer, self.accumulators
 
-        # `space`: cycles until the beats of a row that is read now would not meet those of the one
-        # before; those of sums come a cycle later than a line's.
+        # `gap_remaining`: cycles until the beats of a row that is read now no longer meet the beats
+        # of the row before. The beats of sums come a cycle later than the beats of a line.
         credits = Signal(range(config.link_beats + 1), init=config.link_beats)
-        space = Signal(range(max(line_beats, row_beats) + 1))
-        beats = Signal.like(space)
-        wants = Signal()
-        reads = Signal()
+        gap_remaining = Signal(range(max(line_beats, row_beats) + 1))
+        row_beats_needed = Signal.like(gap_remaining)
+        row_wanted = Signal()
+        row_read = Signal()
         m.d.comb += [
-            beats.eq(Mux(row.sums, row_beats, line_beats)),
-            wants.eq(self.cleared.valid & (credits >= beats) & (space <= row.sums)),
-            buffer.enable.eq(wants & ~row.sums),
+            row_beats_needed.eq(Mux(row.sums, row_beats, line_beats)),
+            row_wanted.eq(
+                self.cleared.valid & (credits >= row_beats_needed) & (gap_remaining <= row.sums)
+            ),
+            buffer.enable.eq(row_wanted & ~row.sums),
             buffer.address.eq(row.place),
-            accumulators.enable.eq(wants & row.sums),
+            accumulators.enable.eq(row_wanted & row.sums),
             accumulators.address.eq(row.place),
-            reads.eq(wants & Mux(row.sums, accumulators.ready, buffer.ready)),
-            self.cleared.ready.eq(reads),
+            row_read.eq(row_wanted & Mux(row.sums, accumulators.ready, buffer.ready)),
+            self.cleared.ready.eq(row_read),
         ]
         m.d.sync += [
-            credits.eq(credits + self.credit - Mux(reads, beats, 0)),
-            self.advance.eq(reads),
+            credits.eq(credits + self.credit - Mux(row_read, row_beats_needed, 0)),
+            self.advance.eq(row_read),
             self.advance_to.eq(link_address(row.place + 1, row.sums, self._config)),
-            self.done.eq(reads & row.last),
+            self.done.eq(row_read & row.last),
         ]
-        with m.If(reads):
-            m.d.sync += space.eq(Mux(row.sums, row_beats, line_beats - 1))
-        with m.Elif(space != 0):
-            m.d.sync += space.eq(space - 1)
+        with m.If(row_read):
+            m.d.sync += gap_remaining.eq(Mux(row.sums, row_beats, line_beats - 1))
+        with m.Elif(gap_remaining != 0):
+            m.d.sync += gap_remaining.eq(gap_remaining - 1)
 
         line_comes = Signal(BUFFER_LATENCY)
         sums_come = Signal(READ_LATENCY)
         m.d.sync += [
-            line_comes.eq((line_comes << 1) | (reads & ~row.sums)),
-            sums_come.eq((sums_come << 1) | (reads & row.sums)),
+            line_comes.eq((line_comes << 1) | (row_read & ~row.sums)),
+            sums_come.eq((sums_come << 1) | (row_read & row.sums)),
         ]
         word = Signal(size * max(line_beats, row_beats), reset_less=True)
-        left = Signal.like(space)
+        beats_remaining = Signal.like(gap_remaining)
         m.d.comb += [
-            self.valid.eq(left != 0),
+            self.valid.eq(beats_remaining != 0),
             self.beat.data.eq(word),
             self.empty.eq(~(self.valid | line_comes.any() | sums_come.any())),
         ]
         with m.If(line_comes[-1]):
-            m.d.sync += [word.eq(buffer.data), left.eq(line_beats), self.beat.sums.eq(0)]
+            m.d.sync += [word.eq(buffer.data), beats_remaining.eq(line_beats), self.beat.sums.eq(0)]
         with m.Elif(sums_come[-1]):
-            m.d.sync += [word.eq(accumulators.data), left.eq(row_beats), self.beat.sums.eq(1)]
+            m.d.sync += [
+                word.eq(accumulators.data),
+                beats_remaining.eq(row_beats),
+                self.beat.sums.eq(1),
+            ]
         with m.Else():
             m.d.sync += word.eq(word >> size)
             with m.If(self.valid):
-                m.d.sync += left.eq(left - 1)
+                m.d.sync += beats_remaining.eq(beats_remaining - 1)
         return m

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a link carries, and what the parts of a link unit are told and ask for."""
+"""Signatures of a link, of the parts of a link unit, and of their ports to the accumulators."""
 
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -10,17 +10,27 @@ from systola.hdl.commands import LinkCommand, LinkRow, link_address_bits
 
 
 class LinkBeat(data.StructLayout):
-    """A part of a line or, with `sums`, of an accumulator row; the lowest bytes come first."""
+    """A beat that is a part of a line or, with `sums`, of an accumulator row.
+
+    The lowest bytes come first.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__({"sums": 1, "data": 8 * config.host_bus_bytes})
 
 
 class LinkSignature(wiring.Signature):
-    """One direction of a link, seen from the sender: a `beat` in each cycle with `valid`, a
-    `credit` for each that the neighbour has taken, a barrier's `token` in each cycle in which it is
-    up. All come from registers, and any number of registers may lie on the way, as long as it is
-    the same for `valid`, `beat` and `token`."""
+    """A signature for one direction of a link, seen from the sender.
+
+    | port            | meaning |
+    |---|---|
+    | `valid`, `beat` | a beat goes out |
+    | `credit`        | the neighbour has taken a beat |
+    | `token`         | a token of a barrier goes out |
+
+    All of them come from registers. Any number of registers may lie on the way, but it must be the
+    same for `valid`, `beat` and `token`.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -34,12 +44,16 @@ class LinkSignature(wiring.Signature):
 
 
 class PartSignature(wiring.Signature):
-    """What a sender or receiver has between itself and what issues and interlocks, seen from there.
+    """A signature of a sender or receiver towards the issue and the interlocks, seen from there.
 
-    The `rows` of a `command` are offered from the cycle behind the one in which it is taken on;
-    `cleared` are these, in their order, as soon as no older instruction has them in use.
-    `advance`: all below `advance_to` is done with; `done`: so is an instruction. `busy`: one is
-    not.
+    | port      | meaning |
+    |---|---|
+    | `command` | a command for the part |
+    | `rows`    | the rows of a command, from the cycle after it is taken on |
+    | `cleared` | the same rows in the same order, once no older instruction uses them |
+    | `advance` | all rows below `advance_to` are done |
+    | `done`    | an instruction is done |
+    | `busy`    | an instruction is not done |
     """
 
     def __init__(self, *, config: Config):
@@ -58,8 +72,10 @@ class PartSignature(wiring.Signature):
 
 
 class AccumulatorReadSignature(wiring.Signature):
-    """Read port of the accumulators seen from the reader: data is there for one cycle,
-    `accumulators.READ_LATENCY` cycles after `enable` & `ready`."""
+    """A signature that reads rows of the accumulators, seen from the reader.
+
+    A row is there for one cycle, `accumulators.READ_LATENCY` cycles after `enable` & `ready`.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -73,8 +89,11 @@ class AccumulatorReadSignature(wiring.Signature):
 
 
 class AccumulatorUpdateSignature(wiring.Signature):
-    """Update port of the accumulators seen from who updates: done in the cycle of `enable` &
-    `ready`. The accumulators themselves want `sums` `accumulators.SUMS_LATENCY` cycles later."""
+    """A signature that updates rows of the accumulators, seen from its user.
+
+    The update is taken in the cycle of `enable` & `ready`, together with `sums`. The accumulators
+    themselves need `sums` `accumulators.SUMS_LATENCY` cycles later.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(

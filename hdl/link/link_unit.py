@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a core of a pod has for its links."""
+"""The link unit: all that a core of a pod has for its links."""
 
 from collections.abc import Sequence
 
@@ -24,11 +24,11 @@ from systola.hdl.ports import BufferReadSignature, BufferWriteSignature
 
 SIDES = ("left", "right")
 COMMANDS_BITS = 4
-"""Of the number of instructions of a part that have been taken and are not done."""
+"""Bits of the number of instructions that a part has taken and not done."""
 
 
 def neighbour_ports(config: Config) -> dict[str, wiring.Member]:
-    """What a core has towards its neighbours."""
+    """Return the ports of a core towards its neighbours."""
     link = LinkSignature(config=config)
     return {f"to_{side}": Out(link) for side in SIDES} | {
         f"from_{side}": In(link) for side in SIDES
@@ -36,26 +36,32 @@ def neighbour_ports(config: Config) -> dict[str, wiring.Member]:
 
 
 class LinkUnit(wiring.Component):
-    """The four parts of a core's links and its barrier.
+    """A unit that has the four parts of a core's links, and its barrier.
 
-    | port | |
+    | port                            | meaning |
     |---|---|
-    | `to_left`, `to_right` | what this core sends |
-    | `from_left`, `from_right` | what its neighbours do |
-    | `send_left`, `send_right`, `receive_left`, `receive_right` | instructions, their rows before \
-and after the interlocks, what is done |
-    | `buffer_read`, `buffer_write`, `sums_read`, `sums_update` | the memories; each is shared by \
-two parts in turn |
-    | `cores`, `arrived`, `passed` | see PodBarrier |
-    | `waits` | a bit for each LinkPart: an instruction is not done |
-    | `moved` | a row was read or written, a beat or a token came: nothing is stuck |
-    | `quiet` | nothing that was read is still to be sent |
-    | `mismatched` | a bit for each side, left first: what came from there is of the wrong kind |
+    | `to_left`, `to_right`           | links to the neighbours |
+    | `from_left`, `from_right`       | links from the neighbours |
+    | `send_left`, `send_right`       | instructions of a sender, and its rows, see PartSignature |
+    | `receive_left`, `receive_right` | instructions of a receiver, and its rows, see
+                                        PartSignature |
+    | `buffer_read`, `sums_read`      | reads, shared by both senders in turn |
+    | `buffer_write`, `sums_update`   | writes and updates, shared by both receivers in turn |
+    | `cores`                         | cores of the pod |
+    | `arrived`                       | this core has come to a barrier, see PodBarrier |
+    | `passed`                        | this core may go on, see PodBarrier |
+    | `waits`                         | a bit for each LinkPart: it has an instruction that is not
+                                        done |
+    | `moved`                         | a row was read or written, or a beat or token came: nothing
+                                        is stuck |
+    | `quiet`                         | all that was read has been sent |
+    | `mismatched`                    | a bit for each side, left first: a beat from there is of the
+                                        wrong kind |
 
-    Throughput: a beat a cycle in each of the four parts with sums of two beats or more; lines of
-    one beat share a port of the buffer. Latency from a row's read to its beats, and from the last
-    of them to the write: see LinkSender, LinkFifo, LinkReceiver; four cycles beside the memories'
-    and what lies on the link.
+    Throughput: a beat a cycle in each of the four parts, if rows of sums have two beats or more.
+    Lines of one beat share a port of the buffer. Latency: LinkSender, LinkFifo and LinkReceiver
+    describe it. From a row's read to the write it is four cycles, the latency of the memories, and
+    the registers on the link.
     """
 
     def __init__(self, *, config: Config):
@@ -127,7 +133,7 @@ two parts in turn |
         return m
 
     def _part(self, m: Module, name: str, unit: LinkSender | LinkReceiver, number: int) -> None:
-        """The instructions of one part, and how many are not done."""
+        """Connect one part with its instructions, and count instructions that are not done."""
         port = getattr(self, name)
         walk = m.submodules[f"walk_{name}"] = LinkWalk(config=self._config)
         connect(m, flipped(port.command), walk.command)
@@ -145,7 +151,7 @@ two parts in turn |
         ]
 
     def _share(self, m: Module, name: str, users: Sequence[wiring.PureInterface]) -> None:
-        """The left and the right one at one port, in turn where both want it."""
+        """Connect the left and the right part with one port, in turn where both request it."""
         port = getattr(self, name)
         left, right = users
         turn = Signal(name=f"{name}_turn")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines or rows of one instruction of the links after the other."""
+"""The lines or rows of the instructions of the links, one after the other."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -10,8 +10,15 @@ from systola.hdl.commands import ROW_COUNT_BITS, LinkCommand, LinkRow
 
 
 class LinkWalk(wiring.Component):
-    """Offers the rows of each `command` in order, the first one a cycle after it was taken.
-    Throughput: one a cycle, from one command to the next too. Rows come from registers."""
+    """A unit that offers the rows of each `command` in order.
+
+    | port      | meaning |
+    |---|---|
+    | `command` | a command |
+    | `rows`    | its rows, the first one a cycle after the command was taken; from registers |
+
+    Throughput: one row a cycle, also from one command to the next.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -24,19 +31,19 @@ class LinkWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         given, row = self.command.payload, self.rows.payload
-        left = Signal(ROW_COUNT_BITS)  # after this one
-        moves = Signal()
+        rows_remaining = Signal(ROW_COUNT_BITS)  # rows remaining after the present one
+        row_moves = Signal()
         m.d.comb += [
-            moves.eq(~self.rows.valid | self.rows.ready),
-            self.command.ready.eq(moves & (row.last | ~self.rows.valid)),
+            row_moves.eq(~self.rows.valid | self.rows.ready),
+            self.command.ready.eq(row_moves & (row.last | ~self.rows.valid)),
         ]
-        with m.If(moves):
+        with m.If(row_moves):
             begins = ~self.rows.valid | row.last
-            rest = Mux(begins, given.rows, left) - 1
+            rows_after = Mux(begins, given.rows, rows_remaining) - 1
             m.d.sync += [
                 self.rows.valid.eq(~begins | self.command.valid),
-                left.eq(rest),
-                row.last.eq(rest == 0),
+                rows_remaining.eq(rows_after),
+                row.last.eq(rows_after == 0),
                 row.place.eq(Mux(begins, given.place, row.place + 1)),
             ]
             with m.If(begins):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells when instructions of the links have waited for too long."""
+"""A watchdog for instructions of the links that wait for too long."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -10,10 +10,19 @@ from systola.arch.registers import BUS_TIMEOUT_BITS
 
 
 class LinkWatchdog(wiring.Component):
-    """`expired` is up for a cycle when the parts that `waits` names, one at least in each of them,
-    have waited for `limit` cycles in which nothing in the pod was `alive`, LATENCY cycles after the
-    last of them; never with a `limit` of 0. `parts` then tells which. `limit` stays while a program
-    runs."""
+    """A watchdog that reports parts of the links that have waited for too long.
+
+    | port      | meaning |
+    |---|---|
+    | `limit`   | cycles until it expires, 0 for never; stays while a program runs |
+    | `waits`   | a bit for each LinkPart: it waits |
+    | `alive`   | something in the pod has moved |
+    | `expired` | the limit is reached; high for one cycle |
+    | `parts`   | the parts that wait, valid with `expired` |
+
+    `expired` comes after `limit` consecutive cycles in which some part waited and nothing in the
+    pod was `alive`. It comes LATENCY cycles after the last of them.
+    """
 
     LATENCY = 2
 
@@ -30,16 +39,16 @@ class LinkWatchdog(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        counts = Signal()
-        counted = Signal.like(self.parts)
-        left = Signal(BUS_TIMEOUT_BITS)
+        cycle_counts = Signal()
+        parts_counted = Signal.like(self.parts)
+        cycles_remaining = Signal(BUS_TIMEOUT_BITS)
         m.d.sync += [
-            counted.eq(self.waits),
-            self.parts.eq(counted),
-            counts.eq(self.waits.any() & ~self.alive & (self.limit != 0)),
-            self.expired.eq(counts & (left == 1)),
-            left.eq(left - 1),
+            parts_counted.eq(self.waits),
+            self.parts.eq(parts_counted),
+            cycle_counts.eq(self.waits.any() & ~self.alive & (self.limit != 0)),
+            self.expired.eq(cycle_counts & (cycles_remaining == 1)),
+            cycles_remaining.eq(cycles_remaining - 1),
         ]
-        with m.If(~counts):
-            m.d.sync += left.eq(self.limit)
+        with m.If(~cycle_counts):
+            m.d.sync += cycles_remaining.eq(self.limit)
         return m

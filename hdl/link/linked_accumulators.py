@@ -11,9 +11,15 @@ from systola.hdl.memories.accumulators import SUMS_LATENCY, Accumulators, accumu
 
 
 class LinkedAccumulators(wiring.Component):
-    """Accumulators with two ports more, `sums_read` and `sums_update`, for the cycles in which
-    nobody else has `enable` or `update`: who has always wins. All other members are those of
-    Accumulators; `sums_update.sums` come with its `enable`, and wait here.
+    """A bank of Accumulators with two further ports for the links.
+
+    | port          | meaning |
+    |---|---|
+    | `sums_read`   | reads of the links, in cycles without `enable` |
+    | `sums_update` | updates of the links, in cycles without `update`; `sums` come with `enable` |
+
+    All other members are the members of Accumulators, and always win. The sums of `sums_update`
+    wait here until the accumulators need them.
     """
 
     def __init__(self, *, config: Config):

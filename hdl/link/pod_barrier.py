@@ -1,24 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits until all cores of a pod have come to a barrier."""
+"""A barrier that waits until all cores of a pod have come."""
 
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 CORES_BITS = 11
-"""A pod has up to 2^10 cores."""
+"""Bits of the number of cores of a pod, which is 2^10 at most."""
 
 
 class PodBarrier(wiring.Component):
-    """A token to the right says: I have come, or, the k-th one of a barrier, so have I and the
-    k - 1 cores to my left; it goes out when the k - 1st has come from there. Likewise to the left.
-    With n = `cores`, a core that has got ceil((n - 1) / 2) tokens from the left and the other
-    floor((n - 1) / 2) from the right knows that all have come, and sends as many to where they are
-    wanted. Each barrier takes as many as it sends, so that those of the next one may come early.
+    """A barrier that works by tokens between neighbours.
 
-    `arrived` is up from when the core has come to a barrier to `passed`, in which it may go on.
-    Tokens come and go one a cycle, out of registers; `cores` stays. Latency: from the last arrival
-    on, the way of floor(n / 2) tokens, two cycles each and what lies on the links, and one cycle.
+    | port                      | meaning |
+    |---|---|
+    | `cores`                   | cores of the pod; stays as it is |
+    | `arrived`                 | this core has come to a barrier; high until `passed` |
+    | `passed`                  | all cores have come: this core may go on |
+    | `from_left`, `from_right` | a token comes; one a cycle |
+    | `to_left`, `to_right`     | a token goes out; one a cycle, from a register |
+
+    The first token to the right means that this core has come. The k-th token of a barrier means
+    that the k - 1 cores to its left have come, too. It goes out when token k - 1 has come from
+    there. Tokens to the left have the same meaning for the cores to the right.
+
+    Let n = `cores`. A core knows that all have come by ceil((n - 1) / 2) tokens from the left and
+    floor((n - 1) / 2) from the right. It sends as many tokens to each side as are needed there.
+    Each barrier takes as many tokens as it sends, so that tokens of the next barrier may come
+    early.
+
+    Latency after the last arrival: the way of floor(n / 2) tokens, and one cycle. A token takes two
+    cycles and the registers on the link.
     """
 
     def __init__(self) -> None:
@@ -41,23 +53,31 @@ class PodBarrier(wiring.Component):
             (self.from_left, self.to_right, self.cores >> 1, "right"),
             (self.from_right, self.to_left, (self.cores - 1)[:CORES_BITS] >> 1, "left"),
         ):
-            received = Signal(CORES_BITS, name=f"received_{name}")
-            sent = Signal(CORES_BITS, name=f"sent_{name}")
-            enough = Signal(CORES_BITS, name=f"enough_{name}")
-            sends = Signal(name=f"sends_{name}")
-            ends = Signal(name=f"ends_{name}")
+            tokens_received = Signal(CORES_BITS, name=f"received_{name}")
+            tokens_sent = Signal(CORES_BITS, name=f"sent_{name}")
+            tokens_wanted = Signal(CORES_BITS, name=f"enough_{name}")
+            token_sent = Signal(name=f"sends_{name}")
+            side_done = Signal(name=f"ends_{name}")
             m.d.comb += [
-                sends.eq(self.arrived & ~self.passed & (sent != enough) & (sent <= received)),
-                ends.eq((sent == enough) & (received >= enough)),
+                token_sent.eq(
+                    self.arrived
+                    & ~self.passed
+                    & (tokens_sent != tokens_wanted)
+                    & (tokens_sent <= tokens_received)
+                ),
+                side_done.eq((tokens_sent == tokens_wanted) & (tokens_received >= tokens_wanted)),
             ]
             m.d.sync += [
-                enough.eq(wanted),
-                goes.eq(sends),
-                received.eq(received + comes),
-                sent.eq(sent + sends),
+                tokens_wanted.eq(wanted),
+                goes.eq(token_sent),
+                tokens_received.eq(tokens_received + comes),
+                tokens_sent.eq(tokens_sent + token_sent),
             ]
             with m.If(self.passed):
-                m.d.sync += [received.eq(received + comes - enough), sent.eq(0)]
-            finished.append(ends)
+                m.d.sync += [
+                    tokens_received.eq(tokens_received + comes - tokens_wanted),
+                    tokens_sent.eq(0),
+                ]
+            finished.append(side_done)
         m.d.sync += self.passed.eq(self.arrived & ~self.passed & finished[0] & finished[1])
         return m

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix unit: the MXU, and what feeds it."""
+"""The matrix unit: the MXU, and the units that feed it."""

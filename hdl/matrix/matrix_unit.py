@@ -25,8 +25,8 @@ FRONT_LATENCY = 6
 FOLLOW_LATENCY = 2
 """Cycles from a list that lets a line go to its read: interlock, read."""
 SUMS_ANNOUNCED = UPDATE_LATENCY
-"""Cycles from the announcement of a row to its write. An `Interlock` lets nobody read it before the
-cycle behind the write."""
+"""Cycles from the announcement of a row to its write. After an `Interlock` the first read comes at
+the earliest in the cycle after the write."""
 COMMAND_GAP = WALK_GAP
 """Cycles lost between two commands."""
 _WATCHED = {
@@ -34,14 +34,19 @@ _WATCHED = {
     "activate_writing": address_bits,
     "activate_reading": row_bits,
 }
-"""Whom vectors wait for, and the bits of the addresses."""
+"""Lists that vectors wait for, each with a function that returns the bits of its addresses."""
 
 
 class SumEvent(data.StructLayout):
-    """What the accumulators do with the sums of one vector.
+    """An update of an accumulator row with the sums of one vector.
 
-    `shift`: the sums count 2^(8 * shift) fold. `final`: the row gets nothing more from its
-    instruction; `last`: neither does any other row.
+    | field        | meaning |
+    |---|---|
+    | `row`        | the row |
+    | `accumulate` | adds to the row; else the sums replace it |
+    | `shift`      | multiplies the sums by 2^(8 * shift) |
+    | `final`      | the instruction does not update the row again |
+    | `last`       | the instruction does not update any row again |
     """
 
     def __init__(self, *, config: Config):
@@ -51,8 +56,15 @@ class SumEvent(data.StructLayout):
 
 
 class VectorEvent(data.StructLayout):
-    """What accompanies a vector: it is the `first` one of its tile, which are the low bytes, and
-    what becomes of its sums."""
+    """A note that accompanies a vector on its way to its sums.
+
+    | field              | meaning |
+    |---|---|
+    | `first`            | the vector is the first one of its tile |
+    | `unsigned_vector`  | its bytes are low bytes of int16 |
+    | `unsigned_weights` | the weights of its tile are low bytes of int16 |
+    | `sum`              | the update with its sums |
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -66,8 +78,18 @@ class VectorEvent(data.StructLayout):
 
 
 class Item(data.StructLayout):
-    """A vector, or only a line, on its way to its issue. `done_with`: its line is read for the last
-    time, as are all below."""
+    """An item that waits for its issue: a vector, or a line alone.
+
+    | field       | meaning |
+    |---|---|
+    | `line`      | the line of the buffer |
+    | `reads`     | the line is read |
+    | `row`       | the row of the accumulators |
+    | `vector`    | the item is a vector |
+    | `done_with` | the instruction does not read this line again, nor any line below |
+    | `feed`      | the note for the feeder |
+    | `event`     | the note for the array and the accumulators |
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -84,27 +106,51 @@ class Item(data.StructLayout):
 
 
 class MatrixUnit(wiring.Component):
-    """MatrixMultiply and Convolve: issues one vector a cycle, in the order of the command's walk:
-    a line of the buffer, or none outside the feature map, to an accumulator row (VectorPlanner).
+    """A unit that executes MatrixMultiply and Convolve: it issues one vector a cycle.
 
-    A vector waits while older instructions still use its line or its row: `masks` of the command
-    name them, `progress` tells how far they are. The first vector of a tile waits for its weights.
-    A tile is switched without a bubble when it has been loaded into the shadow weights, which takes
-    `rows` cycles beside the tile before;
-    COMMAND_GAP cycles lie between two commands. `command_pop`: the last place of its walk is taken,
-    and the next one may follow, while vectors are still on their way to their issue. The first line
-    is read FRONT_LATENCY cycles after its command came, and FOLLOW_LATENCY after a list lets it go.
+    A vector is a line of the buffer, or no line outside the feature map (VectorPlanner). Its sums
+    go to an accumulator row. Vectors are issued in the order of the command's walk.
 
-    The line of a vector is read in the cycle in which it is `active`, and `sums` come `latency`
-    cycles later, not counting those in which a missing weight row holds the unit: first the issue,
-    then all the rest. They follow their `update` by SUMS_LATENCY cycles.
-    `update_reads`: the bank that it reads, as Accumulators wants it.
+    | port                       | meaning |
+    |---|---|
+    | `command`, `command_valid` | the oldest command of the queue |
+    | `command_pop`              | the last place of the walk is taken; the next command may
+                                   follow |
+    | `masks`                    | the entries that the command waits for |
+    | `progress`                 | the report of the list of each mask |
+    | `waits`                    | a bit for each mask: a vector waited for it in the cycle before |
+    | `buffer`                   | reads of lines |
+    | `weight_row`               | the oldest row of the weight FIFO, in the cycle after its
+                                   `weight_take` |
+    | `weight_arrived`           | the weight FIFO has a row |
+    | `weight_take`              | takes the oldest row of the weight FIFO |
+    | `update`, `update_row`     | updates a row of the accumulators |
+    | `update_reads`             | a bit for each bank: the update reads it, see Accumulators |
+    | `accumulate`, `shift`      | the kind of the update, see Accumulators |
+    | `sums`                     | the sums, SUMS_LATENCY cycles after their `update` |
+    | `advance_read`             | lines below `advance_read_to` have been read for the last time |
+    | `read_done`                | the instruction has read all its lines |
+    | `advance_sum`              | accumulator rows below `advance_sum_to` are final in
+                                   SUMS_ANNOUNCED cycles |
+    | `sum_done`                 | all rows of the instruction are final in SUMS_ANNOUNCED cycles |
+    | `active`                   | a vector was issued in the cycle before |
+    | `awaiting_weights`         | the array waited for weights in the cycle before, and none had
+                                   arrived |
+    | `weights_moving`           | a tile moved into the array in the cycle before, and a vector
+                                   waited for it |
 
-    `advance_read` with `advance_read_to`: lines below are read for the last time. `read_done`: all
-    are. `advance_sum` with `advance_sum_to`: accumulator rows below are final in SUMS_ANNOUNCED
-    cycles, as nothing can stop an update. `sum_done`: all are.
-    For the counters, all of the cycle before: `active` (a vector is issued), `awaiting_weights`,
-    `weights_moving`, `waits` for which lists.
+    Waits: a vector waits while older instructions still use its line or its row. The first vector
+    of a tile waits for its weights. A tile is loaded into the shadow weights during `rows` cycles
+    beside the tile before; after that it is switched without a bubble.
+
+    Timing: COMMAND_GAP cycles lie between two commands. At `command_pop` vectors may still be on
+    their way to their issue. The first line is read FRONT_LATENCY cycles after its command came,
+    and FOLLOW_LATENCY cycles after a list lets it go.
+
+    The line of a vector is read in the cycle in which `active` is high. Its sums come `latency`
+    cycles later. Cycles in which a missing weight row holds the unit do not count: the row holds
+    first the issue, then all stages after it. Nothing can stop an update, so rows are announced
+    before their write.
     """
 
     def __init__(self, *, config: Config):
@@ -147,7 +193,8 @@ class MatrixUnit(wiring.Component):
 
     @staticmethod
     def latency(config: Config) -> int:
-        """Cycles from the issue of a vector to its sums, SUMS_LATENCY behind `update`."""
+        """Return the cycles from `active` to the sums of its vector, SUMS_LATENCY after
+        `update`."""
         return FEED_LATENCY + MXU.latency(config)
 
     def elaborate(self, platform: object) -> Module:
@@ -168,34 +215,38 @@ class MatrixUnit(wiring.Component):
         )
         self._plan(m, interlock)
 
-        # Issue: nothing but registers, and the weights. What has to wait for them waits aside, so
-        # that the interlock learns of it from a register.
+        # Issue: it depends on registers and on the weights. An item that has to wait for weights
+        # waits `aside`, so that the interlock's `output.ready` is a register.
         passed = interlock.output
-        aside, waits = Signal(Item(config=config), reset_less=True), Signal()
-        room = Signal(init=1)  # nothing waits; `waits` for the multiplexer of the items alone
+        aside, aside_valid = Signal(Item(config=config), reset_less=True), Signal()
+        # the inverse of `aside_valid`, which serves the choice of items alone
+        aside_free = Signal(init=1)
         item = Signal(Item(config=config))
-        comes = Signal()
+        item_comes = Signal()
         first = Signal()
-        go = Signal()
+        item_goes = Signal()
         active = Signal()
         m.d.comb += [
-            passed.ready.eq(room),
-            item.eq(Mux(waits, aside, passed.payload)),
-            comes.eq(~room | passed.valid),
-            first.eq(Mux(room, passed.payload.event.first, aside.event.first)),
-            go.eq(comes & Mux(first, loader.ready, ~loader.hold)),
-            active.eq(go & item.vector),
-            loader.swap.eq(go & first),
+            passed.ready.eq(aside_free),
+            item.eq(Mux(aside_valid, aside, passed.payload)),
+            item_comes.eq(~aside_free | passed.valid),
+            first.eq(Mux(aside_free, passed.payload.event.first, aside.event.first)),
+            item_goes.eq(item_comes & Mux(first, loader.ready, ~loader.hold)),
+            active.eq(item_goes & item.vector),
+            loader.swap.eq(item_goes & first),
             loader.arrived.eq(self.weight_arrived),
             self.weight_take.eq(loader.take),
         ]
-        with m.If(~waits):
+        with m.If(~aside_valid):
             m.d.sync += aside.eq(passed.payload)
-        m.d.sync += [waits.eq(comes & ~go), room.eq(~comes | go)]
+        m.d.sync += [
+            aside_valid.eq(item_comes & ~item_goes),
+            aside_free.eq(~item_comes | item_goes),
+        ]
         awaits = Signal()
         m.d.comb += awaits.eq(
             Mux(
-                room,
+                aside_free,
                 interlock.oldest_valid & interlock.oldest.event.first,
                 aside.event.first,
             )
@@ -204,14 +255,14 @@ class MatrixUnit(wiring.Component):
         issued = Signal()
         read = Signal(Item(config=config), reset_less=True)
         m.d.sync += [
-            issued.eq(go),
+            issued.eq(item_goes),
             read.eq(item),
-            self.buffer.enable.eq(go & item.reads),
+            self.buffer.enable.eq(item_goes & item.reads),
             self.active.eq(active),
             self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_arrived)),
             self.weights_moving.eq(awaits & self.weight_arrived),
-            self.waits.eq(Mux(room, interlock.waits.as_value(), 0)),
-            # A cycle behind the read.
+            self.waits.eq(Mux(aside_free, interlock.waits.as_value(), 0)),
+            # These come a cycle after the read.
             self.advance_read.eq(self.active & read.done_with),
             self.advance_read_to.eq(read.line + 1),
             self.read_done.eq(self.active & read.event.sum.last),
@@ -222,8 +273,8 @@ class MatrixUnit(wiring.Component):
             feeder.event.eq(read.feed),
         ]
 
-        # The array, from where a line arrives, lags BUFFER_LATENCY cycles behind the read, and that
-        # one behind the issue: vectors, weights and `hold` alike.
+        # The array begins where a line arrives. It works BUFFER_LATENCY cycles after the read, and
+        # the read comes a cycle after the issue. Vectors, weights and `hold` are delayed alike.
         behind = m.submodules.behind = DelayLine(
             layout=VectorEvent(config=config), cycles=BUFFER_LATENCY
         )
@@ -247,7 +298,7 @@ class MatrixUnit(wiring.Component):
             behind.input_valid.eq(self.active),
         ]
 
-        # What comes with a vector, for as long as the feeder makes it.
+        # These accompany a vector for as long as the feeder makes it.
         swap, unsigned_weights, unsigned_vector = (
             Signal(FEED_LATENCY - BUFFER_LATENCY, name=name)
             for name in ("swap", "unsigned_weights", "unsigned_vector")
@@ -273,26 +324,28 @@ class MatrixUnit(wiring.Component):
                 mxu.unsigned_weights.eq(unsigned_weights[-1]),
             ]
 
-        # Rows meet their sums. Their delay is as far ahead of the array as the issue, and so knows
-        # early that an update goes through.
+        # Rows meet their sums. The delay line of the rows is held together with the issue, ahead of
+        # the array. So it is known early that an update goes through.
         hold = holds[-1 - BUFFER_LATENCY]
         delay = m.submodules.delay = DelayLine(
             layout=SumEvent(config=config), cycles=self.latency(config) - 1 - BUFFER_LATENCY
         )
         coming = Signal(SumEvent(config=config), reset_less=True)
-        comes = Signal()
+        update_comes = Signal()
         update = Signal(SumEvent(config=config), reset_less=True)
         m.d.sync += [
-            comes.eq(delay.output_valid & ~hold),
+            update_comes.eq(delay.output_valid & ~hold),
             coming.eq(delay.output),
-            self.update.eq(comes),
+            self.update.eq(update_comes),
             update.eq(coming),
             *(
-                self.update_reads[bank].eq(comes & coming.accumulate & (coming.row[0] == bank))
+                self.update_reads[bank].eq(
+                    update_comes & coming.accumulate & (coming.row[0] == bank)
+                )
                 for bank in range(BANKS)
             ),
-            self.advance_sum.eq(comes & coming.final),
-            self.sum_done.eq(comes & coming.last),
+            self.advance_sum.eq(update_comes & coming.final),
+            self.sum_done.eq(update_comes & coming.last),
         ]
         m.d.comb += [
             delay.input.eq(event.sum),
@@ -307,14 +360,14 @@ class MatrixUnit(wiring.Component):
         return m
 
     def _plan(self, m: Module, interlock: Interlock) -> None:
-        """From the command to the lines and rows that the interlock waits for."""
+        """Plan: from the command to the items that the interlock receives."""
         config = self._config
         command = self.command
         walker = m.submodules.walker = Walker(walk=matrix_walk(config))
         planner = m.submodules.planner = VectorPlanner(config=config)
 
         first, last = walker.first, walker.last
-        taken = planner.place_ready  # if there is one
+        taken = planner.place_ready  # the place is taken, if there is one
         m.d.comb += [
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.command_valid),
@@ -326,10 +379,10 @@ class MatrixUnit(wiring.Component):
         row_ends = ~command.wide_vectors | last.ox
         last_k = last.block & last.kx & last.ky
 
-        # Accumulator rows: the same ones for each tile along K, then the next ones.
+        # Accumulator rows: for each tile along K the same rows again, then the next ones.
         row = Signal(row_bits(config))
         first_row = Signal(row_bits(config))
-        # What goes with the plan of the place.
+        # `about` and `done_with` accompany the plan of the place.
         about = Signal(VectorEvent(config=config), reset_less=True)
         done_with = Signal(reset_less=True)
         with m.If(~walker.present):
@@ -355,11 +408,11 @@ class MatrixUnit(wiring.Component):
                 with m.Else():
                     m.d.sync += row.eq(first_row)
 
-        # The plan, until the interlock takes it.
+        # The plan stays here until the interlock takes it.
         plan = planner.plan.payload
         item, valid = Signal(Item(config=config), reset_less=True), Signal()
         moves = interlock.input.ready
-        taken_on = m.submodules.taken_on = Replica()  # the same for what lies before the plan
+        taken_on = m.submodules.taken_on = Replica()  # a copy of `moves` for the planner
         with m.If(moves):
             m.d.sync += [
                 valid.eq(planner.plan.valid),
@@ -373,7 +426,7 @@ class MatrixUnit(wiring.Component):
                 item.done_with.eq(done_with),
             ]
 
-        # What place and plan wait for.
+        # The masks of the place, and of the plan.
         masks = self.masks
         for stage, loads in (("place", taken), ("plan", moves)):
             here = Signal.like(self.masks, name=f"masks_of_{stage}")

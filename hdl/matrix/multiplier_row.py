@@ -13,30 +13,45 @@ from systola.hdl.matrix import multiplier_row_xilinx7 as xilinx7
 from systola.hdl.parts.fabric import Fabric, fabric_of
 
 PRODUCT_LATENCY = 3
-"""Cycles from an activation to its products: the registers of a DSP block, which are those of its
+"""Cycles from an activation to its products. These are the registers of a DSP block: one of the
 operands, one inside the multiplier, and one of the product."""
 
 
 def operand_shape(*, wide: bool) -> Shape:
-    """int8, or with 16-bit modes a byte of int16: -128 to 255."""
+    """Return the shape of an operand: int8, or with 16-bit modes -128 to 255 for a byte of
+    int16."""
     return signed(9 if wide else 8)
 
 
 def product_shape(*, wide: bool) -> Shape:
-    """The product of two operands: at most 255 * 255 or 128 * 128, at least -128 * 255."""
+    """Return the shape of a product of two operands.
+
+    With 16-bit modes it is at least -128 * 255 and at most 255 * 255, else at most 128 * 128.
+    """
     return signed(17 if wide else 16)
 
 
 class MultiplierRow(wiring.Component):
-    """`products[c]` is `activations[g]` times the weight of column c, one of the
-    `columns_per_stage` columns of group g: PRODUCT_LATENCY cycles later, one a cycle. With
-    `load[g]` the activation of that cycle and those behind meet `weights` of that cycle.
+    """A row of multipliers that keep their weights; each group of columns shares an activation.
 
-    `products_per_dsp`: how many share a DSP block, where the fabric leaves the choice; with 0 there
-    is none (ECP5).
+    Group g has `columns_per_stage` columns. `products[c]` is the product of `activations[g]` and
+    the weight of column c, PRODUCT_LATENCY cycles later. Throughput: a product a cycle in each
+    column.
 
-    A cycle without `enable` does not count: nothing moves in it, and nothing is loaded. There is
-    one for each group, all with the same value, so that none has many users.
+    | port          | meaning |
+    |---|---|
+    | `activations` | the activation of each group |
+    | `weights`     | the weights of the columns, taken with `load` |
+    | `enable`      | a bit for each group: the cycle counts |
+    | `load`        | a bit for each group: the activation of this cycle and all later ones meet
+                      `weights` |
+    | `products`    | the products of the columns |
+
+    Without `enable` nothing moves, and nothing is loaded. All its bits have the same value: a bit
+    for each group has few users.
+
+    `products_per_dsp`: products that share a DSP block, where the fabric leaves the choice. With 0
+    there is no block (ECP5).
     """
 
     def __init__(self, *, cols: int, columns_per_stage: int, wide: bool, products_per_dsp: int):
@@ -90,7 +105,7 @@ class MultiplierRow(wiring.Component):
 def _multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Plain Amaranth: products of one activation and several weights."""
+    """Return the products of one activation and several weights, in plain Amaranth."""
     operand = Signal.like(activation, name=f"activation{name}", reset_less=True)
     with m.If(enable):
         m.d.sync += operand.eq(activation)

@@ -14,7 +14,7 @@ _FIELD = 9
 def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Products of one activation and several weights, a MULT18X18D each."""
+    """Return the products of one activation and several weights, with a MULT18X18D for each."""
     results: list[Value] = []
     for c, weight in enumerate(weights):
         where = f"{name}_{c}"
@@ -26,7 +26,8 @@ def multiply(
 def multiply_pairs(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Products of one activation and several weights, a MULT18X18D for two of them."""
+    """Return the products of one activation and several weights, with a MULT18X18D for two of
+    them."""
     even = len(weights) // 2 * 2
     results: list[Value] = []
     for c in range(0, even, 2):
@@ -45,11 +46,11 @@ def multiply_pairs(
 def _pair(
     m: Module, a: Value, lower: Value, upper: Value, enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """The products p1 = a * lower and p2 = a * upper, out of p = a * (upper * 2^9 + lower).
+    """Return the products p1 = a * lower and p2 = a * upper, made of p = a * (upper * 2^9 + lower).
 
-    The low 9 bits of p are those of p1; the others are p2 + (p1 >> 9). The low bits of p2 come from
-    a small multiplier beside the block, the sign of p1 from those of its operands; their difference
-    to p leaves the rest of both.
+    The low 9 bits of p are the low bits of p1. The upper bits are p2 + (p1 >> 9). A small
+    multiplier beside the block gives the low bits of p2. The signs of the operands give the sign of
+    p1. The upper bits of p, less the low bits of p2, give the rest of p1 and p2.
     """
     # p1 >> 9 is -32 to 32, or with operands from -128 to 255 it is -64 to 127.
     small = 6 if len(a) == 8 else 7
@@ -62,12 +63,13 @@ def _pair(
     low = Signal(small, name=f"low{name}", reset_less=True)
     negative = Signal(name=f"negative{name}", reset_less=True)
 
-    # Written out, so that synthesis does not take another block for so small a product.
+    # The product is written out, so that synthesis does not take another block for so small a
+    # product.
     low_product = Signal(small, name=f"low_product{name}")
     rows = [Mux(low_upper[k], low_a[: small - k] << k, 0) for k in range(small)]
     m.d.comb += low_product.eq(sum(rows))
 
-    # upper * 2^9 + lower: what a negative lower one borrows, its upper bits show.
+    # upper * 2^9 + lower: a negative `lower` borrows from `upper`.
     field = Cat(lower, lower[-1].replicate(_FIELD - len(lower)))
     borrowed = Signal(_FIELD, name=f"borrowed{name}")
     m.d.comb += borrowed.eq(upper - lower[-1])
@@ -99,14 +101,14 @@ def _pair(
 def _block(
     m: Module, a: Value, b: Value, enable: Value, load: Value, *, pipeline: bool, name: str
 ) -> Value:
-    """a * b with b of 18 bits, as it was when it was loaded.
+    """Return a * b, where b has 18 bits and is the value that was loaded last.
 
     `a` is the upper bits of its operand, so that its sign need not reach more than one pin.
     """
     product = Signal(2 * _BITS, name=f"product{name}")
     ports: dict[str, object] = {"i_CLK0": ClockSignal(), "i_RST0": Const(0)}
-    # Four enables serve the four multipliers that are side by side, which may be of two stages: not
-    # even a constant goes to those that this one leaves unused.
+    # Four enables serve the four multipliers that lie side by side, which may belong to two stages.
+    # Even a constant must not go to enables that this multiplier leaves unused.
     ports |= {"i_CE0": enable, "i_CE1": load, "i_CE2": enable, "i_CE3": enable}
     for letter, operand in (("A", _upper(a)), ("B", b)):
         ports |= _pins(f"i_{letter}", operand)
@@ -133,5 +135,5 @@ def _upper(operand: Value) -> Value:
 
 
 def _pins(prefix: str, value: Value) -> dict[str, Value]:
-    """The bits of a value for a block with a pin for each."""
+    """Return the bits of a value by pin, for a block that has a pin for each bit."""
     return {f"{prefix}{k}": value[k] for k in range(len(value))}

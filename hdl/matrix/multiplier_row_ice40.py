@@ -7,14 +7,16 @@ Lattice FPGA-TN-02007, "DSP Function Usage Guide for iCE40 Devices".
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 
 _REGISTERED_SUM, _WHOLE_PRODUCT = Const(1, 2), Const(3, 2)
-"""What comes out of a half of the block."""
+"""Settings for the output of a half of the block."""
 
 
 def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Products of one activation and several weights: a SB_MAC16 for two of int8, or for one of
-    more bits."""
+    """Return the products of one activation and several weights.
+
+    A SB_MAC16 makes two products of int8, or one product of wider operands.
+    """
     results: list[Value] = []
     if len(activation) > 8:
         for c, weight in enumerate(weights):
@@ -33,9 +35,9 @@ def multiply(
 def _block(
     m: Module, a: Value, b: Value, enable: Value, load: Value, *, pair: bool, name: str
 ) -> Value:
-    """Products of the halves of a and b, or the one of both whole.
+    """Return the products of the halves of a and b, if `pair`, or the product of a and b.
 
-    The adders behind the multipliers have the register of a pair; they add nothing.
+    The output registers of a pair belong to the adders after the multipliers. The adders add 0.
     """
     product = Signal(32, name=f"product{name}")
     output = _REGISTERED_SUM if pair else _WHOLE_PRODUCT

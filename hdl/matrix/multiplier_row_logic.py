@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of a row of the array in look-up tables, where an FPGA has too few blocks for all."""
+"""Products of a row of the array in look-up tables, where an FPGA has too few blocks for all
+rows."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 
@@ -10,15 +11,17 @@ _HALF = 4
 def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Products of one activation and several weights: those of the halves of a weight in one
-    cycle, and in the next one their sum."""
+    """Return the products of one activation and several weights.
+
+    In one cycle the halves of a weight are multiplied, in the next cycle their products are added.
+    """
     operand = Signal.like(activation, name=f"operand{name}", reset_less=True)
     with m.If(enable):
         m.d.sync += operand.eq(activation)
     results: list[Value] = []
     for c, weight in enumerate(weights):
         factor = Signal.like(weight, name=f"factor{name}_{c}", reset_less=True)
-        # Written out, so that synthesis does not take a block after all.
+        # The product is written out, so that synthesis does not take a block after all.
         terms = [Mux(bit, operand, Const(0)) << place for place, bit in enumerate(factor)]
         sums = sum(terms[:_HALF]), sum(terms[_HALF:-1]) - terms[-1]
         low, high = (

@@ -12,9 +12,10 @@ _OPERAND_BITS = 9
 def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Products of one activation and several weights, a MULT9X9 for each: half a block.
+    """Return the products of one activation and several weights, with a MULT9X9 for each: half a
+    block.
 
-    It has registers for its operands and its product, so a third one stands behind it.
+    A MULT9X9 has registers for its operands and its product, so a third register follows it.
     """
     results: list[Value] = []
     for c, weight in enumerate(weights):

@@ -13,7 +13,7 @@ _FIELD = 16
 def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Products of one activation and several weights, a DSP48E1 for two of them."""
+    """Return the products of one activation and several weights, with a DSP48E1 for two of them."""
     results: list[Value] = []
     for c in range(0, len(weights), 2):
         upper = weights[c + 1] if c + 1 < len(weights) else Const(0, weights[c].shape())
@@ -24,10 +24,11 @@ def multiply(
 def _pair(
     m: Module, a: Value, lower: Value, upper: Value, enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """The products p1 = a * lower and p2 = a * upper, out of p = a * (upper * 2^16 + lower).
+    """Return the products p1 = a * lower and p2 = a * upper, made of p = a * (upper * 2^16 +
+    lower).
 
-    The low 16 bits of p are those of p1, the others are p2, less 1 where p1 is negative. The sign
-    of p1 follows from its operands, and the block's adder makes up for it.
+    The low 16 bits of p are the low bits of p1. The upper bits are p2, less 1 where p1 is negative.
+    The sign of p1 follows from its operands, and the block's adder adds the 1 again.
     """
     sign_a = Signal(name=f"sign_a{name}", reset_less=True)
     sign_lower = Signal(name=f"sign_lower{name}", reset_less=True)
@@ -45,7 +46,7 @@ def _pair(
     with m.If(load):
         m.d.sync += [sign_lower.eq(lower[-1]), some_lower.eq(lower.any())]
 
-    # upper * 2^16 + lower: what a negative lower one borrows, its upper bits show.
+    # upper * 2^16 + lower: a negative `lower` borrows from `upper`.
     borrowed = Signal(9, name=f"borrowed{name}")
     product = Signal(48, name=f"product{name}")
     m.d.comb += borrowed.eq(upper - lower[-1])

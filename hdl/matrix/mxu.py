@@ -23,7 +23,7 @@ from systola.hdl.parts.tile_limit import TILE_LIMIT
 
 
 def tile_size(config: Config) -> tuple[int, int]:
-    """Rows and columns of one tile of the configuration's array."""
+    """Return the rows and columns of one tile of the configuration's array."""
     stage = config.columns_per_stage
     if config.rows <= TILE_LIMIT and config.cols <= TILE_LIMIT:
         return config.rows, config.cols
@@ -33,7 +33,7 @@ def tile_size(config: Config) -> tuple[int, int]:
 
 
 def make_tile(config: Config) -> MXUTile:
-    """The tile of the configuration, to be placed here or converted on its own."""
+    """Return a tile of the configuration, to be placed here or converted on its own."""
     rows, cols = tile_size(config)
     return MXUTile(
         rows=rows,
@@ -47,30 +47,35 @@ def make_tile(config: Config) -> MXUTile:
 
 
 def is_grid(config: Config) -> bool:
-    """Whether the array is a grid of instances of the module `mxu_tile`."""
+    """Return whether the array is a grid of instances of the module `mxu_tile`."""
     return tile_size(config) != (config.rows, config.cols)
 
 
 class MXU(wiring.Component):
-    """Multiplies one int8 vector of `rows` by the active weight tile each cycle.
+    """An array that multiplies one int8 vector of `rows` by the active weight tile each cycle.
 
-    Latency: a vector in `vector` at cycle t gives its `cols` sums in `sums` at t + `latency`
-    with latency = rows + stages. Throughput one vector a cycle, no back-pressure.
+    | port               | meaning |
+    |---|---|
+    | `vector`           | the vector; one a cycle, without back-pressure |
+    | `unsigned_vector`  | its bytes are low bytes of int16, 0 to 255; only with 16-bit modes |
+    | `swap`             | this vector and all later ones meet the shadow weights of its time |
+    | `unsigned_weights` | with a swap: its weights are low bytes of int16, 0 to 255; only with
+                           16-bit modes |
+    | `weights`          | a row of weights |
+    | `load`             | `load[k]` writes `weights` into shadow row k |
+    | `hold_next`        | in the next cycle everything but `load` stops; this cycle does not count
+                           below |
+    | `sums`             | the sums of the columns, `latency` = rows + stages + 2 cycles after their
+                           vector |
 
-    A vector with `swap` and those after it meet the shadow weights of that time.
-    `load[k]` writes shadow row k, no later than k - 1 cycles after the swap, and no sooner than
-    `stages` - 1 + k cycles after the swap that took its last content.
-
-    `unsigned_vector` and `unsigned_weights`, where there are 16-bit modes, come with a vector and
-    with a swap, and say that its bytes are low ones, from 0 to 255.
-
-    `hold_next`: in the next cycle everything stops, but for `load`. Cycles above are those without.
+    `load[k]` may come k - 1 cycles after the swap at the latest. It may come `stages` - 1 + k
+    cycles after the swap that took the old content of the row at the earliest.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
         self._flags = ["swap", "unsigned_weights"] if config.wide else ["swap"]
-        """What accompanies the vectors: one bit for each row."""
+        """Names of the flags that accompany the vectors, one bit for each row."""
         super().__init__(
             {
                 "vector": In(data.ArrayLayout(signed(8), config.rows)),
@@ -85,7 +90,7 @@ class MXU(wiring.Component):
 
     @staticmethod
     def latency(config: Config) -> int:
-        """Cycles from `vector` to `sums`."""
+        """Return the cycles from `vector` to `sums`."""
         return config.rows - 1 + PE_LATENCY + config.stages - 1
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -96,7 +101,7 @@ class MXU(wiring.Component):
         hold_align = Signal()
         m.d.sync += [hold_skew.eq(self.hold_next), hold_align.eq(self.hold_next)]
 
-        # Operands as the array takes them: with their sign, which low bytes do not have.
+        # Operands have a sign as the array takes them. For low bytes it is 0.
         operands = Signal(data.ArrayLayout(operand, rows))
         for k, byte in enumerate(self.vector):
             signed_byte = Cat(byte, byte[7] & ~self.unsigned_vector) if wide else byte
@@ -135,7 +140,7 @@ class MXU(wiring.Component):
                 sums.eq(tile.partial_out),
             ]
 
-        # Group g is g cycles late; those before it wait for the last one.
+        # Group g is g cycles late. The groups before the last one wait for it.
         width = total.width * self._config.columns_per_stage
         waiting = sums[:0]
         for stage in range(self._config.stages - 1):
@@ -153,7 +158,7 @@ class MXU(wiring.Component):
         across, down = self._config.cols // cols, self._config.rows // rows
         partial: list[ValueLike] = [0] * across
         for i in range(down):
-            # An equal part of each value for every tile below one another.
+            # Each tile of a column of tiles gets an equal part of each value.
             here: dict[str, Value] = {
                 name: value.word_select(i, len(value) // down) for name, value in moving.items()
             }

@@ -13,32 +13,43 @@ PE_LATENCY = PRODUCT_LATENCY + 1
 
 
 def sum_shape(*, rows: int, wide: bool) -> Shape:
-    """What holds the sum of `rows` products."""
+    """Return a shape that holds the sum of `rows` products."""
     if wide:
         return Shape.cast(range(-128 * 255 * rows, 255 * 255 * rows + 1))
     return Shape.cast(range(-128 * 127 * rows, 128 * 128 * rows + 1))
 
 
 class MXUTile(wiring.Component):
-    """`rows` x `cols` weight-stationary PEs, int8 x int8, of an array of `depth` rows.
+    """A tile that has `rows` x `cols` weight-stationary PEs, int8 x int8, of an array of `depth`
+    rows.
 
-    Row k takes activation x[k] at cycle t + k (the skew is the caller's work). Groups of
-    `columns_per_stage` columns share one activation register, so group g works g cycles after
-    group 0, and the sum of a column leaves at t + rows - 1 + PE_LATENCY + g. One vector a cycle, no
-    back-pressure: bubbles are vectors whose result nobody takes.
+    | port                                                  | meaning |
+    |---|---|
+    | `activations`                                         | the activation of each row |
+    | `swap`                                                | a bit for each row: takes its shadow
+                                                              weights into the multipliers |
+    | `unsigned_weights`                                    | with the swap of a row: its weights
+                                                              are low bytes; only with `wide` |
+    | `activations_out`, `swap_out`, `unsigned_weights_out` | the inputs for the tile on the right |
+    | `weights`                                             | a row of weights |
+    | `load`                                                | `load[k]` writes `weights` into the
+                                                              shadow row k |
+    | `hold_next`                                           | in the next cycle everything but
+                                                              `load` stops; this cycle does not
+                                                              count below |
+    | `partial_in`, `partial_out`                           | partial sums, from the tile above and
+                                                              to the tile below |
 
-    Weights are double-buffered. `load[k]` writes `weights` into the shadow row k. A one in
-    `swap[k]` moves along row k with the activations, and takes the shadow weights into the
-    multipliers: it comes with the first vector that shall meet them.
+    Row k takes its activation x[k] at cycle t + k: the user skews the vector. Groups of
+    `columns_per_stage` columns share one activation register, so group g works g cycles after group
+    0. The sum of a column leaves at t + rows - 1 + PE_LATENCY + g. Throughput: one vector a cycle,
+    without back-pressure. A bubble is a vector with a result that is not used.
 
-    With `wide`, operands are the bytes of int16 and have 9 bits, -128 to 255, and
-    `unsigned_weights[k]` comes with the swap of a tile of low bytes.
+    Weights are double-buffered. A one in `swap[k]` moves along row k together with the activations.
+    It comes with the first vector that shall meet the shadow weights.
 
-    `hold_next`: in the next cycle everything stops, but for `load`. Cycles above are those without.
-
-    Members: `partial_in` and `partial_out` are the sums from the tile above and to the tile below;
-    the members in `_out` go to the tile on the right, one stage later.
-    `products_per_dsp`: see MultiplierRow; the first `rows_in_logic` have no blocks.
+    With `wide`, operands are bytes of int16 and have 9 bits, -128 to 255. The first `rows_in_logic`
+    rows have no DSP blocks. MultiplierRow describes `products_per_dsp`.
     """
 
     def __init__(
@@ -61,7 +72,7 @@ class MXUTile(wiring.Component):
         self._operand = operand_shape(wide=wide)
         self._sum = sum_shape(rows=depth, wide=wide)
         self._moving = {"activations": data.ArrayLayout(self._operand, rows), "swap": rows}
-        """What moves along the rows."""
+        """Shapes of the values that move along the rows, by name."""
         if wide:
             self._moving |= {"unsigned_weights": rows}
         super().__init__(
@@ -91,7 +102,8 @@ class MXUTile(wiring.Component):
             for c in range(self._cols):
                 stage, place = divmod(c, self._columns_per_stage)
                 if place == 0:
-                    # A register for each stage: one for all would have too far to go.
+                    # Each stage has a register of its own: a single one would be too far from its
+                    # users.
                     replica = m.submodules[f"moves_{k}_{stage}"] = Replica()
                     moves = replica.output
                     if stage:
@@ -121,7 +133,7 @@ class MXUTile(wiring.Component):
     def _later(
         self, m: Module, where: str, row: dict[str, Value], moves: Signal
     ) -> dict[str, Value]:
-        """One pipeline register of a row: the same a cycle later."""
+        """Return the values of a row a cycle later, from a pipeline register."""
         later = {
             name: Signal.like(value, name=f"{name}_{where}", reset_less=name != "swap")
             for name, value in row.items()

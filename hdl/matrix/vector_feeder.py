@@ -15,15 +15,22 @@ FEED_LATENCY = BUFFER_LATENCY + 2
 """Cycles from the issue of a vector to its entry into the array: buffer read, two registers."""
 
 BITS_PER_SHIFT = 2
-"""Bits of each byte that a copy of the distance rotates."""
+"""Bits of each byte that one copy of the distance rotates."""
 
 
 class FeedEvent(data.StructLayout):
-    """What accompanies a vector from its issue to where its line arrives.
+    """A note that accompanies a vector from its issue to the arrival of its line.
 
-    `fetched`: a line is read for it. `moved_on`: what was the newest line is now the one before.
-    `rotates`: channels are packed; the vector begins `shift` bytes behind the line before. Bytes
-    below `head` and from `body` on, or all if it is `outside`, are `fill`.
+    | field      | meaning |
+    |---|---|
+    | `fetched`  | a line is read for the vector |
+    | `moved_on` | the newest line has become the line before |
+    | `outside`  | the whole vector is `fill` |
+    | `rotates`  | channels are packed |
+    | `shift`    | byte of the line before where the vector begins, if `rotates` |
+    | `head`     | bytes of the vector below this one are `fill`, if `rotates` |
+    | `body`     | bytes of the vector from this one on are `fill`, if `rotates` |
+    | `fill`     | the byte for places outside the map |
     """
 
     def __init__(self, *, rows: int):
@@ -42,12 +49,20 @@ class FeedEvent(data.StructLayout):
 
 
 class VectorFeeder(wiring.Component):
-    """Makes the `vector` of an event that `issue` gives together with the read of its line, which
-    comes in `buffer_data` BUFFER_LATENCY cycles later; the vector is there FEED_LATENCY cycles
-    later: the first `rows` bytes of the line, or of the line before and the line, or `fill`.
+    """A unit that makes the `vector` of an event.
 
-    The stages behind the buffer belong to the array, which `hold` stops: it comes BUFFER_LATENCY
-    cycles after a cycle in which nothing was issued.
+    | port          | meaning |
+    |---|---|
+    | `issue`       | an `event` comes; its line is read in this cycle |
+    | `event`       | the note of the vector |
+    | `buffer_data` | the line, BUFFER_LATENCY cycles after its read |
+    | `hold`        | stops the stages after the buffer, which belong to the array |
+    | `vector`      | the vector, FEED_LATENCY cycles after the `issue` |
+
+    A vector is the first `rows` bytes of its line. With packed channels it is cut out of the line
+    before and its line. Bytes outside the map are `fill`.
+
+    `hold` comes BUFFER_LATENCY cycles after a cycle in which nothing was issued.
     """
 
     def __init__(self, *, config: Config):
@@ -70,8 +85,8 @@ class VectorFeeder(wiring.Component):
         )
         m.d.comb += [through.input.eq(self.event), through.input_valid.eq(self.issue)]
 
-        # The line arrives, and with it the one before; or it takes the place of that, where nothing
-        # is to be rotated.
+        # The line arrives, and `before` takes the line before. Where nothing is rotated, `before`
+        # takes the line itself.
         fill = Signal(8, reset_less=True)
         filled = Signal(rows, reset_less=True)
         arrived = Signal(8 * rows, reset_less=True)
@@ -94,7 +109,8 @@ class VectorFeeder(wiring.Component):
             with m.Elif(comes.moved_on):
                 m.d.sync += before.eq(arrived)
 
-        # The bits of a byte are rotated apart, so that copies of the distance share the work.
+        # The bits of a byte are rotated apart, so that several copies of the distance share the
+        # work.
         lines = Cat(before, arrived)
         window = Signal(8 * rows)
         for first in range(0, 8, BITS_PER_SHIFT):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a place in the feature map to the buffer line that its vector needs."""
+"""The way from a place in the feature map to the buffer line that its vector needs."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
@@ -12,8 +12,15 @@ from systola.hdl.parts.replica import Replica
 
 
 class Plan(data.StructLayout):
-    """What is read (`line`, if it `reads`), and what the feeder makes of it: a `vector`, or only
-    the line before that of the next one."""
+    """A plan for a vector, or for a line alone.
+
+    | field    | meaning |
+    |---|---|
+    | `line`   | the line of the buffer |
+    | `reads`  | the line is read |
+    | `vector` | the feeder makes a vector; else the line is only the line before the next one |
+    | `feed`   | the note for the feeder |
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -27,15 +34,27 @@ class Plan(data.StructLayout):
 
 
 class VectorPlanner(wiring.Component):
-    """Takes a place with `place_valid` & `place_ready` and offers its plan from the next cycle on:
-    the line of the place, or none outside the map.
+    """A unit that turns places of a walk into plans.
 
-    Packed channels: a vector begins at any byte of a row and ends in the next line. That line is
-    read when it is a new one, which leaves its bank to others most of the time; the line before is
-    still there from the last vectors of the row. At the start of a row (`row_starts`) that begins
-    inside the map it is not, and gets a plan of its own. `row_ends`: the place is the last of its
-    row. Throughput: one plan a cycle. `place_ready` is a register: `frees` is what `plan.ready`
-    will be in the next cycle.
+    | port          | meaning |
+    |---|---|
+    | `command`     | the command of the walk |
+    | `position`    | the place |
+    | `row_starts`  | the place is the first of its row |
+    | `row_ends`    | the place is the last of its row |
+    | `place_valid` | there is a place |
+    | `place_ready` | the place is taken, if there is one; a register |
+    | `plan`        | the plan of the place, from the next cycle on |
+    | `frees`       | the value of `plan.ready` in the next cycle |
+
+    The plan of a place reads its line, or no line outside the map. Throughput: one plan a cycle.
+
+    Packed channels: a vector begins at any byte of a row and ends in the next line. This line is
+    read only when it is a new one, which leaves its bank to other units most of the time. The line
+    before is still there from the last vectors of the row. At the start of a row inside the map it
+    is not there, so it gets a plan of its own.
+
+    docs/architecture.md, "Ready a cycle ahead", describes `frees`.
     """
 
     def __init__(self, *, config: Config):
@@ -59,96 +78,111 @@ class VectorPlanner(wiring.Component):
         packed = command.packed
         plan = self.plan.payload
 
-        # Packed: `byte` is where in its first line the vector begins. The row has moved on by
-        # `crossed` lines since its start, and by one more with the place before if that `crosses`.
-        byte = Signal(range(rows))
-        kept_byte = Signal.like(byte)
-        following = Signal(range(2 * rows))
-        crosses = Signal()
-        crossed = Signal(line_bits(self._config))
+        # Packed: `first_byte` is the byte of its first line where the vector begins. Since its
+        # start, the row has moved on by `lines_crossed` lines. It moves by one more line if the
+        # place before `vector_crosses`.
+        first_byte = Signal(range(rows))
+        kept_byte = Signal.like(first_byte)
+        next_byte = Signal(range(2 * rows))
+        vector_crosses = Signal()
+        lines_crossed = Signal(line_bits(self._config))
         kept_crosses = Signal()
         m.d.comb += [
-            byte.eq(Mux(self.row_starts, command.byte, kept_byte)),
-            following.eq(byte + command.byte_step),
-            crosses.eq(following >= rows),
+            first_byte.eq(Mux(self.row_starts, command.byte, kept_byte)),
+            next_byte.eq(first_byte + command.byte_step),
+            vector_crosses.eq(next_byte >= rows),
         ]
 
-        # The place, when it is taken. `ready` is `place_ready` for what is in here.
-        taken = Signal()
+        # The place, when it is taken. `ready` is a copy of `place_ready` for this unit.
+        place_taken = Signal()
         ready = Signal()
-        starts = Signal(reset_less=True)
+        at_row_start = Signal(reset_less=True)
         inside = Signal(reset_less=True)
-        primes = Signal(reset_less=True)  # begins a row that needs the line before
-        room = Signal(range(rows + 1), reset_less=True)  # bytes of the vector in its first line
+        primes = Signal(reset_less=True)  # the place begins a row that needs the line before
+        # bytes of the vector in its first line
+        bytes_in_line = Signal(range(rows + 1), reset_less=True)
         line = Signal(line_bits(self._config), reset_less=True)
-        left = Signal(signed(len(position.x) + 1), reset_less=True)  # of the row, from its x on
-        here = Signal(FeedEvent(rows=rows), reset_less=True)
+        # columns of the row from x on
+        columns_remaining = Signal(signed(len(position.x) + 1), reset_less=True)
+        feed_here = Signal(FeedEvent(rows=rows), reset_less=True)
         moves_on = Signal(reset_less=True)
-        # Taken as unsigned, a negative coordinate is beyond any map. The signs of differences come
-        # out of the carry chains as they are, comparisons do not.
+        # As an unsigned number, a negative coordinate is beyond any map. The signs of differences
+        # come out of the carry chains as they are. Comparisons do not.
         inside_y = (position.y.as_unsigned() - command.height)[-1]
         inside_x = (position.x.as_unsigned() - command.width)[-1]
-        with m.If(taken):
-            m.d.sync += kept_byte.eq(Mux(crosses, following - rows, following))
+        with m.If(place_taken):
+            m.d.sync += kept_byte.eq(Mux(vector_crosses, next_byte - rows, next_byte))
             with m.If(self.row_ends | ~packed):
-                m.d.sync += [crossed.eq(0), kept_crosses.eq(0)]
+                m.d.sync += [lines_crossed.eq(0), kept_crosses.eq(0)]
             with m.Else():
-                m.d.sync += [crossed.eq(crossed + kept_crosses), kept_crosses.eq(crosses)]
+                m.d.sync += [
+                    lines_crossed.eq(lines_crossed + kept_crosses),
+                    kept_crosses.eq(vector_crosses),
+                ]
         with m.If(ready):
             m.d.sync += [
-                starts.eq(self.row_starts),
+                at_row_start.eq(self.row_starts),
                 inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
                 # The adder takes in the last line crossed as its carry.
-                line.eq((Cat(1, position.line) + Cat(kept_crosses, crossed))[1:]),
-                room.eq(rows - byte),
-                left.eq(command.width - position.x),
-                moves_on.eq(crosses),
-                here.rotates.eq(packed),
-                here.shift.eq(byte),
-                here.fill.eq(command.fill),
-                here.head.eq(Mux(position.x >= 0, 0, Mux(position.x > -rows, -position.x, rows))),
+                line.eq((Cat(1, position.line) + Cat(kept_crosses, lines_crossed))[1:]),
+                bytes_in_line.eq(rows - first_byte),
+                columns_remaining.eq(command.width - position.x),
+                moves_on.eq(vector_crosses),
+                feed_here.rotates.eq(packed),
+                feed_here.shift.eq(first_byte),
+                feed_here.fill.eq(command.fill),
+                feed_here.head.eq(
+                    Mux(position.x >= 0, 0, Mux(position.x > -rows, -position.x, rows))
+                ),
             ]
 
-        # Its plan, or first the one of the line before.
+        # The plan of the place, or before it the plan of the line before.
         valid, stays_valid = Signal(), Signal()
         primes_next = Signal()
         reads = Signal()
         beyond = Signal()  # the row goes on in the second line of the vector
-        moved_on = Signal()  # the line read last has become the line before
+        moved_on = Signal()  # the line that was read last has become the line before
         m.d.comb += [
-            stays_valid.eq(taken | (valid & ~(self.plan.ready & ~primes))),
-            taken.eq(self.place_valid & ready),
+            stays_valid.eq(place_taken | (valid & ~(self.plan.ready & ~primes))),
+            place_taken.eq(self.place_valid & ready),
             self.plan.valid.eq(valid),
             plan.line.eq(line - primes),
-            # Behind the end of the row there is nothing to read.
-            beyond.eq((room - left)[-1]),
-            reads.eq(inside & (~here.rotates | primes | ((starts | moved_on) & beyond))),
+            # After the end of the row there is nothing to read.
+            beyond.eq((bytes_in_line - columns_remaining)[-1]),
+            reads.eq(inside & (~feed_here.rotates | primes | ((at_row_start | moved_on) & beyond))),
             plan.reads.eq(reads),
             plan.vector.eq(~primes),
-            plan.feed.rotates.eq(here.rotates),
-            plan.feed.shift.eq(here.shift),
-            plan.feed.fill.eq(here.fill),
-            plan.feed.head.eq(here.head),
+            plan.feed.rotates.eq(feed_here.rotates),
+            plan.feed.shift.eq(feed_here.shift),
+            plan.feed.fill.eq(feed_here.fill),
+            plan.feed.head.eq(feed_here.head),
             plan.feed.fetched.eq(reads),
             plan.feed.moved_on.eq(moved_on),
             plan.feed.outside.eq(~inside),
-            plan.feed.body.eq(Mux(left >= rows, rows, Mux(left > 0, left, 0))),
+            plan.feed.body.eq(
+                Mux(
+                    columns_remaining >= rows,
+                    rows,
+                    Mux(columns_remaining > 0, columns_remaining, 0),
+                )
+            ),
         ]
         m.d.sync += [valid.eq(stays_valid), primes.eq(primes_next)]
         with m.If(valid & self.plan.ready):
             m.d.sync += moved_on.eq(primes | moves_on)
-        # Whether the place is inside the map, so that the line before it is read first, comes late.
-        # `primes_next` does not ask whether there is a place, or synthesis would make `free` of it.
+        # `starts_inside` (the place is inside the map, so that the line before it is read first)
+        # comes late. `primes_next` does not depend on `place_valid`, or synthesis would derive
+        # `will_be_free` from it.
         starts_inside = inside_x & (~command.bounded | inside_y)
         begins_row = ready & packed & self.row_starts
         still_primes = ~ready & primes & ~self.plan.ready
         begins = self.place_valid & begins_row
         m.d.comb += primes_next.eq((begins_row & starts_inside) | still_primes)
-        free = ~stays_valid | (self.frees & ~still_primes)
+        will_be_free = ~stays_valid | (self.frees & ~still_primes)
         for name, copy in (("ready", ready), ("place_ready", self.place_ready)):
             replica = m.submodules[name] = Replica()
             m.d.comb += [
-                replica.input.eq(free & ~(begins & starts_inside)),
+                replica.input.eq(will_be_free & ~(begins & starts_inside)),
                 copy.eq(replica.output),
             ]
         return m

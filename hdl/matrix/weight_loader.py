@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves weight tiles from the FIFO into the shadow weights of the array."""
+"""The way of weight tiles from the FIFO into the shadow weights of the array."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -10,15 +10,20 @@ from systola.hdl.parts.promise import promised
 
 
 class WeightLoader(wiring.Component):
-    """Loads a tile row by row as its rows arrive, when the shadow weights are free; row 0 first.
+    """A unit that loads a tile row by row, as its rows arrive, when the shadow weights are free.
 
-    The wave of the swap takes a cycle from row to row as well, so a tile is `ready` to be swapped
-    in from the cycle in which its row 0 is written, and the next one may follow `stages` + 1
-    cycles after the swap: with rows > stages a tile every `rows` cycles. When a row has not
-    arrived, and the wave may be about to need it, `hold` stops the array until it has.
+    | port      | meaning |
+    |---|---|
+    | `arrived` | the FIFO has a row |
+    | `take`    | takes the oldest row of the FIFO |
+    | `load`    | a bit for each row of the array: writes it; row 0 of a tile comes first |
+    | `ready`   | a tile may be swapped in |
+    | `swap`    | takes the tile; only when `ready`; the array sees it two cycles later |
+    | `hold`    | stops the array, as a row has not arrived and the wave may be about to need it |
 
-    `swap` (only when `ready`) takes the tile: the array sees it two cycles later. `load` and
-    `take`: this row of the array takes the oldest row of the FIFO (`arrived`: there is one).
+    The wave of a swap takes a cycle from row to row, as does the load. So a tile is `ready` from
+    the cycle in which its row 0 is written. The next tile may follow `stages` + 1 cycles after the
+    swap. With rows > stages this is a tile every `rows` cycles.
     """
 
     def __init__(self, *, config: Config):
@@ -37,34 +42,35 @@ class WeightLoader(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         stages = self._config.stages
-        following = Signal(self._config.rows, init=1)  # one-hot: the row to be loaded next
-        # What a swap changes, it changes a cycle later: until then, `swapped` stands for it.
+        next_row = Signal(self._config.rows, init=1)  # one-hot: the row that is loaded next
+        # Registers change a cycle after a swap. Until then, `swapped` stands for the change.
         swapped = Signal()
-        loaded = Signal()
+        tile_loaded = Signal()
         cooling = Signal(range(stages + 1))  # cycles until the last swap has left the last stage
-        cooled = Signal(init=1)  # none
+        cooled = Signal(init=1)  # `cooling` is 0
         cool = Signal()
-        waits = Signal()  # a tile, in the shadow weights or on its way there, to be swapped
+        # a tile, in the shadow weights or on its way there, waits for its swap
+        tile_waits = Signal()
 
-        begin = Signal()
-        inside = ~following[0]
+        tile_begins = Signal()
+        inside = ~next_row[0]
         m.d.comb += [
             cool.eq(cooled & ~swapped),
-            waits.eq(loaded & ~swapped),
-            begin.eq(self.arrived & following[0] & ~waits & cool),
-            self.take.eq(begin | (self.arrived & inside)),
-            self.load.eq(Mux(self.take, following, 0)),
-            self.ready.eq(waits | (self.arrived & following[0] & cool)),
-            self.hold.eq(inside & ~waits & ~self.arrived),
+            tile_waits.eq(tile_loaded & ~swapped),
+            tile_begins.eq(self.arrived & next_row[0] & ~tile_waits & cool),
+            self.take.eq(tile_begins | (self.arrived & inside)),
+            self.load.eq(Mux(self.take, next_row, 0)),
+            self.ready.eq(tile_waits | (self.arrived & next_row[0] & cool)),
+            self.hold.eq(inside & ~tile_waits & ~self.arrived),
         ]
-        m.d.sync += [swapped.eq(self.swap), loaded.eq(begin | waits)]
+        m.d.sync += [swapped.eq(self.swap), tile_loaded.eq(tile_begins | tile_waits)]
         with m.If(self.take):
-            m.d.sync += following.eq(following.rotate_left(1))
-        left = Signal.like(cooling)
-        m.d.comb += left.eq(Mux(swapped, stages, cooling))
-        with m.If(self.hold | (left == 0)):
-            m.d.sync += [cooling.eq(left), cooled.eq(left == 0)]
+            m.d.sync += next_row.eq(next_row.rotate_left(1))
+        cooling_remaining = Signal.like(cooling)
+        m.d.comb += cooling_remaining.eq(Mux(swapped, stages, cooling))
+        with m.If(self.hold | (cooling_remaining == 0)):
+            m.d.sync += [cooling.eq(cooling_remaining), cooled.eq(cooling_remaining == 0)]
         with m.Else():
-            m.d.sync += [cooling.eq(left - 1), cooled.eq(left == 1)]
+            m.d.sync += [cooling.eq(cooling_remaining - 1), cooled.eq(cooling_remaining == 1)]
         promised(m, platform, ~self.swap | self.ready, "a tile is swapped in before it is there")
         return m

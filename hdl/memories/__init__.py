@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unified buffer, the accumulators, and the memories they are built from."""
+"""The unified buffer, the accumulators, and the memories that both are built from."""

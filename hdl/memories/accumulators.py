@@ -14,18 +14,18 @@ from systola.hdl.parts.selecting_adder import SelectingAdder
 
 BANKS = 2
 COLUMNS_PER_SHIFT = 2
-"""Columns that share the register that says how far they are shifted."""
+"""Columns that share one register for the distance by which sums are shifted."""
 READ_LATENCY = 3
 """Cycles from `enable` & `ready` to the row: memory, its output register, choice of the bank."""
 SUMS_LATENCY = 1
 """Cycles from `update` to its sums."""
 UPDATE_LATENCY = SUMS_LATENCY + 1
-"""Cycles from `update` to the write of the row: memory, its output register; the sums come and are
-shifted beside, and are added in the cycle of the write."""
+"""Cycles from `update` to the write of the row: memory, its output register. The sums come and are
+shifted at the same time. They are added in the cycle of the write."""
 
 
 def accumulator_ports(config: Config) -> dict[str, wiring.Member]:
-    """The members of Accumulators."""
+    """Return the members of Accumulators."""
     address = ceil_log2(config.accumulator_rows)
     return {
         "update": In(1),
@@ -43,20 +43,35 @@ def accumulator_ports(config: Config) -> dict[str, wiring.Member]:
 
 
 class Accumulators(wiring.Component):
-    """`accumulator_rows` rows of `cols` x 32 bits, in two banks by the parity of the row.
+    """A memory of `accumulator_rows` rows of `cols` x 32 bits that adds sums to its rows.
 
-    Update (from the MXU), one a cycle: `update` with `row`, `accumulate` and `shift`, and `sums`
-    SUMS_LATENCY cycles later. With `accumulate` the row becomes old + sums * 2^(8 * shift) modulo
-    2^32 per column, else without old, and `reads` has a bit for the bank that is read; `shift` is 0
-    where there are no 16-bit modes. Updates of a row may follow one another at any distance: the
-    next instruction may begin at the row at which this one ends. The row is written UPDATE_LATENCY
-    cycles after `update`, and may be read from the next cycle on.
+    It has two banks, one for even and one for odd rows.
 
-    Read (to Activate): `data` is there for one cycle, READ_LATENCY cycles after `enable` & `ready`,
-    from a register. The reads for updates win; two sequential streams collide once and then
+    | port of an update | meaning |
+    |---|---|
+    | `update`          | a row is updated; one a cycle |
+    | `row`             | the row, in the cycle of `update`, as are all ports but `sums` |
+    | `accumulate`      | adds to the old row; else the sums replace it |
+    | `reads`           | a bit for the bank that is read, if `accumulate`, else 0 |
+    | `shift`           | shifts sums by 8 * `shift` bits; 0 without 16-bit modes |
+    | `sums`            | sums of the columns, SUMS_LATENCY cycles after `update` |
+
+    | port of a read      | meaning |
+    |---|---|
+    | `enable`, `address` | requests a row |
+    | `ready`             | the request is taken |
+    | `data`              | the row, for one cycle, READ_LATENCY cycles after `enable` & `ready`,
+                            from a register |
+    | `flawed`            | a row that was read or added to differed from the written one; only with
+                            parity |
+
+    Update (from the MXU): the row becomes old + sums * 2^(8 * shift) modulo 2^32 in each column, or
+    the same without old. The row is written UPDATE_LATENCY cycles after `update`, and may be read
+    from the next cycle on. Updates of one row may follow one another at any distance: the next
+    instruction may begin at the row at which this instruction ends.
+
+    Read (to Activate): reads for updates win. Two sequential streams collide once and then
     alternate between the banks.
-
-    `flawed`, where there is parity: a row that was read or added to was not what had been written.
     """
 
     def __init__(self, *, config: Config):
@@ -68,8 +83,9 @@ class Accumulators(wiring.Component):
         config, cols = self._config, self._config.cols
         m.d.comb += self.ready.eq(~self.reads.bit_select(self.address[0], 1))
 
-        # Updates on their way, the youngest first: read, memory's register, addition and write; and
-        # which of them have the row of the one that is read, in every other bit each.
+        # Updates on their way, the youngest first: read, memory's register, addition and write.
+        # `found` has two bits for each stage: its row agrees with the row being read in all even
+        # bits, in all odd bits.
         row = [self.row]
         valid = [self.update]
         halves = range(min(2, len(self.row)))
@@ -86,7 +102,7 @@ class Accumulators(wiring.Component):
         written = Cat(total.total for total in totals)
         outputs: list[list[Value]] = []
         flaws: list[Value] = []
-        counts = Signal(BANKS)  # of what is shown, somebody takes this
+        counts = Signal(BANKS)  # for each bank whether the word that it shows is used
         width, depth = 32 * cols, config.accumulator_rows // BANKS
         for index in range(BANKS):
             if config.parity:
@@ -120,15 +136,15 @@ class Accumulators(wiring.Component):
                             unshifted = self.sums.word_select(c, 32)
                             m.d.sync += sums.word_select(c, 32).eq(unshifted << 8 * amount)
 
-        # The old row comes from its bank; or it is the one that is being written while the bank's
-        # register is loaded, or was in the cycle before; or there is none.
+        # The old row comes from its bank. If it is being written while the bank's register is
+        # loaded, or was in the cycle before, it is forwarded. Without `accumulate` it is 0.
         accumulate = Signal()
         elsewhere = Signal()
         same = [Signal(len(halves), name=f"same_{distance}") for distance in (1, 2)]
         m.d.sync += [accumulate.eq(self.accumulate), *map(Signal.eq, same, found)]
         m.d.comb += elsewhere.eq(~accumulate | same[0].all() | same[1].all())
-        youngest = m.submodules.youngest = Replica(width=len(halves) * cols)  # as same[0]
-        none = m.submodules.none = Replica(width=cols)  # as ~accumulate
+        youngest = m.submodules.youngest = Replica(width=len(halves) * cols)  # copies of same[0]
+        none = m.submodules.none = Replica(width=cols)  # copies of ~accumulate
         aside = m.submodules.aside = Replica(width=cols)
         from_odd = m.submodules.from_odd = Replica(width=cols)
         m.d.comb += [

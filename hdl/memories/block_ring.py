@@ -10,10 +10,17 @@ from systola.hdl.memories.sram import Sram
 
 
 class BlockRing(wiring.Component):
-    """`oldest` of up to `depth` payloads, from the second cycle after its `push` on, and from the
-    cycle after the `retire` of the one before. `pushed` is there in the cycle before the push.
+    """A ring that shows the `oldest` of up to `depth` payloads, with the payloads in block RAM.
 
-    Who uses it counts them. What a `PayloadRing` does in look-up tables, but for a cycle.
+    | port     | meaning |
+    |---|---|
+    | `push`   | appends the payload that was `pushed` in the cycle before |
+    | `pushed` | the payload, in the cycle before its `push` |
+    | `retire` | drops the oldest payload; the next one can be seen in the next cycle |
+    | `oldest` | the oldest payload, from the second cycle after its `push` on |
+
+    The ring does not count its payloads: its user does. It does the work of a `PayloadRing` without
+    look-up tables, but a cycle later.
     """
 
     def __init__(self, *, payload: data.StructLayout, depth: int):
@@ -28,30 +35,31 @@ class BlockRing(wiring.Component):
         memory = m.submodules.memory = Sram(
             width=len(self.oldest.as_value()), depth=1 << bits, output_register=True
         )
-        # From the memory to the register of its read port, and from there to that of its output.
-        free = Signal(bits)
-        following = Signal(bits)
-        read = Signal()  # there is one in the first of these registers,
-        shown = Signal()  # in the second
-        some = Signal()  # or, behind those, in the memory
-        reads = Signal()
+        # A payload moves from the memory to the register of its read port, and then to the output
+        # register.
+        write_place = Signal(bits)
+        read_place = Signal(bits)
+        has_read = Signal()  # the register of the read port has a payload
+        has_shown = Signal()  # the output register has a payload
+        has_more = Signal()  # the memory has further payloads
+        memory_reads = Signal()
         m.d.comb += [
-            some.eq(self.push | (following != free)),
-            memory.output_enable.eq(~shown | self.retire),
-            reads.eq(~read | memory.output_enable),
-            memory.read_enable.eq(reads),
-            memory.read_address.eq(following),
-            # What is written after the last one does not matter before its push, nor may it be
-            # read in the same cycle.
+            has_more.eq(self.push | (read_place != write_place)),
+            memory.output_enable.eq(~has_shown | self.retire),
+            memory_reads.eq(~has_read | memory.output_enable),
+            memory.read_enable.eq(memory_reads),
+            memory.read_address.eq(read_place),
+            # The word written after the last payload does not matter before its push. It must not
+            # be read in the same cycle.
             memory.write_enable.eq(~self.push),
-            memory.write_address.eq(free),
+            memory.write_address.eq(write_place),
             memory.write_data.eq(self.pushed),
             self.oldest.as_value().eq(memory.read_data),
         ]
         m.d.sync += [
-            free.eq(free + self.push),
-            following.eq(following + (reads & some)),
-            read.eq(some | ~reads),
-            shown.eq(Mux(memory.output_enable, read, 1)),
+            write_place.eq(write_place + self.push),
+            read_place.eq(read_place + (memory_reads & has_more)),
+            has_read.eq(has_more | ~memory_reads),
+            has_shown.eq(Mux(memory.output_enable, has_read, 1)),
         ]
         return m

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory with a parity bit for each byte."""
+"""A memory with a parity bit for each byte."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
@@ -8,15 +8,22 @@ from amaranth.lib.wiring import In, Out
 from systola.hdl.memories.sram import Sram, sram_ports
 
 FLAW_LATENCY = 2
-"""Cycles from `counts` to `flawed`: byte by byte, and all of them."""
+"""Cycles from `counts` to `flawed`: each byte by itself, then all of them."""
 
 
 class ParitySram(wiring.Component):
-    """An Sram with output register, `width` in whole bytes, that tells when a bit has flipped.
+    """An Sram with output register that detects flipped bits; `width` is a number of whole bytes.
 
-    `counts` is up in a cycle in which somebody uses `read_data`; `flawed` is up FLAW_LATENCY cycles
-    later when then an odd number of the nine bits of a byte had changed since they were written. A
-    memory that is 0 from the beginning, as those of FPGAs are, is without flaw.
+    Beside the ports of an Sram it has two:
+
+    | port     | meaning |
+    |---|---|
+    | `counts` | `read_data` is used in this cycle |
+    | `flawed` | FLAW_LATENCY cycles after `counts`: in some byte an odd number of its nine bits had
+                 changed |
+
+    Bits count as changed since they were written. A memory that is 0 from the beginning, like the
+    memories of FPGAs, has no flaw.
     """
 
     def __init__(self, *, width: int, depth: int):
@@ -51,5 +58,5 @@ class ParitySram(wiring.Component):
 
 
 def _parities(value: Value) -> Value:
-    """A bit for each byte: 1 where it has an odd number of ones."""
+    """Return a bit for each byte: 1 if the byte has an odd number of ones."""
     return Cat(value.word_select(byte, 8).xor() for byte in range(len(value) // 8))

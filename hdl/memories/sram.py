@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synchronous memory with one read and one write port."""
+"""A synchronous memory with one read and one write port."""
 
 from amaranth.hdl import Cat, ClockSignal, Const, Elaboratable, Instance, Module, Signal, Value
 from amaranth.lib import wiring
@@ -10,18 +10,18 @@ from amaranth.utils import ceil_log2
 from systola.hdl.parts.fabric import Fabric, fabric_of
 
 MACRO_BITS = 1 << 18
-"""From this size on a memory is an instance of `sram_1r1w` (sram_1r1w.v), except on FPGAs:
-chips replace that module by a macro, and the list of initial values of an inferred memory would be
-most of the Verilog text."""
+"""Size in bits from which on a memory is an instance of `sram_1r1w` (sram_1r1w.v), except on FPGAs.
+Chips replace this module by a macro. In an inferred memory of this size, the list of initial values
+would be most of the Verilog text."""
 
 _ECP5_ADDRESS_BITS = 14
-"""A block RAM of the ECP5 has 2^14 words of 1 bit, or fewer of more."""
+"""Address bits of a block RAM of the ECP5: it has 2^14 words of 1 bit, or fewer and wider ones."""
 _ECP5_WIDTHS = {5: 36, 4: 18, 3: 9, 2: 4, 1: 2, 0: 1}
-"""Bits of a word by the number of address bits that it does without."""
+"""Bits of a word, by the number of address bits that a block RAM with such words does not use."""
 
 
 def sram_ports(*, width: int, depth: int) -> dict[str, wiring.Member]:
-    """The ports of a memory of `depth` words of `width` bits, see Sram."""
+    """Return the ports of an Sram of `depth` words of `width` bits."""
     return {
         "read_enable": In(1),
         "read_address": In(ceil_log2(depth)),
@@ -33,16 +33,23 @@ def sram_ports(*, width: int, depth: int) -> dict[str, wiring.Member]:
 
 
 class Sram(wiring.Component):
-    """`depth` words of `width` bits.
+    """A memory of `depth` words of `width` bits.
 
-    Latency: `read_data` holds the word of `read_address` one cycle after `read_enable`, and keeps
-    it until the next enabled read; with `output_register` it becomes that a cycle later, but not
-    without `output_enable`. Throughput: one read and one write a cycle. Reading the word that is
-    being written in the same cycle gives the new value with `transparent`, else an undefined one.
-    Contents are undefined until written.
+    | port            | meaning |
+    |---|---|
+    | `read_enable`   | reads the word at `read_address` |
+    | `read_data`     | the word, a cycle later, until the next read; or a further cycle later, see
+                        below |
+    | `output_enable` | loads the output register; only with `output_register` |
+    | `write_enable`  | writes `write_data` to the word at `write_address` |
 
-    `transparent` costs multiplexers and time behind the memory, `output_register` gives time:
+    Throughput: one read and one write a cycle. With `output_register` the word moves on to a second
+    register, in each cycle with `output_enable`, and `read_data` is this register. It gives time:
     without it the data of most FPGAs' block RAM come late in the cycle.
+
+    With `transparent` a read of the word that is being written gives the new value, else an
+    undefined one. This costs multiplexers and time after the memory. Contents are undefined until
+    written.
     """
 
     def __init__(
@@ -62,7 +69,7 @@ class Sram(wiring.Component):
 
     @property
     def is_macro(self) -> bool:
-        """Whether the memory becomes an instance of `sram_1r1w` in plain Verilog."""
+        """Return whether the memory becomes an instance of `sram_1r1w` in plain Verilog."""
         return self._width * self._depth >= MACRO_BITS
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -103,7 +110,8 @@ class Sram(wiring.Component):
         )
 
     def _inferred(self, m: Module, read_data: Signal) -> None:
-        # Never in LUTs. Unless told that collisions do not matter, Yosys adds logic for them.
+        # The memory shall not be made of LUTs. Without `no_rw_check`, Yosys adds logic for
+        # collisions.
         attributes = {"ram_style": "block"} | ({} if self._transparent else {"no_rw_check": 1})
         m.submodules.memory = memory = Memory(
             shape=self._width, depth=self._depth, init=[], attrs=attributes
@@ -120,12 +128,12 @@ class Sram(wiring.Component):
         ]
 
     def _ecp5(self, m: Module) -> None:
-        """Block RAMs side by side, each with an equal part of the words, so that the part of a
-        column lies in as few as may be.
+        """Place block RAMs side by side, each with an equal part of the words.
 
-        Lattice FPGA-TN-02204, "ECP5 and ECP5-5G Memory Usage Guide". Port A writes, port B reads.
-        With words of 36 bits, it writes their upper half through the data pins of B, and reads
-        their lower half through those of A.
+        The parts are as large as may be, so that the bits of a column lie in few blocks. Lattice
+        FPGA-TN-02204, "ECP5 and ECP5-5G Memory Usage Guide". Port A writes, port B reads. With
+        words of 36 bits, port A writes their upper half through the data pins of B. Port B reads
+        their lower half through the data pins of A.
         """
         low = min(_ECP5_ADDRESS_BITS - len(self.read_address), max(_ECP5_WIDTHS))
         part = _ECP5_WIDTHS[low]
@@ -172,5 +180,5 @@ def _padded(value: Value, width: int) -> Value:
 
 
 def _pins(prefix: str, value: Value) -> dict[str, Value]:
-    """The bits of a value for a block with a pin for each."""
+    """Return the bits of a value by pin, for a block that has a pin for each bit."""
     return {f"{prefix}{k}": value[k] for k in range(len(value))}

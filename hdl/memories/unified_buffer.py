@@ -13,17 +13,26 @@ from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature, BufferWriteSi
 
 
 class UnifiedBuffer(wiring.Component):
-    """`buffer_lines` lines in `buffer_banks` banks of one read and one write port each.
+    """A memory of `buffer_lines` lines in `buffer_banks` banks of one read and one write port each.
 
-    Line a lives in bank a mod banks, so two sequential streams that meet in a bank collide once
-    and then run side by side. The MXU's read and Activate's write always win (`ready` is 1 for
-    them); the activation unit's reads (`operands`) yield to the MXU's, the DMA's to both. Where
-    there is training, `tiles` shares the port of the DMA, which yields to it; where there are
-    links, `link_out` and `link_in` share those of the DMA, and yield to it.
-    Throughput: one line a cycle on each of the five ports. The banks have output registers, so that
-    only a multiplexer lies between them and the reader's own. Nobody reads a line in the cycle in
-    which it is written: the interlocks see to it. `flawed`, where there is parity: a line that was
-    read was not what had been written.
+    | port, by rank | meaning |
+    |---|---|
+    | `mxu`         | reads of the MXU; always win, so `mxu.ready` is 1 |
+    | `operands`    | reads of the activation unit |
+    | `tiles`       | reads of weights from the buffer; only with training |
+    | `dma_out`     | reads of the DMA, on the port of `tiles` |
+    | `link_out`    | reads of the links, on the port of the DMA; only with links |
+    | `activate`    | writes of the activation unit; always win, so `activate.ready` is 1 |
+    | `dma_in`      | writes of the DMA |
+    | `link_in`     | writes of the links, on the port of the DMA; only with links |
+    | `flawed`      | a line that was read differed from the written one; only with parity |
+
+    Reads yield to the reads above them in the table, writes to the writes above them. Line a lies
+    in bank a mod banks, so two sequential streams that meet in a bank collide once and then run
+    side by side. Throughput: one line a cycle on each port of `mxu`, `operands`, `activate`, and
+    the two of the DMA. The banks have output registers, so that only a multiplexer lies between
+    them and the reader's register. A line is never read in the cycle in which it is written: the
+    interlocks prevent it.
     """
 
     def __init__(self, *, config: Config):
@@ -54,7 +63,7 @@ class UnifiedBuffer(wiring.Component):
         def bank_of(port: wiring.PureInterface) -> Value:
             return port.address[:bits]
 
-        # In the order of their rank.
+        # Ports are in the order of their rank.
         shared = BufferReadSignature(config=self._config).flip().create(path=("shared",))
         readers = (self.mxu, self.operands, shared)
         incoming = self._incoming(m) if self._config.links else self.dma_in
@@ -96,7 +105,7 @@ class UnifiedBuffer(wiring.Component):
             else:
                 bank = Sram(width=width, depth=depth, output_register=True)
             m.submodules[f"bank_{index}"] = bank
-            # The highest rank has the last word; the lowest one needs no condition.
+            # The highest rank is assigned last, so it wins. The lowest rank needs no condition.
             for rank, port in reversed(list(enumerate(readers))):
                 here = port.enable & (bank_of(port) == index)
                 with m.If(here):
@@ -122,7 +131,8 @@ class UnifiedBuffer(wiring.Component):
         return m
 
     def _share(self, m: Module, shared: wiring.PureInterface) -> None:
-        """One read port for all that reads lines now and then, in the order of their rank."""
+        """Share one read port among all users that read lines now and then, in the order of their
+        rank."""
         users = (*((self.tiles,) if self._config.training else ()), self.dma_out, self.link_out)
         free: Value = shared.ready
         for user in users:
@@ -133,7 +143,7 @@ class UnifiedBuffer(wiring.Component):
                 m.d.comb += [shared.enable.eq(1), shared.address.eq(user.address)]
 
     def _incoming(self, m: Module) -> wiring.PureInterface:
-        """One write port for the DMA and, while that does not use it, the links."""
+        """Share one write port between the DMA and, while the DMA does not use it, the links."""
         incoming = BufferWriteSignature(config=self._config).flip().create(path=("incoming",))
         first, second = self.dma_in, self.link_in
         m.d.comb += [

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that several units are built from."""
+"""Parts that units of several folders are built from."""

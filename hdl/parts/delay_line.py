@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed delay."""
+"""A fixed delay in a shift register."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
@@ -7,8 +7,15 @@ from amaranth.lib.wiring import In, Out
 
 
 class DelayLine(wiring.Component):
-    """`output` is `input` as it was `cycles` cycles ago, not counting those with `hold`, which
-    stops it; `valid` is cleared by reset."""
+    """A delay of `cycles` cycles that `hold` can stop.
+
+    | port                     | meaning |
+    |---|---|
+    | `input`, `input_valid`   | a payload, and whether there is one |
+    | `hold`                   | stops the delay for a cycle, which then does not count |
+    | `output`, `output_valid` | the input `cycles` cycles later; `output_valid` is 0 after a
+                                 reset |
+    """
 
     def __init__(self, *, layout: data.StructLayout, cycles: int):
         self._width = layout.size

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed delay in a small memory, for what nobody resets or holds up."""
+"""A fixed delay in a small memory, for values that are never reset or held up."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -10,7 +10,10 @@ from systola.hdl.parts.ring import stepped
 
 
 class DelayRing(wiring.Component):
-    """`output` is `input`, of `width` bits, as it was `cycles` cycles ago; undefined before."""
+    """A delay of `cycles` cycles for a value of `width` bits.
+
+    `output` is `input` as it was `cycles` cycles ago. In the first `cycles` cycles it is undefined.
+    """
 
     def __init__(self, *, width: int, cycles: int):
         self._cycles = cycles
@@ -20,13 +23,13 @@ class DelayRing(wiring.Component):
         m = Module()
         memory = m.submodules.memory = Memory(shape=len(self.input), depth=self._cycles, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
-        place = Signal(range(self._cycles))
-        m.d.sync += place.eq(stepped(place, self._cycles))
+        ring_place = Signal(range(self._cycles))
+        m.d.sync += ring_place.eq(stepped(ring_place, self._cycles))
         m.d.comb += [
             write.en.eq(1),
-            write.addr.eq(place),
+            write.addr.eq(ring_place),
             write.data.eq(self.input),
-            read.addr.eq(place),
+            read.addr.eq(ring_place),
             self.output.eq(read.data),
         ]
         return m

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The families of FPGAs whose own multipliers and memories the design knows.
+"""The families of FPGAs with multipliers and memories that the design knows.
 
-A component with several implementations chooses by `fabric_of(platform)` in `elaborate`; all have
-the same ports and the same behaviour, cycle by cycle.
+A component with several implementations chooses one by `fabric_of(platform)` in `elaborate`. All of
+them have the same ports and the same behaviour, cycle by cycle.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,14 @@ from enum import Enum
 
 
 class Fabric(Enum):
-    """What the machine is made of. May be passed to Amaranth as a platform."""
+    """A fabric that the machine is made of. It may be passed to Amaranth as a platform."""
 
     GENERIC = "generic"
-    """Plain Verilog: simulators, and any FPGA whose synthesis infers what it needs."""
+    """Plain Verilog: simulators, and any FPGA with a synthesis that infers the blocks that it
+    needs."""
     CHIP = "chip"
-    """The same, but every Sram is an instance of `sram_1r1w`, for which a chip has macros."""
+    """Plain Verilog in which every Sram is an instance of `sram_1r1w`, for which a chip has
+    macros."""
     ECP5 = "ecp5"
     ICE40 = "ice40"
     NEXUS = "nexus"
@@ -25,14 +27,17 @@ class Fabric(Enum):
 
 @dataclass(frozen=True)
 class Checked:
-    """The platform of simulations: a fabric, and what units promise each other is checked."""
+    """A platform for simulations: a fabric, with checks of the promises between units."""
 
     fabric: Fabric
     promises = True
 
 
 def fabric_of(platform: object) -> Fabric:
-    """The fabric of an Amaranth platform; GENERIC without one or for a family not listed above."""
+    """Return the fabric of an Amaranth platform.
+
+    It is GENERIC without a platform, and for a family that Fabric does not list.
+    """
     if isinstance(platform, Fabric):
         return platform
     if isinstance(platform, Checked):

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is under way, and who must wait for it.
+"""Lists of the instructions under way, and masks of the entries that an instruction waits for.
 
-Each use of an on-chip resource by a unit has an `InFlight` list: a ring of places with its
-instructions from issue to completion. When an instruction is issued, its regions are compared with
-those in the lists; of each list it waits for one entry, the youngest in its way (`Awaited`), since
-the entries of a list complete in order. So it only ever waits for older instructions, and the
-oldest instruction of the machine never waits.
+Each use of an on-chip resource by a unit has an `InFlight` list. It is a ring with a place for each
+instruction of this use, from issue to completion.
 
-Chaining: the oldest entry of a list tells how far its instruction has got (`Progress`). Who waits
-for that one may touch what lies below: it runs a line or row behind. The same is true while the
-oldest one is an older entry of the `run` of the one that is awaited, such as the instructions that
-fill the blocks of one matrix.
+Masks: when an instruction is issued, its regions are compared with the regions in the lists. Of
+each list it waits for one entry, the youngest that it overlaps (`Awaited`). One is enough, as the
+entries of a list complete in order. An instruction only ever waits for older ones, so the oldest
+instruction of the machine never waits.
+
+Chaining: the oldest entry of a list reports how far its instruction has got (`Progress`). An
+instruction that waits for this entry may touch all addresses below: it follows a line or row later.
+The same holds while the oldest entry is an older one of the `run` of the awaited entry. A run is,
+for example, the instructions that fill the blocks of one matrix.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -22,53 +24,73 @@ from systola.hdl.parts.promise import promised
 
 
 class Region(data.StructLayout):
-    """Addresses base to end - 1."""
+    """A region that has the addresses from `base` to `end` - 1."""
 
     def __init__(self, width: int):
         super().__init__({"base": width, "end": width})
 
 
 class Awaited(data.StructLayout):
-    """The entry at `place` of a list of `depth` entries, while it is still `pending`. It and each
-    of the `run` - 1 entries before it rises from the one before."""
+    """A mask that names one entry of a list of `depth` entries.
+
+    | field     | meaning |
+    |---|---|
+    | `pending` | the entry is still in the list |
+    | `place`   | its place in the ring |
+    | `run`     | number of older entries in its run: each entry but the oldest of a run rises |
+
+    An entry rises if its addresses begin at or after the end of the entry before.
+    """
 
     def __init__(self, depth: int):
         super().__init__({"pending": 1, "place": ceil_log2(depth), "run": ceil_log2(depth)})
 
 
 class Progress(data.StructLayout):
-    """The oldest entry of a list stands at `place`, and needs nothing below address `reached` any
-    longer; with `retires` it leaves the list behind this cycle."""
+    """A report that shows how far the oldest entry of a list has got.
+
+    | field     | meaning |
+    |---|---|
+    | `retires` | the entry leaves the list at the end of this cycle |
+    | `place`   | its place in the ring |
+    | `reached` | first address that the entry may still need |
+    """
 
     def __init__(self, width: int, depth: int):
         super().__init__({"retires": 1, "place": ceil_log2(depth), "reached": width})
 
 
 def overlaps(a: data.View, b: data.View) -> Value:
-    """Whether two regions share an address.
+    """Return whether two regions share an address.
 
-    An empty one inside the other counts as well: a wait too many, never one too few.
+    An empty region inside the other one counts as well: this may be a wait too many, never one too
+    few.
     """
-    # The signs of differences come out of the carry chains as they are, comparisons do not.
+    # The signs of differences come out of the carry chains as they are. Comparisons do not.
     return (a.base - b.end)[-1] & (b.base - a.end)[-1]
 
 
 def still(awaited: data.View, progress: data.View) -> Value:
-    """Whether an entry is pending behind this cycle."""
+    """Return whether an awaited entry is still pending in the next cycle."""
     return awaited.pending & ~(progress.retires & (awaited.place == progress.place))
 
 
 def holds(awaited: data.View, progress: data.View, below: Value) -> Value:
-    """Whether who awaits an entry must not touch an address yet: the entry is pending, and the
-    oldest of its list is none of its run, or has not got past the address, which is not `below`
-    what it has `reached`."""
+    """Return whether an instruction that awaits an entry must not touch an address yet.
+
+    It may touch the address if the entry is no longer pending. It may also do so if the oldest
+    entry of the list belongs to the run of the awaited one, and has got past it. `below` is true if
+    the address is below the `reached` of the list.
+    """
     ahead = (awaited.place - progress.place)[: len(awaited.place)]
     return awaited.pending & ~(below & (ahead <= awaited.run))
 
 
 def kept(awaited: data.View, progress: data.View) -> Value:
-    """What masks, a structure of `Awaited`, become behind this cycle, seeing the `progress` of the
-    list of each."""
+    """Return the value that masks, a structure of `Awaited`, have in the next cycle.
+
+    `progress` has the report of the list of each mask.
+    """
     return Cat(
         Cat(still(awaited[name], progress[name]), awaited[name].place, awaited[name].run)
         for name, _ in awaited.shape()
@@ -76,22 +98,34 @@ def kept(awaited: data.View, progress: data.View) -> Value:
 
 
 class InFlight(wiring.Component):
-    """List of up to `depth` instructions in a ring; all outputs but `empties` and
-    `progress.retires` are registers, and change a cycle after what changes them.
+    """A list of up to `depth` instructions in a ring, from issue to completion.
 
-    | port | |
+    All outputs but `empties` and `progress.retires` are registers. They change one cycle after the
+    input that changes them.
+
+    | port         | meaning |
     |---|---|
-    | `push` | appends one at place `free`, only while not `full`, not in two cycles on end |
-    | `rises` | the one that was pushed two cycles ago begins where the one before that has ended, \
-or behind |
-    | `rising` | for each place whether its entry rises, from the third cycle behind its push on |
-    | `retire` | drops the oldest, also in the same cycle, but not in two cycles behind its push |
-    | `advance`, `advance_to` | the oldest, if it is older than that, needs nothing below that \
-address any longer; or nothing at all, and the next one nothing below |
-    | `progress` | how far the oldest has got; until it first advances, as far as the one before, \
-if it rises, or nowhere; it means nothing where the oldest was pushed one or two cycles ago |
-    | `valid` | as many ones, from bit 0, as there are entries |
-    | `empties` | none is left behind this cycle, but for what is pushed |
+    | `push`       | appends an entry at place `free`; only while not `full`, and not in two cycles
+                     on end |
+    | `rises`      | the entry pushed two cycles ago begins at or after the end of the entry
+                     before |
+    | `rising`     | a bit for each place: its entry rises; valid from the third cycle after its
+                     push |
+    | `free`       | the place of the next entry |
+    | `full`       | there is no place for another entry |
+    | `retire`     | drops the oldest entry, also together with a push; not in the two cycles after
+                     its own push |
+    | `advance`    | takes over `advance_to`; not in the two cycles after the push of the oldest
+                     entry |
+    | `advance_to` | the oldest entry needs no address below; or it needs none at all, and the next
+                     entry none below |
+    | `progress`   | place and reach of the oldest entry; meaningless in the two cycles after its
+                     push |
+    | `valid`      | as many ones, from bit 0, as there are entries |
+    | `empties`    | no entry is left at the end of this cycle, not counting one that is pushed |
+
+    Until it first advances, an entry that rises has reached as far as the entry before. An entry
+    that does not rise has reached address 0.
     """
 
     def __init__(self, *, width: int, depth: int):
@@ -117,14 +151,15 @@ if it rises, or nowhere; it means nothing where the oldest was pushed one or two
         valid, retire = self.valid, self.retire
         place = Signal.like(self.progress.place)
         reached = Signal.like(self.progress.reached)
-        rises = Signal(1 << len(place))  # for each place; what is pushed does until it `settles`
-        pushed, settles = Signal(), Signal()  # one or two cycles ago
+        # a bit for each place; set at the push until the entry `settles`
+        rises = Signal(1 << len(place))
+        pushed, settles = Signal(), Signal()  # a push one or two cycles ago
         youngest = Signal.like(place)
         next_place = Signal.like(place)
-        left = Signal.like(valid)
+        entries_kept = Signal.like(valid)
         empty = Signal(init=1)
         m.d.comb += [
-            left.eq(Mux(retire, valid[1:], valid)),
+            entries_kept.eq(Mux(retire, valid[1:], valid)),
             self.full.eq(valid[-1]),
             self.empties.eq(empty | (retire & ~valid[1])),
             self.progress.eq(Cat(retire, place, reached)),
@@ -133,7 +168,7 @@ if it rises, or nowhere; it means nothing where the oldest was pushed one or two
         ]
         m.d.sync += [
             empty.eq(self.empties & ~self.push),
-            valid.eq(left | Mux(self.push, Cat(1, left), 0)),
+            valid.eq(entries_kept | Mux(self.push, Cat(1, entries_kept), 0)),
             self.free.eq(self.free + self.push),
             place.eq(next_place),
             pushed.eq(self.push),
@@ -143,8 +178,8 @@ if it rises, or nowhere; it means nothing where the oldest was pushed one or two
             m.d.sync += rises.bit_select(self.free, 1).eq(1)
         with m.If(settles):
             m.d.sync += rises.bit_select(youngest, 1).eq(self.rises)
-        # What was reached in one entry holds for the next one if that rises from it.
-        next_falls = retire & left[0] & ~rises.bit_select((place + 1)[: len(place)], 1)
+        # The address that one entry has reached holds for the next entry if that rises.
+        next_falls = retire & entries_kept[0] & ~rises.bit_select((place + 1)[: len(place)], 1)
         falls = settles & ~self.rises & (youngest == next_place)
         with m.If(next_falls | falls):
             m.d.sync += reached.eq(0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where addresses wait for older instructions: compared in one cycle, judged in the next."""
+"""The place where addresses wait for older instructions: compared in one cycle, judged in the
+next."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,15 @@ from systola.hdl.parts.selecting_adder import SelectingAdder
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Field `address` of an item, in that part of the addresses that begins at `space`, against the
-    entry that mask `watched` awaits; without one, the item waits until that has left its list. It
-    waits for nothing unless its bit `used` is set."""
+    """A comparison of one field of an item with the entry that one mask awaits.
+
+    | field     | meaning |
+    |---|---|
+    | `watched` | name of the mask |
+    | `used`    | name of the bit of the item without which this check is left out |
+    | `address` | name of the field; None: the item waits until the entry has left its list |
+    | `space`   | bits that are set in the address: the part of the addresses where it lies |
+    """
 
     watched: str
     used: str
@@ -25,24 +32,31 @@ class Check:
 
 
 class Interlock(wiring.Component):
-    """Lets items pass, in order, as soon as none of the entries that they await needs one of their
-    addresses any longer: each has left its list, or the oldest of its run has got past.
+    """A gate that lets items pass, in order, once their addresses are free.
 
-    | port | |
+    An item passes as soon as none of the entries that it awaits needs one of its addresses any
+    longer. Such an entry has left its list, or the oldest entry of its run has got past the
+    address.
+
+    | port                     | meaning |
     |---|---|
-    | `input` | items; `ready` is a register, and `frees` what it will be in the next cycle |
-    | `awaited` | the masks of the `input`, as they are in the same cycle |
-    | `progress` | of the list of each mask |
-    | `output` | items that may pass, from registers by a gate; `ready` must be a register |
-    | `waits` | for each mask whether the `oldest` item, if any, was seen to wait for it |
+    | `input`                  | items; `input.ready` is a register |
+    | `frees`                  | the value of `input.ready` in the next cycle |
+    | `awaited`                | the masks of the `input`, valid in the same cycle |
+    | `progress`               | the report of the list of each mask |
+    | `output`                 | items that may pass, from registers by a gate; `output.ready` must
+                                 be a register |
+    | `waits`                  | a bit for each mask: the `oldest` item was seen to wait for it |
+    | `oldest`, `oldest_valid` | the item that passes next, and whether there is one |
 
-    The unit keeps the masks of what it holds. What is taken in a cycle is offered two cycles later
-    if it is clear in the cycle between; what is not is looked at again in every other cycle, and
-    offered in the cycle behind. (In step with its producer, a follower would meet the reads of that
-    one in the same bank of the buffer again and again.) Throughput: one a cycle, whatever was
-    before.
+    The interlock keeps the masks of the items that it holds. An item that is taken in a cycle is
+    offered two cycles later if it is clear in the cycle between. Else it is compared again in every
+    other cycle, and offered in the cycle after it is clear. In step with its producer, a follower
+    would meet the producer's reads in the same bank of the buffer again and again. Throughput: one
+    item a cycle, however long the item before has waited.
 
-    `widths` has for each mask the bits of its addresses.
+    `widths` has the bits of the addresses of each mask. docs/architecture.md, "Ready a cycle
+    ahead", has the timing of `frees`.
     """
 
     def __init__(
@@ -76,9 +90,9 @@ class Interlock(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         slot = data.StructLayout({"item": self._item, "masks": self._masks})
-        # From `arrived`, which makes `input.ready` a register, to `compared`, whose addresses are
-        # compared in this cycle, to `judged`, of which is known how that came out. While that is
-        # `blocked` its addresses are the ones that are compared.
+        # An item moves from `arrived`, which makes `input.ready` a register, to `compared`, and
+        # then to `judged`. The addresses of `compared` are compared in this cycle. The result for
+        # `judged` is known. While `judged` is `blocked`, its own addresses are compared instead.
         arrived = Signal(slot, reset_less=True)
         arrived_valid = Signal()
         compared = Signal(slot, reset_less=True)
@@ -86,20 +100,20 @@ class Interlock(wiring.Component):
         judged = Signal(slot, reset_less=True)
         judged_valid = Signal()
         blocked = Signal()
-        looks = Signal()  # in the second, fourth, ... cycle in which it is
-        free = Signal(init=1)  # nothing has arrived
+        looks_again = Signal()  # in the second, fourth, ... cycle in which `judged` is blocked
+        arrived_free = Signal(init=1)  # nothing has arrived
 
-        moves = Signal()  # `judged` takes `compared`
-        follows = Signal()  # that takes what comes
+        judged_moves = Signal()  # `judged` takes `compared`
+        compared_moves = Signal()  # `compared` takes the item that comes
         incoming = Signal(slot)
-        comes = Signal()
+        item_comes = Signal()
         m.d.comb += [
-            moves.eq(~judged_valid | (self.output.ready & ~blocked)),
-            follows.eq(moves | ~compared_valid),
-            incoming.eq(Mux(free, Cat(self.input.payload, self.awaited), arrived)),
-            comes.eq(arrived_valid | self.input.valid),
-            self.frees.eq(follows | ~comes),
-            self.input.ready.eq(free),
+            judged_moves.eq(~judged_valid | (self.output.ready & ~blocked)),
+            compared_moves.eq(judged_moves | ~compared_valid),
+            incoming.eq(Mux(arrived_free, Cat(self.input.payload, self.awaited), arrived)),
+            item_comes.eq(arrived_valid | self.input.valid),
+            self.frees.eq(compared_moves | ~item_comes),
+            self.input.ready.eq(arrived_free),
             self.output.valid.eq(judged_valid & ~blocked),
             self.output.payload.eq(judged.item),
             self.oldest.eq(judged.item),
@@ -114,14 +128,15 @@ class Interlock(wiring.Component):
             awaited, progress = looked_at.masks[check.watched], self.progress[check.watched]
             held = awaited.pending
             if check.address is not None:
-                # address - reached, with the choice of `looked_at` in the tables of the adder.
+                # The adder computes address - reached. Its tables make the choice of `looked_at`,
+                # too.
                 width = len(progress.reached) + 1
                 below = m.submodules[f"check_{number}"] = SelectingAdder(
                     width=width, subtracted=True
                 )
                 m.d.comb += [
                     below.a.eq(progress.reached),
-                    below.choose_b.eq(looks.replicate(width)),
+                    below.choose_b.eq(looks_again.replicate(width)),
                     below.b.eq(judged.item[check.address] | check.space),
                     below.c.eq(compared.item[check.address] | check.space),
                     below.carry.eq(1),
@@ -129,24 +144,27 @@ class Interlock(wiring.Component):
                 held = holds(awaited, progress, below.total[-1])
             found[check.watched].append(held & looked_at.item[check.used])
         m.d.comb += [
-            # By `looks`, which is known early: when it is `blocked` otherwise, nothing is judged.
-            looked_at.eq(Mux(looks, judged, compared)),
+            # The choice is by `looks_again`, which is known early. In a cycle that is `blocked`
+            # without `looks_again`, the result is not used.
+            looked_at.eq(Mux(looks_again, judged, compared)),
             waits.eq(Cat(Cat(held).any() for held in found.values())),
             self.waits.eq(Mux(blocked, seen, 0)),
         ]
-        with m.If(looks | ~blocked):
+        with m.If(looks_again | ~blocked):
             m.d.sync += [
                 seen.eq(waits),
-                # What was clear once stays so.
-                blocked.eq(waits.as_value().any() & (looks | (moves & compared_valid))),
+                # A mask that was clear once stays clear.
+                blocked.eq(
+                    waits.as_value().any() & (looks_again | (judged_moves & compared_valid))
+                ),
             ]
         m.d.sync += [
-            looks.eq(blocked & ~looks),
-            free.eq(self.frees),
+            looks_again.eq(blocked & ~looks_again),
+            arrived_free.eq(self.frees),
             arrived_valid.eq(~self.frees),
         ]
 
-        # Masks lose what leaves its list, wherever their item is.
+        # A mask loses an entry that leaves its list, wherever its item is.
         masks: dict[str, data.View] = {}
         for name, source in (
             ("incoming", incoming.masks),
@@ -158,11 +176,11 @@ class Interlock(wiring.Component):
         m.d.sync += [
             arrived.item.eq(incoming.item),
             arrived.masks.eq(masks["incoming"]),
-            compared.masks.eq(Mux(follows, masks["incoming"], masks["compared"])),
-            judged.masks.eq(Mux(moves, masks["compared"], masks["judged"])),
+            compared.masks.eq(Mux(compared_moves, masks["incoming"], masks["compared"])),
+            judged.masks.eq(Mux(judged_moves, masks["compared"], masks["judged"])),
         ]
-        with m.If(follows):
-            m.d.sync += [compared.item.eq(incoming.item), compared_valid.eq(comes)]
-        with m.If(moves):
+        with m.If(compared_moves):
+            m.d.sync += [compared.item.eq(incoming.item), compared_valid.eq(item_comes)]
+        with m.If(judged_moves):
             m.d.sync += [judged.item.eq(compared.item), judged_valid.eq(compared_valid)]
         return m

@@ -11,19 +11,19 @@ LATENCY = 3
 """Cycles from the operands to their product: input, pipeline and output registers."""
 
 WIDTH_LIMIT = 18
-"""Longest operand in bits: what one DSP block takes. Who needs more adds up products of parts."""
+"""Longest operand in bits that one DSP block takes. Longer ones need sums of partial products."""
 
 _ECP5_BITS = 18
 _ICE40_BITS = 16
 
 
 class Multiplier(wiring.Component):
-    """`product` = `a` * `b`, exactly.
+    """An exact multiplier: `product` = `a` * `b`.
 
-    Latency LATENCY cycles, and one less without `pipeline`, the register between the others: for
-    loops through the multiplier. Throughput one product a cycle. A cycle without `enable` does not
-    count: nothing moves in it. Operands have up to 18 bits, signed or not. One DSP block, except on
-    fabrics whose blocks are smaller.
+    Latency: LATENCY cycles, or one less without `pipeline`, the register between the others. Loops
+    through the multiplier leave it out. Throughput: one product a cycle. In a cycle without
+    `enable` nothing moves, and the cycle does not count. Operands have up to 18 bits, signed or
+    not. The multiplier is one DSP block, except on fabrics with smaller blocks.
     """
 
     def __init__(self, *, a: Shape, b: Shape, pipeline: bool = True):
@@ -59,12 +59,13 @@ class Multiplier(wiring.Component):
         m.d.comb += self.product.eq(product)
 
     def _ecp5(self, m: Module) -> None:
-        """Lattice FPGA-TN-02205, "sysDSP Usage Guide for ECP5"."""
+        """Place the block of an ECP5: Lattice FPGA-TN-02205, "sysDSP Usage Guide for ECP5"."""
         ports: dict[str, object] = {}
         for name, operand in (("A", self.a), ("B", self.b)):
             ports |= _pins(f"i_{name}", _extended(operand, _ECP5_BITS))
             ports[f"i_SIGNED{name}"] = Const(operand.shape().signed)
-            ports[f"i_SOURCE{name}"] = Const(0)  # the operand, not the block beside this one
+            # the source is the operand, not the block beside this block
+            ports[f"i_SOURCE{name}"] = Const(0)
         ports |= _pins("i_C", Const(0, _ECP5_BITS))
         product = Signal(2 * _ECP5_BITS)
         ports |= _pins("o_P", product)
@@ -81,7 +82,8 @@ class Multiplier(wiring.Component):
         m.d.comb += self.product.eq(product)
 
     def _ice40(self, m: Module) -> None:
-        """Lattice FPGA-TN-02007, "DSP Function Usage Guide for iCE40 Devices"."""
+        """Place the block of an iCE40: Lattice FPGA-TN-02007, "DSP Function Usage Guide for iCE40
+        Devices"."""
         product = Signal(2 * _ICE40_BITS)
         unused = {
             f"i_{name}": Const(0)
@@ -118,11 +120,11 @@ class Multiplier(wiring.Component):
 
 
 def _extended(operand: Value, width: int) -> Value:
-    """The operand with copies of its sign, or zeros, in front."""
+    """Return the operand with copies of its sign, or zeros, as further upper bits."""
     sign = operand[-1] if operand.shape().signed else Const(0)
     return Cat(operand, sign.replicate(width - len(operand)))
 
 
 def _pins(prefix: str, value: Value) -> dict[str, Value]:
-    """The bits of a value for a block with a pin for each."""
+    """Return the bits of a value by pin, for a block that has a pin for each bit."""
     return {f"{prefix}{k}": value[k] for k in range(len(value))}

@@ -8,7 +8,7 @@ from amaranth.hdl import Const, Mux, Value, ValueLike
 
 
 def ored(values: Iterable[ValueLike]) -> Value:
-    """The OR of one or more values, as a tree: synthesis keeps the order of gates."""
+    """Return the OR of one or more values as a tree, since synthesis keeps the order of gates."""
     left = [Value.cast(value) for value in values]
     while len(left) > 1:
         left = [a | b for a, b in zip_longest(left[::2], left[1::2], fillvalue=Const(0))]
@@ -16,5 +16,5 @@ def ored(values: Iterable[ValueLike]) -> Value:
 
 
 def one_of(chosen: Value, values: Iterable[ValueLike]) -> Value:
-    """That of the values whose bit in `chosen` is set, 0 where none is: one at most."""
+    """Return the value that has its bit set in `chosen`, else 0. At most one bit may be set."""
     return ored(Mux(bit, Value.cast(value), 0) for bit, value in zip(chosen, values, strict=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to the entries of a list and is only needed of the oldest."""
+"""A ring of payloads for data of a list that only its oldest entry needs."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -10,9 +10,16 @@ from systola.hdl.parts.ring import stepped
 
 
 class PayloadRing(wiring.Component):
-    """`oldest` of up to `depth` payloads, from the cycle after its `push` on. `retire` drops it.
+    """A ring that shows the `oldest` of up to `depth` payloads.
 
-    Who uses it counts them. They lie in a small memory with asynchronous reads.
+    | port             | meaning |
+    |---|---|
+    | `push`, `pushed` | appends a payload, which can be seen from the next cycle on |
+    | `retire`         | drops the oldest payload |
+    | `oldest`         | the oldest payload; undefined while the ring is empty |
+
+    The ring does not count its payloads: its user does. They lie in a small memory with
+    asynchronous reads.
     """
 
     def __init__(self, *, payload: data.StructLayout, depth: int):
@@ -32,17 +39,17 @@ class PayloadRing(wiring.Component):
         memory = m.submodules.memory = Memory(shape=len(bits), depth=self._depth, init=[])
         write = memory.write_port()
         read = memory.read_port(domain="comb")
-        free = Signal(range(self._depth))
-        first = Signal(range(self._depth))
+        write_place = Signal(range(self._depth))
+        read_place = Signal(range(self._depth))
         m.d.comb += [
             write.en.eq(self.push),
-            write.addr.eq(free),
+            write.addr.eq(write_place),
             write.data.eq(self.pushed),
-            read.addr.eq(first),
+            read.addr.eq(read_place),
             bits.eq(read.data),
         ]
         with m.If(self.push):
-            m.d.sync += free.eq(stepped(free, self._depth))
+            m.d.sync += write_place.eq(stepped(write_place, self._depth))
         with m.If(self.retire):
-            m.d.sync += first.eq(stepped(first, self._depth))
+            m.d.sync += read_place.eq(stepped(read_place, self._depth))
         return m

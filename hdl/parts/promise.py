@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one unit promises another."""
+"""Promises of one unit to another, checked in simulations and proofs."""
 
 from amaranth.hdl import Assert, Module, ResetSignal, Signal, Value
 from amaranth.lib import data
 
 
 def promised(m: Module, platform: object, condition: Value, message: str) -> None:
-    """Asserts at each clock edge but those of a reset what a unit has been promised by those that
-    use it: its docstring says what. Simulations and proofs check it, whose platforms have
-    `promises`; in hardware it is not there."""
+    """Assert at each clock edge outside reset that `condition` holds, which is promised to a unit.
+
+    The docstring of a unit has the promises that its users make. Simulations and proofs check them:
+    their platforms have `promises`. In hardware the assertion does not exist.
+    """
     if _checks(platform):
         m.d.sync += Assert(ResetSignal(allow_reset_less=True) | condition, f"{message}\n")
 
@@ -16,7 +18,7 @@ def promised(m: Module, platform: object, condition: Value, message: str) -> Non
 def promised_to_stay(
     m: Module, platform: object, needed: Value, payload: data.View, message: str
 ) -> None:
-    """The same, that a payload is what it was in the cycle before while it is `needed`."""
+    """Assert that a payload does not change from one cycle to the next while it is `needed`."""
     if _checks(platform):
         now = payload.as_value()
         before = Signal.like(now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One of several equal registers."""
+"""A register that is one of several equal ones."""
 
 from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal
 from amaranth.lib import wiring
@@ -9,10 +9,10 @@ from systola.hdl.parts.fabric import Fabric, fabric_of
 
 
 class Replica(wiring.Component):
-    """`output` is `input`, of `width` bits, a cycle later; all ones after power-up, and no reset.
+    """A register of `width` bits without reset: `output` is `input` a cycle later.
 
-    Where a value has many users far apart, several of these share them. Synthesis merges equal
-    registers, but leaves the flip-flops of a fabric alone.
+    After power-up it holds ones. Several of these share the users of one value where they are many
+    and far apart. Synthesis merges equal registers, but leaves the flip-flops of a fabric alone.
     """
 
     def __init__(self, *, width: int = 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A choice in turn."""
+"""A choice in turn among several requests."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -7,10 +7,10 @@ from amaranth.lib.wiring import In, Out
 
 
 class RoundRobin(wiring.Component):
-    """`chosen` is one of those that `wants` names, a bit for each, and 0 where there is none.
+    """A combinational choice in turn: `chosen` has one of the bits of `wants`, or is 0 with them.
 
-    Combinational. With `take` whoever is chosen comes last from the next cycle on, those behind it
-    in front of those before it: nobody waits for more than `count` - 1 others.
+    With `take` the chosen requester comes last from the next cycle on, and the order of a circle
+    stays. So a requester waits for `count` - 1 others at most.
     """
 
     def __init__(self, *, count: int):
@@ -19,15 +19,19 @@ class RoundRobin(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        behind = Signal(self._count)  # those behind the one that was chosen last
+        later_requesters = Signal(self._count)  # requesters after the last chosen one
         m.d.comb += self.chosen.eq(
-            Mux((self.wants & behind).any(), _lowest(self.wants & behind), _lowest(self.wants))
+            Mux(
+                (self.wants & later_requesters).any(),
+                _lowest(self.wants & later_requesters),
+                _lowest(self.wants),
+            )
         )
         with m.If(self.take & self.wants.any()):
-            m.d.sync += behind.eq(~(self.chosen | (self.chosen - 1)))
+            m.d.sync += later_requesters.eq(~(self.chosen | (self.chosen - 1)))
         return m
 
 
 def _lowest(bits: Value) -> Value:
-    """The lowest one of some bits alone."""
+    """Return some bits with only the lowest set bit kept."""
     return bits & (~bits + 1)[: len(bits)]

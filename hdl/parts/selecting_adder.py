@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An adder with a choice before it, in the look-up tables of the adder."""
+"""An adder of which one operand is chosen, in the look-up tables of the adder."""
 
 from amaranth.hdl import Cat, Const, Instance, Module, Signal
 from amaranth.lib import wiring
@@ -8,16 +8,18 @@ from amaranth.lib.wiring import In, Out
 from systola.hdl.parts.fabric import Fabric, fabric_of
 
 _INIT = 0x665A
-"""A ^ (D ? B : C). Without C and D it is A, what the cell's carry needs: a bit where both operands
-are equal carries what A is. Of all that the inverse has ~A for A."""
+"""Table of a cell: A ^ (D ? B : C). Without C and D it is A, as the cell's carry needs: where both
+operands have the same bit, this bit is the carry. The inverse table has ~A for A."""
 
 
 class SelectingAdder(wiring.Component):
-    """`total` = `a` + (`b` if `choose_b` else `c`) + `carry` modulo 2^width, in the same cycle, or
-    with -1 - `a` for `a` where it is `subtracted`. The choice is made bit by bit.
+    """An adder: `total` = `a` + (`b` if `choose_b` else `c`) + `carry` modulo 2^width.
 
-    On an ECP5 a look-up table a bit, where synthesis takes two: the cell of its carry chains has
-    two more inputs than an adder, Lattice FPGA-TN-02032, "CCU2C".
+    It is combinational. If `subtracted`, -1 - `a` takes the place of `a`. The choice is made bit by
+    bit.
+
+    On an ECP5 it takes one look-up table a bit, where synthesis would take two. The cell of the
+    carry chains has two inputs more than an adder needs: Lattice FPGA-TN-02032, "CCU2C".
     """
 
     def __init__(self, *, width: int, subtracted: bool = False):
@@ -38,7 +40,7 @@ class SelectingAdder(wiring.Component):
         if fabric_of(platform) is not Fabric.ECP5:
             chosen = (self.choose_b & self.b) | (~self.choose_b & self.c)
             a = ~self.a if self._subtracted else self.a
-            # The carry comes out of a place of its own: one adder for three numbers.
+            # The carry comes from a further bit below, so that this is one adder for three numbers.
             m.d.comb += self.total.eq((Cat(1, a) + Cat(self.carry, chosen))[1:])
             return m
         width = len(self.total)

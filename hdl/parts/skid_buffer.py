@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A register in a stream that does not hand `ready` on in the same cycle."""
+"""A register in a stream that does not pass `ready` on in the same cycle."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -7,10 +7,11 @@ from amaranth.lib.wiring import In, Out
 
 
 class SkidBuffer(wiring.Component):
-    """Offers each payload of `input` at `output`, in order, one cycle after it came.
+    """A buffer that offers each payload of `input` at `output`, in order, a cycle after it came.
 
-    What comes while `output` waits is kept in a second place. Throughput: one a cycle. All that
-    leaves comes from registers, `input.ready` too: it is down while the second place is in use.
+    A payload that comes while `output` waits is kept in a second place. Throughput: one a cycle.
+    All outputs are registers, `input.ready` too: it is low while the second place is in use.
+    Payloads of `output` stay as they are until they are taken.
     """
 
     def __init__(self, *, payload: data.StructLayout):
@@ -22,23 +23,24 @@ class SkidBuffer(wiring.Component):
         m = Module()
         shown = Signal.like(self.output.payload, reset_less=True)
         spare = Signal.like(shown)
-        waits = Signal()  # in the second place
-        vacant = Signal(init=1)  # not `waits`, which is for the choice of payloads alone
-        free = Signal()
+        spare_valid = Signal()  # a payload is in the second place
+        # the inverse of `spare_valid`, which serves the choice of payloads alone
+        spare_free = Signal(init=1)
+        output_free = Signal()
         m.d.comb += [
-            free.eq(~self.output.valid | self.output.ready),
-            self.input.ready.eq(vacant),
+            output_free.eq(~self.output.valid | self.output.ready),
+            self.input.ready.eq(spare_free),
             self.output.payload.eq(shown),
         ]
         # Payloads are taken with or without `valid`.
-        with m.If(free):
+        with m.If(output_free):
             m.d.sync += [
-                self.output.valid.eq(~vacant | self.input.valid),
-                shown.eq(Mux(waits, spare, self.input.payload)),
+                self.output.valid.eq(~spare_free | self.input.valid),
+                shown.eq(Mux(spare_valid, spare, self.input.payload)),
             ]
-        with m.If(~waits):
+        with m.If(~spare_valid):
             m.d.sync += spare.eq(self.input.payload)
-        fills = Signal()
-        m.d.comb += fills.eq(~free & (~vacant | self.input.valid))
-        m.d.sync += [waits.eq(fills), vacant.eq(~fills)]
+        spare_fills = Signal()
+        m.d.comb += spare_fills.eq(~output_free & (~spare_free | self.input.valid))
+        m.d.sync += [spare_valid.eq(spare_fills), spare_free.eq(~spare_fills)]
         return m

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether two numbers have a given sum, without adding them."""
+"""A check that two numbers have a given sum, without an addition."""
 
 from amaranth.hdl import Cat, Const, Value, ValueLike
 
 
 def sums_to(total: Value, a: ValueLike, b: ValueLike, carry: int) -> Value:
-    """Whether `a` + `b` + `carry` is `total`, modulo 2^bits of `total`.
+    """Return whether `a` + `b` + `carry` is `total`, modulo 2^bits of `total`.
 
-    No carry goes from bit to bit: if all bits are as they should be, each tells by itself which
-    carry has come in and which goes out. Cortadella and Llabería, "Evaluation of A+B=K conditions
-    without carry propagation", IEEE Transactions on Computers 41 (11), 1992.
+    No carry goes from bit to bit. If all bits of the sum are right, each bit by itself determines
+    the carry that came in and the carry that goes out. Cortadella and Llabería, "Evaluation of
+    A+B=K conditions without carry propagation", IEEE Transactions on Computers 41 (11), 1992.
     """
     width = len(total)
     a, b = (Cat(value, Const(0, width))[:width] for value in (a, b))

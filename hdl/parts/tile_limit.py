@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an array becomes a grid."""
+"""The size from which on an array is a grid of tiles."""
 
 TILE_LIMIT = 32
-"""Longest side of one tile. Larger arrays are a grid of one tile module: Amaranth would otherwise
-emit each copy anew, and simulators compile the one module once."""
+"""Longest side of a tile in rows or columns. A larger array is a grid of instances of one tile
+module. Otherwise Amaranth would emit each copy anew. Simulators compile the one module once."""

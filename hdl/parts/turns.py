@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A register for each of several who take turns, a cycle each, in the logic around it."""
+"""Registers of several users that take turns, a cycle each, in the same logic."""
 
 from amaranth.hdl import Module, Shape, Signal
 
 
 def registers_in_turn(m: Module, shape: Shape, *, turns: int, name: str) -> list[Signal]:
-    """`turns` registers in a ring: the last one is that of whose turn it is, and the first one is
-    what whose turn it was in the cycle before has now. Who sets the first one changes his own; else
-    it stays what it is."""
+    """Return `turns` registers in a ring that turns by one place each cycle.
+
+    The last register belongs to the user that has its turn. In the next cycle the first register
+    belongs to this user. So a user changes its register by an assignment to the first one; else the
+    register keeps its value. With one turn this is a single register.
+    """
     ring = [
         Signal(shape, name=name if turns == 1 else f"{name}_{place}", reset_less=True)
         for place in range(turns)

@@ -13,14 +13,15 @@ from systola.hdl.parts.promise import promised_to_stay
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 WALK_GAP = 1
-"""Cycles between two walks, and from `walk_valid` to the first place."""
+"""Cycles between two walks, and from the valid walk to its first place."""
 
 
 class Position(data.StructLayout):
     """A place in a feature map: its buffer line, its row y and its column x.
 
-    Outside the map the line means nothing; it wraps, and comes back right. A coordinate in the
-    upper half of the positive ones is beyond any map: it only stays there, however far it goes.
+    Outside the map the line is meaningless. It wraps around, and is right again back inside the
+    map. A coordinate in the upper half of the positive numbers is beyond any map, and stays there
+    for every step.
     """
 
     def __init__(self, *, line_bits: int, y_bits: int, x_bits: int):
@@ -29,8 +30,14 @@ class Position(data.StructLayout):
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """One loop: its name, the width of its count, and the coordinates that it moves, each with the
-    width of its steps."""
+    """A loop of a walk.
+
+    | field        | meaning |
+    |---|---|
+    | `name`       | name of the loop |
+    | `count_bits` | bits of the number of its iterations |
+    | `moves`      | the coordinates that it moves, each with the bits of its step |
+    """
 
     name: str
     count_bits: int
@@ -38,8 +45,18 @@ class Level:
 
 
 class Walk(data.StructLayout):
-    """What a `Walker` walks: where it starts, and for each level its count, whether that is one
-    (`single`) or two (`double`), and its steps. `counts` sets the three."""
+    """A description of a walk for a `Walker`; `levels` begins with the innermost loop.
+
+    | field    | meaning |
+    |---|---|
+    | `start`  | the first place |
+    | `count`  | iterations of each level, at least one |
+    | `single` | for each level whether its count is one |
+    | `double` | for each level whether its count is two |
+    | `step`   | distance of each coordinate from one iteration of a level to the next |
+
+    `counts` sets `count`, `single` and `double`.
+    """
 
     def __init__(self, levels: Sequence[Level], position: Position):
         self.levels = tuple(levels)
@@ -63,7 +80,7 @@ class Walk(data.StructLayout):
 
 
 def counts(walk: data.View, **numbers: ValueLike) -> list[object]:
-    """Sets the counts of some levels of a `walk`."""
+    """Return the assignments that set the iterations of some levels of a `walk`."""
     return [
         assignment
         for level, number in numbers.items()
@@ -76,14 +93,23 @@ def counts(walk: data.View, **numbers: ValueLike) -> list[object]:
 
 
 class Walker(wiring.Component):
-    """Runs through the loops of a `walk`, whose first level is the innermost.
+    """A counter that runs through the loops of a `walk`; the first level is the innermost.
 
-    `position` is the present place while `present`; `first` and `last` tell for each level whether
-    it is in its first or last iteration, `ends` whether it is the last place of all: all from
-    registers. `advance` goes on to the next place, one a cycle; it means nothing while there is
-    none. A `walk` is not copied: it stays as it is until `ready`, in the cycle in which the last
-    place is left. It begins WALK_GAP cycles after it came, and WALK_GAP cycles lie between two.
-    `will_be_present`: what `present` will be in the next cycle, for copies of it.
+    | port              | meaning |
+    |---|---|
+    | `walk`            | the loops; not copied, so it must stay until `walk.ready`, in the cycle
+                          that leaves the last place |
+    | `present`         | there is a place |
+    | `will_be_present` | the value of `present` in the next cycle, for copies of this register |
+    | `advance`         | goes on to the next place; meaningless while there is none |
+    | `position`        | the present place |
+    | `first`           | for each level whether it is in its first iteration |
+    | `last`            | for each level whether it is in its last iteration |
+    | `ends`            | the present place is the last of the walk |
+
+    All outputs but `will_be_present` and `walk.ready` are registers. Throughput: a place a cycle. A
+    walk begins WALK_GAP cycles after it came, and WALK_GAP cycles lie between two.
+    docs/architecture.md, "Ready a cycle ahead", has the timing of `will_be_present`.
     """
 
     def __init__(self, *, walk: Walk):
@@ -108,14 +134,17 @@ class Walker(wiring.Component):
         levels = self._levels
         walk = self.walk.payload
         flags = data.StructLayout({level.name: 1 for level in levels})
-        idle = Signal(init=1)  # not `present`, for all but what follows
-        # Of each level how many iterations are left where it is not the first, this one too, and
-        # whether the one behind it is the last.
-        left = {level.name: Signal(level.count_bits, name=f"left_{level.name}") for level in levels}
-        nears = Signal(flags, reset_less=True)
-        # The innermost level that is not at its end goes on, and those inside start again there.
-        # In the last place all do, which means nothing, as there is none behind it; and without a
-        # place all do: so `following` has the first one of a walk, too, whose flags come late.
+        idle = Signal(init=1)  # the inverse of `present`, a register for the loops alone
+        # `iterations_remaining`: iterations remaining in a level, the present one included (valid
+        # after its first). `next_is_last`: the next iteration is the level's last.
+        iterations_remaining = {
+            level.name: Signal(level.count_bits, name=f"remaining_{level.name}") for level in levels
+        }
+        next_is_last = Signal(flags, reset_less=True)
+        # The innermost level that is not in its last iteration `goes_on`. The levels inside it
+        # start `again`. In the last place all levels do, which is meaningless, as no place follows.
+        # Without a place all levels do, too: so `following` is also right for the first place of a
+        # walk, which has flags that come late.
         goes_on = Signal(flags)
         again = Signal(flags, init={level.name: 1 for level in levels})
         following = Signal(flags)  # `last` in the next place
@@ -123,7 +152,7 @@ class Walker(wiring.Component):
         # Only the level that goes on counts.
         now = [
             Mux(goes_on[name], Mux(self.first[name], walk.count[name], number), 0)
-            for name, number in left.items()
+            for name, number in iterations_remaining.items()
         ]
         remaining = Signal(max(level.count_bits for level in levels))
         m.d.comb += remaining.eq(ored(now))
@@ -131,16 +160,18 @@ class Walker(wiring.Component):
             name = level.name
             m.d.comb += following[name].eq(
                 Mux(
-                    goes_on[name], nears[name], Mux(again[name], walk.single[name], self.last[name])
+                    goes_on[name],
+                    next_is_last[name],
+                    Mux(again[name], walk.single[name], self.last[name]),
                 )
             )
             with m.If(idle | self.advance):
                 with m.If(again[name]):
-                    m.d.sync += [nears[name].eq(walk.double[name]), self.first[name].eq(1)]
+                    m.d.sync += [next_is_last[name].eq(walk.double[name]), self.first[name].eq(1)]
                 with m.If(goes_on[name]):
                     m.d.sync += [
-                        left[name].eq(remaining - 1),
-                        nears[name].eq(remaining == 3),
+                        iterations_remaining[name].eq(remaining - 1),
+                        next_is_last[name].eq(remaining == 3),
                         self.first[name].eq(0),
                     ]
         for axis, place in self._position:
@@ -174,11 +205,12 @@ class Walker(wiring.Component):
         goes_on: data.View,
         again: data.View,
     ) -> Signal:
-        """One coordinate of the place.
+        """Make the register of one coordinate of the place.
 
-        Only levels that move it have a register: where their present iteration began, which for the
-        innermost of them is the place. Where a level goes on that does not move it, those inside
-        start again from the next one outside, or from where the walk did.
+        Only levels that move the coordinate have a register: the value where their present
+        iteration began. For the innermost of these levels this is the place. If a level goes on
+        that does not move the coordinate, the levels inside start again. They do so from the value
+        of the next level outside, or from the start of the walk.
         """
         names = [level.name for level in self._levels]
         moving = [level.name for level in self._levels if axis in level.moves]
@@ -217,7 +249,10 @@ class Walker(wiring.Component):
 
 
 def _saturated(total: Value) -> Value:
-    """A coordinate that has grown, from its bits: what would be the lowest of the negative ones is
-    still beyond any map."""
+    """Return a coordinate that has grown, kept from wrapping around.
+
+    A number in the lower half of the negative ones becomes one in the upper half of the positive
+    ones, which is beyond any map.
+    """
     wraps = total[-1] & ~total[-2]
     return Cat(total[:-2], total[-2] | wraps, total[-1] & ~wraps)

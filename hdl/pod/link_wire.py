@@ -13,10 +13,16 @@ SLOWEST = 8
 
 
 class LinkWire(wiring.Component):
-    """One direction of a link with `stages` registers each way, so that cores may lie far apart.
+    """A wire for one direction of a link, with `stages` registers each way, so that cores may lie
+    far apart.
 
-    `uneven`, for tests: a number that is not 0, from which it is drawn how long credits are kept,
-    each at most SLOWEST cycles after the one before it has gone. So senders run out of them.
+    | port       | meaning |
+    |---|---|
+    | `sender`   | the end at the sender |
+    | `receiver` | the end at the receiver |
+
+    `uneven`, for tests: 0, or a seed from which the time is drawn for which credits are kept. A
+    credit goes at most SLOWEST cycles after the credit before it. So senders run out of credits.
     """
 
     def __init__(self, *, config: Config, stages: int, uneven: int = 0):
@@ -37,19 +43,25 @@ class LinkWire(wiring.Component):
         return m
 
     def _kept(self, m: Module, credit: Value) -> Value:
-        """The credits, each for a while."""
-        kept = Signal(range(self._config.link_beats + 1))
-        wait = Signal(range(SLOWEST))
-        # x^16 + x^15 + x^13 + x^4 + 1, in the form of Galois.
+        """Return the credits after each of them has been kept for a while."""
+        credits_kept = Signal(range(self._config.link_beats + 1))
+        wait_remaining = Signal(range(SLOWEST))
+        # The polynomial is x^16 + x^15 + x^13 + x^4 + 1, in the form of Galois.
         drawn = Signal(16, init=self._uneven)
-        gives = Signal()
-        m.d.comb += gives.eq((kept != 0) & (wait == 0))
+        credit_goes = Signal()
+        m.d.comb += credit_goes.eq((credits_kept != 0) & (wait_remaining == 0))
         m.d.sync += [
             drawn.eq((drawn >> 1) ^ Mux(drawn[0], 0xD008, 0)),
-            kept.eq(kept + credit - gives),
-            wait.eq(Mux(gives, drawn[:3] & drawn[4:7], Mux(wait != 0, wait - 1, 0))),
+            credits_kept.eq(credits_kept + credit - credit_goes),
+            wait_remaining.eq(
+                Mux(
+                    credit_goes,
+                    drawn[:3] & drawn[4:7],
+                    Mux(wait_remaining != 0, wait_remaining - 1, 0),
+                )
+            ),
         ]
-        return gives
+        return credit_goes
 
     def _late(self, m: Module, value: Value) -> Value:
         for _ in range(self._stages):

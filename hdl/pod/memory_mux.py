@@ -20,7 +20,7 @@ from systola.hdl.transfers.axi import ReadSignature, WriteSignature, master_port
 
 
 def memory_ports(config: Config, cores: int, shared: SharedMemory) -> dict[str, wiring.Member]:
-    """The masters of a pod whose cores share a memory."""
+    """Return the masters of a pod in which cores share a memory."""
     size = {"address_bits": config.address_bits, "data_bytes": shared.word_bytes}
     read_ids, write_ids = ceil_log2(_readers(cores, shared)), ceil_log2(max(cores, 2))
     return {
@@ -34,12 +34,17 @@ def _readers(cores: int, shared: SharedMemory) -> int:
 
 
 class MemoryMux(wiring.Component):
-    """The ports of `cores` cores, slaves here, behind a read and a write half of one AXI4 port.
+    """A unit that joins the ports of `cores` cores to a read and a write half of one AXI4 port.
 
-    Read IDs: host memory of core i is i; weights are `cores`, or `cores` + i without broadcast.
-    Write IDs: i. Bursts are of whole words, those of reads with the bytes around what a core has
-    asked for in its first and last word. See the units for room and turns. `together`: all cores
-    start in one cycle.
+    | port                                     | meaning |
+    |---|---|
+    | `host_read`, `host_write`, `weight_read` | slaves, one of each for each core |
+    | `together`                               | all cores start in this cycle |
+    | `memory_read`, `memory_write`            | the masters |
+
+    Read IDs: host memory of core i is i. Weights are `cores`, or `cores` + i without broadcast.
+    Write IDs: core i is i. Bursts are of whole words. A read has the bytes around the requested
+    ones in its first and last word. The units of this room describe their own room and turns.
     """
 
     def __init__(self, *, config: Config, cores: int, shared: SharedMemory):

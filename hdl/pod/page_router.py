@@ -9,15 +9,20 @@ from systola.arch.registers import REGISTER_SPACE_BITS, pod_space_bits
 from systola.hdl.transfers.axi import LiteSignature
 
 NOWHERE = (1 << REGISTER_SPACE_BITS) - 4
-"""An offset at which nobody has a register."""
+"""Byte offset in a page at which there is no register."""
 
 
 class PageRouter(wiring.Component):
-    """Hands each read and write of `bus` to the page that its address names, page 0 being the
-    pod's; what lies beyond the last one is NOWHERE in that.
+    """A router that passes each read and write of `bus` on to the page that its address names.
 
-    One read and one write at a time, each a cycle later than without it, and answered before the
-    next is looked at.
+    | port    | meaning |
+    |---|---|
+    | `bus`   | accesses of the host |
+    | `pages` | page 0 of the pod, and a page for each core |
+
+    An address beyond the last page becomes NOWHERE in page 0. One read and one write run at a time.
+    Each takes a cycle more than without the router, and is answered before the next one is looked
+    at.
     """
 
     def __init__(self, *, cores: int):
@@ -35,7 +40,7 @@ class PageRouter(wiring.Component):
         bus, pages = self.bus, [self.pages[i] for i in range(self._pages)]
 
         def asked(name: str, address: Signal, offered: Signal) -> tuple[Signal, Signal]:
-            """Which page is asked, a one at its bit, and the offset there."""
+            """Return the chosen page, a one at its bit, and the offset in this page."""
             chosen = Signal(self._pages, name=f"{name}_chosen")
             offset = Signal(REGISTER_SPACE_BITS, name=f"{name}_offset")
             number = address[REGISTER_SPACE_BITS:]
@@ -48,32 +53,32 @@ class PageRouter(wiring.Component):
 
         writes, write_offset = asked("write", bus.awaddr, bus.awvalid & bus.wvalid)
         reads, read_offset = asked("read", bus.araddr, bus.arvalid)
-        written, read = Signal(), Signal()  # it is taken
+        write_taken, read_taken = Signal(), Signal()  # the access is taken
         m.d.comb += [
             bus.awready.eq(Cat(page.awvalid & page.awready for page in pages).any()),
             bus.wready.eq(bus.awready),
-            bus.bvalid.eq(written & Cat(page.bvalid for page in pages).any()),
+            bus.bvalid.eq(write_taken & Cat(page.bvalid for page in pages).any()),
             bus.arready.eq(Cat(page.arvalid & page.arready for page in pages).any()),
-            bus.rvalid.eq(read & Cat(page.rvalid for page in pages).any()),
+            bus.rvalid.eq(read_taken & Cat(page.rvalid for page in pages).any()),
         ]
         with m.If(bus.awready):
-            m.d.sync += written.eq(1)
+            m.d.sync += write_taken.eq(1)
         with m.If(bus.bvalid & bus.bready):
-            m.d.sync += [written.eq(0), writes.eq(0)]
+            m.d.sync += [write_taken.eq(0), writes.eq(0)]
         with m.If(bus.arready):
-            m.d.sync += read.eq(1)
+            m.d.sync += read_taken.eq(1)
         with m.If(bus.rvalid & bus.rready):
-            m.d.sync += [read.eq(0), reads.eq(0)]
+            m.d.sync += [read_taken.eq(0), reads.eq(0)]
         for number, page in enumerate(pages):
             m.d.comb += [
-                page.awvalid.eq(writes[number] & ~written),
+                page.awvalid.eq(writes[number] & ~write_taken),
                 page.wvalid.eq(page.awvalid),
                 page.awaddr.eq(write_offset),
                 page.awprot.eq(bus.awprot),
                 page.wdata.eq(bus.wdata),
                 page.wstrb.eq(bus.wstrb),
                 page.bready.eq(writes[number] & bus.bready),
-                page.arvalid.eq(reads[number] & ~read),
+                page.arvalid.eq(reads[number] & ~read_taken),
                 page.araddr.eq(read_offset),
                 page.arprot.eq(bus.arprot),
                 page.rready.eq(reads[number] & bus.rready),

@@ -20,20 +20,24 @@ from systola.hdl.transfers.axi import LiteSignature, master_ports
 LINK_STAGES = 2
 """Registers between two cores, each way."""
 _CORE_STAGES = 8
-"""Cycles, more than enough, in which a core that is not busy any more still sends a credit."""
+"""Cycles, more than enough, in which a core that is no longer busy may still send a credit."""
 
 
 class Pod(wiring.Component):
-    """`cores` machines in a ring, each the module `tpu`, which is not in here.
+    """A pod that has `cores` machines in a ring. Each is an instance of the module `tpu`.
 
-    Members
-    -------
-    control : AXI4-Lite slave: a page of registers for the pod, then one for each core
-    host_read, host_write, weight_read : AXI4 masters, one of each for each core
-    memory_read, memory_write : instead of those, with `shared`, the AXI4 master of a MemoryMux
-    irq : a pending interrupt of the pod is enabled
+    | port                                     | meaning |
+    |---|---|
+    | `control`                                | AXI4-Lite slave: a page of registers for the pod,
+                                                 then one for each core |
+    | `host_read`, `host_write`, `weight_read` | AXI4 masters, one of each for each core; not with
+                                                 `shared` |
+    | `memory_read`, `memory_write`            | the AXI4 master of a MemoryMux; only with
+                                                 `shared` |
+    | `irq`                                    | a pending interrupt of the pod is enabled |
 
-    `stages`: registers between two cores, each way; `uneven`: see LinkWire.
+    The module `tpu` is converted apart. `stages`: registers between two cores, each way. `uneven`:
+    all wires are uneven, as LinkWire describes it.
     """
 
     def __init__(
@@ -122,7 +126,7 @@ class Pod(wiring.Component):
         return m
 
     def _core(self, m: Module, number: int) -> wiring.PureInterface:
-        """The wires of a core, and the core."""
+        """Place a core, and return its wires."""
         signature = TPU.signature_of(self._config)
         wires = signature.create(path=(f"core_{number}",))
         ports: dict[str, Value] = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}

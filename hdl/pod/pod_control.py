@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the cores of a pod together, and ends them together after a fault."""
+"""The common start of the cores of a pod, and their common end after a fault."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -10,20 +10,35 @@ from systola.arch.isa import Fault
 from systola.arch.registers import Status
 
 LAUNCH = 6
-"""Cycles from the reset of the links to the first look at what the cores do."""
+"""Cycles from the reset of the links to the first look at the status of the cores."""
 
 
 class PodControl(wiring.Component):
-    """`start` is for a pod in which no core is busy. `settle` cycles later, when nothing is on its
-    way from core to core any longer, the links are emptied (`clear_links`), and two cycles after
-    that each core starts (`core_start`); `status` is BUSY from the start on.
+    """A state machine that starts the cores of a pod together, and ends them together after a
+    fault.
 
-    The first core with FAULT in its `statuses` is the `first`, with its `cause`, the lowest where
-    there are several; from then on `stop` is up, with `in_vain` after a LINK_TIMEOUT, until no core
-    is busy any more. `finished`: all have ended at Halt. `faulted`: there is a first fault; both
-    for a cycle. `soft_reset` forgets what was (`forget`); it goes to the cores by itself. All that
-    leaves comes from registers; what the cores tell is looked at a cycle later. `alive`: a core has
-    `moved`.
+    | port          | meaning |
+    |---|---|
+    | `start`       | starts the pod; ignored while a core is busy |
+    | `soft_reset`  | forgets the last program; the cores get it from elsewhere |
+    | `statuses`    | the register STATUS of each core |
+    | `causes`      | the cause of the fault of each core |
+    | `moved`       | a bit for each core: something has moved on its links |
+    | `core_start`  | starts all cores |
+    | `clear_links` | empties all links |
+    | `alive`       | a core has `moved` |
+    | `stop`        | stops all cores after a fault, until none is busy |
+    | `in_vain`     | with `stop`: the fault was a LINK_TIMEOUT |
+    | `status`      | word of the register STATUS; BUSY from the start on |
+    | `first`       | the first core with a fault, the lowest one if there are several |
+    | `cause`       | the cause of its fault |
+    | `finished`    | all cores have ended at Halt; high for one cycle |
+    | `faulted`     | there is a first fault; high for one cycle |
+    | `forget`      | clears the pending interrupts |
+
+    `settle` cycles after the start nothing is on its way from core to core any longer. Then the
+    links are emptied, and two cycles later each core starts. All outputs but `status` are
+    registers. Signals of the cores are looked at a cycle later.
     """
 
     def __init__(self, *, cores: int, settle: int):
@@ -54,60 +69,66 @@ class PodControl(wiring.Component):
         m = Module()
 
         def all_with(bit: Status) -> Signal:
-            found = Signal(self._cores, name=f"{str(bit.name).lower()}_cores")
+            fault_found = Signal(self._cores, name=f"{str(bit.name).lower()}_cores")
             for number in range(self._cores):
-                m.d.sync += found[number].eq((self.statuses[number] & bit).any())
-            return found
+                m.d.sync += fault_found[number].eq((self.statuses[number] & bit).any())
+            return fault_found
 
         busy, done, faults = (all_with(bit) for bit in (Status.BUSY, Status.DONE, Status.FAULT))
-        left = Signal(range(self._settle + LAUNCH + 1))  # cycles of the start
-        runs = Signal()  # what START began has not ended
+        start_remaining = Signal(range(self._settle + LAUNCH + 1))  # cycles remaining of the start
+        program_runs = Signal()  # the program that START began has not ended
         ended_well = Signal()
-        found = Signal()  # a fault, whose cause is known in the next cycle
-        told = Signal()  # it is known
-        begins, ends, finds = Signal(), Signal(), Signal()
+        fault_found = Signal()  # there is a fault; its cause is known in the next cycle
+        cause_known = Signal()  # the cause is known
+        program_begins, program_ends, finds_fault = Signal(), Signal(), Signal()
         m.d.comb += [
-            begins.eq(self.start & ~self.soft_reset & ~busy.any() & (left == 0)),
-            ends.eq(runs & (left == 0) & ~busy.any() & (found == told) & ~finds),
-            finds.eq(runs & (left == 0) & faults.any() & ~found),
+            program_begins.eq(self.start & ~self.soft_reset & ~busy.any() & (start_remaining == 0)),
+            program_ends.eq(
+                program_runs
+                & (start_remaining == 0)
+                & ~busy.any()
+                & (fault_found == cause_known)
+                & ~finds_fault
+            ),
+            finds_fault.eq(program_runs & (start_remaining == 0) & faults.any() & ~fault_found),
             self.status.eq(
-                ((left != 0) | runs | busy.any()) * int(Status.BUSY)
+                ((start_remaining != 0) | program_runs | busy.any()) * int(Status.BUSY)
                 | ended_well * int(Status.DONE)
-                | told * int(Status.FAULT)
+                | cause_known * int(Status.FAULT)
             ),
         ]
         m.d.sync += [
-            left.eq(Mux(left == 0, 0, left - 1)),
-            self.clear_links.eq(left == LAUNCH),
-            self.core_start.eq((left == LAUNCH - 2) & ~self.soft_reset),
+            start_remaining.eq(Mux(start_remaining == 0, 0, start_remaining - 1)),
+            self.clear_links.eq(start_remaining == LAUNCH),
+            self.core_start.eq((start_remaining == LAUNCH - 2) & ~self.soft_reset),
             self.alive.eq(self.moved.any()),
-            self.finished.eq(ends & done.all()),
-            self.faulted.eq(found & ~told),
-            told.eq(found),
-            self.stop.eq(told & runs & ~ends),
+            self.finished.eq(program_ends & done.all()),
+            self.faulted.eq(fault_found & ~cause_known),
+            cause_known.eq(fault_found),
+            self.stop.eq(cause_known & program_runs & ~program_ends),
             self.forget.eq(self.soft_reset),
         ]
-        with m.If(finds):
-            m.d.sync += found.eq(1)
+        with m.If(finds_fault):
+            m.d.sync += fault_found.eq(1)
             for number in reversed(range(self._cores)):
                 with m.If(faults[number]):
                     m.d.sync += self.first.eq(number)
-        with m.If(found & ~told):
+        with m.If(fault_found & ~cause_known):
             m.d.sync += [
                 self.cause.eq(self.causes[self.first]),
                 self.in_vain.eq(self.causes[self.first] == Fault.LINK_TIMEOUT),
             ]
-        with m.If(ends):
-            m.d.sync += [runs.eq(0), ended_well.eq(done.all())]
-        with m.If(begins):
-            m.d.sync += [left.eq(self._settle + LAUNCH), runs.eq(1)]
+        with m.If(program_ends):
+            m.d.sync += [program_runs.eq(0), ended_well.eq(done.all())]
+        with m.If(program_begins):
+            m.d.sync += [start_remaining.eq(self._settle + LAUNCH), program_runs.eq(1)]
         with m.If(self.soft_reset):
-            m.d.sync += [left.eq(0), runs.eq(0)]
-        with m.If(begins | self.soft_reset):
+            m.d.sync += [start_remaining.eq(0), program_runs.eq(0)]
+        with m.If(program_begins | self.soft_reset):
             m.d.sync += [
                 ended_well.eq(0),
-                found.eq(0),
-                told.eq(0),
+                fault_found.eq(0),
+                cause_known.eq(0),
                 self.cause.eq(0),
                 self.first.eq(0),
                 self.in_vain.eq(0),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registers of a pod; offsets and bits in arch/registers.py."""
+"""The registers of a pod; arch/registers.py has offsets and bits."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -20,16 +20,31 @@ from systola.hdl.parts.ored import ored
 from systola.hdl.transfers.axi import LiteSignature, takes_write
 
 CAUSE_BITS = 8
-"""Of FIRST_FAULT; the core stands above."""
+"""Bits of the cause in FIRST_FAULT; the core has the bits above."""
 
 
 class PodRegisters(wiring.Component):
-    """One write and one read at a time, each answered in the second cycle after it is offered.
-    Unknown addresses read 0 and swallow writes, as do writes of less than a whole word.
+    """A bank that has the registers of a pod for the host.
 
-    `start`, `soft_reset` and `resume` are up in the cycle in which their write is taken, but no
-    `start` with a `soft_reset`. `finished` and `faulted` set the bits of IRQ_STATUS, `forget`
-    clears them; `cores_irq`: the interrupt of a core is up.
+    | port         | meaning |
+    |---|---|
+    | `bus`        | accesses of the host |
+    | `irq`        | an enabled bit of IRQ_STATUS is set |
+    | `start`      | a start is written, without a soft reset |
+    | `soft_reset` | a soft reset is written |
+    | `resume`     | a resume is written |
+    | `status`     | word of the register STATUS |
+    | `first`      | the first core with a fault |
+    | `cause`      | the cause of its fault |
+    | `finished`   | sets DONE of IRQ_STATUS |
+    | `faulted`    | sets FAULT of IRQ_STATUS |
+    | `forget`     | clears both bits |
+    | `cores_irq`  | the interrupt of a core is high |
+
+    One write and one read run at a time. Each is answered in the second cycle after it is offered.
+    Unknown addresses read as 0. A write is swallowed if its address is unknown or if it is less
+    than a whole word. `start`, `soft_reset` and `resume` are high in the cycle in which their write
+    is taken.
     """
 
     def __init__(self, *, cores: int):

@@ -13,11 +13,17 @@ from systola.hdl.transfers.axi import ReadSignature
 
 
 class ReadMux(wiring.Component):
-    """Hands the bursts of `readers` on, round robin, and `word` to the reader that
-    `word_valid` names, a bit for each: the ID of a burst is the number of its reader.
+    """A unit that passes on the bursts of `readers` readers, round robin.
 
-    Memory answers bursts of different readers in any order, word by word. What leaves comes from
-    registers. Throughput: a burst and a word a cycle; a cycle of latency each way.
+    | port         | meaning |
+    |---|---|
+    | `requests`   | bursts of each reader |
+    | `word_valid` | a bit for each reader: `word` is for it |
+    | `word`       | a word from memory |
+    | `bus`        | the AXI4 port; the ID of a burst is the number of its reader |
+
+    Memory answers bursts of different readers in any order, word by word. All outputs but `ready`
+    are registers. Throughput: a burst and a word a cycle. Latency: a cycle each way.
     """
 
     def __init__(self, *, readers: int, address_bits: int, word_bytes: int):
@@ -44,21 +50,21 @@ class ReadMux(wiring.Component):
         bus = self.bus
         requests = [self.requests[number] for number in range(self._readers)]
         turn = m.submodules.turn = RoundRobin(count=self._readers)
-        free = Signal()
+        address_free = Signal()
         m.d.comb += [
-            free.eq(~bus.arvalid | bus.arready),
+            address_free.eq(~bus.arvalid | bus.arready),
             turn.wants.eq(Cat(request.valid for request in requests)),
-            turn.take.eq(free),
+            turn.take.eq(address_free),
         ]
         for number, request in enumerate(requests):
-            m.d.comb += request.ready.eq(turn.chosen[number] & free)
-        chosen = Signal(self._burst)
-        m.d.comb += chosen.eq(one_of(turn.chosen, (request.payload for request in requests)))
-        with m.If(free):
+            m.d.comb += request.ready.eq(turn.chosen[number] & address_free)
+        chosen_burst = Signal(self._burst)
+        m.d.comb += chosen_burst.eq(one_of(turn.chosen, (request.payload for request in requests)))
+        with m.If(address_free):
             m.d.sync += [
                 bus.arvalid.eq(turn.wants.any()),
-                bus.araddr.eq(chosen.word * self._word_bytes),
-                bus.arlen.eq(chosen.length),
+                bus.araddr.eq(chosen_burst.word * self._word_bytes),
+                bus.arlen.eq(chosen_burst.length),
                 bus.arid.eq(one_of(turn.chosen, range(self._readers))),
             ]
         m.d.comb += bus.rready.eq(1)

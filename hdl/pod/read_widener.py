@@ -13,17 +13,23 @@ from systola.hdl.pod.word_ports import NarrowPort, ReadWord
 from systola.hdl.transfers.axi import ReadSignature
 
 BURSTS_AHEAD = 4
-"""Bursts of the largest size for whose words there is room."""
+"""Bursts of the largest size that have room for their words."""
 
 
 class ReadWidener(wiring.Component):
-    """Asks for the words in which the bytes of a burst lie, whole ones, and gives the burst its
-    beats of them, each with the response of its word.
+    """A unit that requests whole words for a burst, and returns the burst's beats out of them.
 
-    A burst becomes a `request` when there is room for all of its words: so `word` has no way to say
-    no, and a core that does not take its beats is in nobody's way. Words come in the order of the
-    requests. Throughput: a beat a cycle, and a request a cycle; latency: two cycles from AR to
-    `request`, three from a word to its first beat.
+    | port                 | meaning |
+    |---|---|
+    | `bus`                | the read port of a core, a slave |
+    | `request`            | bursts of words |
+    | `word_valid`, `word` | a word comes, in the order of the requests; it cannot be refused |
+
+    Each beat has the response of its word. A burst becomes a `request` when there is room for all
+    of its words. So a core that does not take its beats is in the way of no other core.
+
+    Throughput: a beat a cycle, and a request a cycle. Latency: two cycles from AR to `request`,
+    three from a word to its first beat.
     """
 
     def __init__(self, *, port: NarrowPort):
@@ -44,7 +50,7 @@ class ReadWidener(wiring.Component):
         port, bus, request, places = self._port, self.bus, self.request, self._places
         ratio, low, high = port.ratio, port.beat_bits, port.word_bits
 
-        # A place for each word, which is free again when its last beat goes.
+        # Each word has a place, which is free again when its last beat goes.
         asked = m.submodules.asked = SkidBuffer(
             payload=data.StructLayout({"address": len(bus.araddr), "length": 8, "id": 1})
         )
@@ -56,60 +62,66 @@ class ReadWidener(wiring.Component):
         )
         shown = asked.output.payload
         first = shown.address[low:high]
-        length = Signal(8)  # in words
-        vacant = Signal(range(places + 1), init=places)
-        takes = Signal()
+        word_count = Signal(8)  # words of the burst, less one
+        words_vacant = Signal(range(places + 1), init=places)
+        burst_taken = Signal()
         m.d.comb += [
             asked.input.valid.eq(bus.arvalid),
             asked.input.payload.address.eq(bus.araddr),
             asked.input.payload.length.eq(bus.arlen),
             asked.input.payload.id.eq(bus.arid),
             bus.arready.eq(asked.input.ready),
-            length.eq((first + shown.length) >> (high - low)),
-            takes.eq(asked.output.valid & (vacant > length) & (~request.valid | request.ready)),
-            asked.output.ready.eq(takes),
-            bursts.push.eq(takes),
+            word_count.eq((first + shown.length) >> (high - low)),
+            burst_taken.eq(
+                asked.output.valid & (words_vacant > word_count) & (~request.valid | request.ready)
+            ),
+            asked.output.ready.eq(burst_taken),
+            bursts.push.eq(burst_taken),
             bursts.pushed.first.eq(first),
             bursts.pushed.length.eq(shown.length),
             bursts.pushed.id.eq(shown.id),
         ]
-        m.d.sync += vacant.eq(vacant - Mux(takes, length + 1, 0) + words.r_en)
+        m.d.sync += words_vacant.eq(words_vacant - Mux(burst_taken, word_count + 1, 0) + words.r_en)
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
-        with m.If(takes):
+        with m.If(burst_taken):
             m.d.sync += [
                 request.valid.eq(1),
                 request.payload.word.eq(shown.address[high:]),
-                request.payload.length.eq(length),
+                request.payload.length.eq(word_count),
             ]
 
         # The beats of the oldest burst, as its words come.
         word = data.View(self.word.shape(), words.r_data)
         oldest = bursts.oldest
-        begun = Signal()
-        part = Signal(range(ratio))
-        left = Signal(8)
-        here = Mux(begun, part, oldest.first)
-        remains = Mux(begun, left, oldest.length)
+        burst_begun = Signal()
+        beat_in_word = Signal(range(ratio))
+        beats_remaining = Signal(8)
+        here = Mux(burst_begun, beat_in_word, oldest.first)
+        remains = Mux(burst_begun, beats_remaining, oldest.length)
         last = remains == 0
         free = ~bus.rvalid | bus.rready
-        goes = Signal()
+        beat_goes = Signal()
         m.d.comb += [
             words.w_en.eq(self.word_valid),
             words.w_data.eq(self.word),
-            goes.eq(free & words.r_rdy),
-            words.r_en.eq(goes & (last | (here == ratio - 1))),
-            bursts.retire.eq(goes & last),
+            beat_goes.eq(free & words.r_rdy),
+            words.r_en.eq(beat_goes & (last | (here == ratio - 1))),
+            bursts.retire.eq(beat_goes & last),
         ]
         with m.If(free):
             m.d.sync += [
-                bus.rvalid.eq(goes),
+                bus.rvalid.eq(beat_goes),
                 bus.rid.eq(oldest.id),
                 bus.rdata.eq(word.data.word_select(here, 8 * port.bus_bytes)),
                 bus.rresp.eq(word.response),
                 bus.rlast.eq(last),
             ]
-        with m.If(goes):
-            m.d.sync += [begun.eq(~last), part.eq(here + 1), left.eq(remains - 1)]
+        with m.If(beat_goes):
+            m.d.sync += [
+                burst_begun.eq(~last),
+                beat_in_word.eq(here + 1),
+                beats_remaining.eq(remains - 1),
+            ]
         promised(m, platform, ~self.word_valid | words.w_rdy, "a word comes that has no room")
         return m

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that several cores ask for, read once."""
+"""Weights that several cores request and that are read once."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -12,25 +12,34 @@ from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import WordBurst
 
 PATIENCE = 256
-"""Cycles for which a burst waits for those who had the one before it, too."""
+"""Cycles that a burst waits for the cores that shared the burst before."""
 BURSTS_AHEAD = 16
 """Bursts under way at one time."""
 _SETTLES = 2
-"""Cycles from a choice to the first look at what is asked for without it."""
+"""Cycles after a grant during which no other is given: `asking` and `alike` are registers and still
+show the granted request."""
 
 
 class WeightBroadcast(wiring.Component):
-    """Makes one `request` of equal ones of several cores, and tells with `to`, a bit for each core,
-    who gets the word that is `word_valid`, `last` of its burst. Words come in the order of the
-    requests.
+    """A unit that makes one `request` of the equal requests of several cores.
 
-    A core asks together with those with whom it had its burst before, all of them after `together`:
-    it waits until each of them asks for something, for `patience` cycles at most, and whoever then
-    asks for the same gets it, too. Nothing is kept: a burst that has left is read again for who
-    comes later. Of those that are ready to go, one goes at a time, round robin.
+    | port         | meaning |
+    |---|---|
+    | `requests`   | bursts of each core |
+    | `together`   | all cores start: their first bursts wait for one another |
+    | `request`    | bursts for memory |
+    | `word_valid` | a word of the oldest burst comes |
+    | `last`       | it is the last word of its burst |
+    | `to`         | a bit for each core: it gets the word |
 
-    Throughput: a burst every three cycles. Latency: two cycles for a burst that nobody waits for;
-    none for words.
+    Groups: a request waits for all cores that shared the core's burst before; after `together`
+    these are all cores. It waits until each of them requests something, for `patience` cycles at
+    most. Then all cores that request the same burst get it. Nothing is stored: for a core that
+    comes later the burst is read again. Requests that have stopped waiting go one at a time, round
+    robin.
+
+    Throughput: a burst every three cycles. Latency: two cycles for a burst that does not wait, none
+    for words. Words come in the order of the requests.
     """
 
     def __init__(self, *, cores: int, address_bits: int, word_bytes: int, patience: int = PATIENCE):
@@ -53,7 +62,7 @@ class WeightBroadcast(wiring.Component):
         count, request = self._cores, self.request
         requests = [self.requests[number] for number in range(count)]
 
-        # What is asked for, as it was a cycle ago.
+        # The requests of the cycle before.
         asking = Signal(count)
         alike = [Signal(count, name=f"alike_{i}") for i in range(count)]
         m.d.sync += asking.eq(Cat(each.valid for each in requests))
@@ -65,7 +74,7 @@ class WeightBroadcast(wiring.Component):
                 )
             )
 
-        # Who goes.
+        # The choice of a request, and of the cores that share it.
         taken = Signal(count)
         company = [Signal(count, init=-1, name=f"company_{i}") for i in range(count)]
         ready: list[Value] = []
@@ -78,50 +87,52 @@ class WeightBroadcast(wiring.Component):
             missing = company[number] & ~asking
             ready.append(asking[number] & (~missing.any() | (waited == self._patience)))
         turn = m.submodules.turn = RoundRobin(count=count)
-        settles = Signal(range(_SETTLES + 1))
+        settle_remaining = Signal(range(_SETTLES + 1))
         under_way = Signal(range(BURSTS_AHEAD + 1))
-        goes = Signal()
+        burst_goes = Signal()
         group = Signal(count)
         m.d.comb += [
             turn.wants.eq(Cat(ready)),
-            goes.eq(
+            burst_goes.eq(
                 turn.wants.any()
-                & (settles == 0)
+                & (settle_remaining == 0)
                 & (under_way != BURSTS_AHEAD)
                 & (~request.valid | request.ready)
             ),
-            turn.take.eq(goes),
+            turn.take.eq(burst_goes),
             group.eq(one_of(turn.chosen, alike)),
         ]
         m.d.sync += [
-            taken.eq(Mux(goes, group, 0)),
-            settles.eq(Mux(goes, _SETTLES, Mux(settles == 0, 0, settles - 1))),
+            taken.eq(Mux(burst_goes, group, 0)),
+            settle_remaining.eq(
+                Mux(burst_goes, _SETTLES, Mux(settle_remaining == 0, 0, settle_remaining - 1))
+            ),
         ]
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
-        with m.If(goes):
+        with m.If(burst_goes):
             m.d.sync += [
                 request.valid.eq(1),
                 request.payload.eq(one_of(turn.chosen, (each.payload for each in requests))),
             ]
         for number, each in enumerate(requests):
             m.d.comb += each.ready.eq(taken[number])
-            with m.If(goes & group[number]):
+            with m.If(burst_goes & group[number]):
                 m.d.sync += company[number].eq(group)
             with m.If(self.together):
                 m.d.sync += company[number].eq(-1)
 
-        # Who gets what comes.
+        # The cores that get a word.
         groups = m.submodules.groups = PayloadRing(
             payload=data.StructLayout({"cores": count}), depth=BURSTS_AHEAD
         )
         ends = self.word_valid & self.last
         m.d.comb += [
-            groups.push.eq(goes),
+            groups.push.eq(burst_goes),
             groups.pushed.cores.eq(group),
             groups.retire.eq(ends),
             self.to.eq(Mux(self.word_valid, groups.oldest.cores, 0)),
         ]
-        m.d.sync += under_way.eq(under_way + goes - ends)
+        m.d.sync += under_way.eq(under_way + burst_goes - ends)
         promised(m, platform, ~self.word_valid | (under_way != 0), "a word that nobody asked for")
         return m

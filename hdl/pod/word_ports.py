@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes between the units of a shared memory port, in words as wide as that."""
+"""Layouts for the units of a shared memory port, in words as wide as the port."""
 
 from dataclasses import dataclass
 
@@ -10,21 +10,21 @@ from systola.hdl.transfers.axi import Response
 
 
 class WordBurst(data.StructLayout):
-    """A burst of `length` + 1 words from `word`, an address in words, on."""
+    """A burst that has `length` + 1 words from `word`, an address in words, on."""
 
     def __init__(self, *, address_bits: int, word_bytes: int):
         super().__init__({"word": address_bits - exact_log2(word_bytes), "length": 8})
 
 
 class ReadWord(data.StructLayout):
-    """A word from memory; `last`: of its burst."""
+    """A word from memory. `last`: it is the last word of its burst."""
 
     def __init__(self, *, word_bytes: int):
         super().__init__({"data": 8 * word_bytes, "response": Response, "last": 1})
 
 
 class WriteWord(data.StructLayout):
-    """A word for memory; `last`: of its burst."""
+    """A word for memory. `last`: it is the last word of its burst."""
 
     def __init__(self, *, word_bytes: int):
         super().__init__({"data": 8 * word_bytes, "strobe": word_bytes, "last": 1})
@@ -32,7 +32,7 @@ class WriteWord(data.StructLayout):
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowPort:
-    """A port of a core, `bus_bytes` wide, on a memory with words of `word_bytes`."""
+    """A port of a core, `bus_bytes` wide, on a memory that has words of `word_bytes` bytes."""
 
     address_bits: int
     bus_bytes: int
@@ -41,25 +41,25 @@ class NarrowPort:
 
     @property
     def ratio(self) -> int:
-        """Beats of a word."""
+        """Return the number of beats of a word."""
         return self.word_bytes // self.bus_bytes
 
     @property
     def beat_bits(self) -> int:
-        """Those of an address that tell apart the bytes of a beat."""
+        """Return the number of address bits that select a byte of a beat."""
         return exact_log2(self.bus_bytes)
 
     @property
     def word_bits(self) -> int:
-        """Those of an address that tell apart the bytes of a word."""
+        """Return the number of address bits that select a byte of a word."""
         return exact_log2(self.word_bytes)
 
     @property
     def most_words(self) -> int:
-        """How many words a burst touches at most."""
+        """Return the largest number of words that a burst touches."""
         return (self.max_burst_beats + self.ratio - 2) // self.ratio + 1
 
     @property
     def burst(self) -> WordBurst:
-        """A burst of it, in words."""
+        """Return the layout of a burst of this port, in words."""
         return WordBurst(address_bits=self.address_bits, word_bytes=self.word_bytes)

@@ -13,11 +13,18 @@ from systola.hdl.transfers.axi import Response, WriteSignature
 
 
 class WriteMux(wiring.Component):
-    """Hands the bursts of `writers` on, round robin, each with all its words before the next one;
-    `answered` names the writer that `answer` is for, a bit for each. The ID of a burst is the
-    number of its writer.
+    """A unit that passes on the bursts of `writers` writers, round robin.
 
-    The words of a request follow it. What leaves comes from registers. Throughput: a word a cycle.
+    | port       | meaning |
+    |---|---|
+    | `requests` | bursts of each writer |
+    | `words`    | the words of each writer, which follow their request |
+    | `answered` | a bit for each writer: `answer` is for it |
+    | `answer`   | the response of memory |
+    | `bus`      | the AXI4 port; the ID of a burst is the number of its writer |
+
+    All words of a burst go before the next burst. All outputs but `ready` are registers.
+    Throughput: a word a cycle.
     """
 
     def __init__(self, *, writers: int, address_bits: int, word_bytes: int):
@@ -47,45 +54,49 @@ class WriteMux(wiring.Component):
         requests = [self.requests[number] for number in range(count)]
         words = [self.words[number] for number in range(count)]
         turn = m.submodules.turn = RoundRobin(count=count)
-        sending = Signal(count)  # whose words go, one or none
-        ends = Signal()  # with the last of them
-        begins = Signal()
+        sending_writer = Signal(count)  # the writer that sends its words, if any, a one at its bit
+        last_word_goes = Signal()  # the last word of the burst goes
+        burst_begins = Signal()
         m.d.comb += [
             turn.wants.eq(Cat(request.valid for request in requests)),
-            begins.eq((~sending.any() | ends) & (~bus.awvalid | bus.awready)),
-            turn.take.eq(begins),
+            burst_begins.eq(
+                (~sending_writer.any() | last_word_goes) & (~bus.awvalid | bus.awready)
+            ),
+            turn.take.eq(burst_begins),
         ]
         burst, word = Signal(self._burst), Signal(self._word)
         m.d.comb += [
             burst.eq(one_of(turn.chosen, (request.payload for request in requests))),
-            word.eq(one_of(sending, (each.payload for each in words))),
+            word.eq(one_of(sending_writer, (each.payload for each in words))),
         ]
         with m.If(bus.awready):
             m.d.sync += bus.awvalid.eq(0)
-        with m.If(ends):
-            m.d.sync += sending.eq(0)
-        with m.If(begins & turn.wants.any()):
+        with m.If(last_word_goes):
+            m.d.sync += sending_writer.eq(0)
+        with m.If(burst_begins & turn.wants.any()):
             m.d.sync += [
-                sending.eq(turn.chosen),
+                sending_writer.eq(turn.chosen),
                 bus.awvalid.eq(1),
                 bus.awaddr.eq(burst.word * self._word_bytes),
                 bus.awlen.eq(burst.length),
                 bus.awid.eq(one_of(turn.chosen, range(count))),
             ]
-        free, goes = Signal(), Signal()
+        data_free, word_goes = Signal(), Signal()
         m.d.comb += [
-            free.eq(~bus.wvalid | bus.wready),
-            goes.eq(free & Cat(sending[i] & words[i].valid for i in range(count)).any()),
-            ends.eq(goes & word.last),
+            data_free.eq(~bus.wvalid | bus.wready),
+            word_goes.eq(
+                data_free & Cat(sending_writer[i] & words[i].valid for i in range(count)).any()
+            ),
+            last_word_goes.eq(word_goes & word.last),
         ]
         for number in range(count):
             m.d.comb += [
-                requests[number].ready.eq(turn.chosen[number] & begins),
-                words[number].ready.eq(sending[number] & free),
+                requests[number].ready.eq(turn.chosen[number] & burst_begins),
+                words[number].ready.eq(sending_writer[number] & data_free),
             ]
-        with m.If(free):
+        with m.If(data_free):
             m.d.sync += [
-                bus.wvalid.eq(goes),
+                bus.wvalid.eq(word_goes),
                 bus.wdata.eq(word.data),
                 bus.wstrb.eq(word.strobe),
                 bus.wlast.eq(word.last),

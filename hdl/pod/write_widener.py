@@ -12,15 +12,22 @@ from systola.hdl.pod.word_ports import NarrowPort, WriteWord
 from systola.hdl.transfers.axi import Response, WriteSignature
 
 BURSTS_AHEAD = 2
-"""Bursts of the largest size for whose words there is room."""
+"""Bursts of the largest size that have room for their words."""
 
 
 class WriteWidener(wiring.Component):
-    """Gathers the beats of a burst in words, of which no other bytes are written.
+    """A unit that gathers the beats of a burst in words.
 
-    A burst becomes a `request` when it is complete: so its `words` never wait for the core, and a
-    core that waits for another one is in nobody's way. All bursts have the ID 0. `answered`: the
-    oldest burst is, with `answer`, which the core takes at once. Throughput: a beat a cycle.
+    | port                 | meaning |
+    |---|---|
+    | `bus`                | the write port of a core, a slave |
+    | `request`            | bursts of words |
+    | `words`              | the words of the bursts |
+    | `answered`, `answer` | the response for the oldest burst, which the core takes at once |
+
+    Other bytes of a word than the burst's are not written. A burst becomes a `request` when it is
+    complete, so its `words` never wait for the core. So a core that waits for another core is in
+    the way of no core. All bursts have the ID 0. Throughput: a beat a cycle.
     """
 
     def __init__(self, *, port: NarrowPort):
@@ -42,74 +49,75 @@ class WriteWidener(wiring.Component):
         port, bus, request, places = self._port, self.bus, self.request, self._places
         ratio, low, high = port.ratio, port.beat_bits, port.word_bits
 
-        # The beats of one burst in a word, and that with its last one to the others.
-        opened = Signal()
-        part = Signal(range(ratio))
-        fresh = Signal()  # no beat is in the word
-        length = Signal(8)  # in words
+        # The beats of a burst are gathered in `word`. With its last beat a word goes to the other
+        # words.
+        burst_open = Signal()
+        beat_in_word = Signal(range(ratio))
+        word_empty = Signal()  # no beat is in the word
+        word_count = Signal(8)  # words of the burst, less one
         address = Signal(len(request.payload.word))
         word = Signal(WriteWord(word_bytes=port.word_bytes))
-        complete = Signal()
-        vacant = Signal(range(places + 1), init=places)
+        word_complete = Signal()
+        words_vacant = Signal(range(places + 1), init=places)
         bursts = m.submodules.bursts = PayloadRing(payload=request.payload.shape(), depth=places)
         words = m.submodules.words = SyncFIFOBuffered(width=len(word.as_value()), depth=places + 1)
-        taken, fills, ends = Signal(), Signal(), Signal()
+        beat_taken, word_fills, burst_ends = Signal(), Signal(), Signal()
         m.d.comb += [
-            bus.awready.eq(~opened | ends),
-            bus.wready.eq(opened & (vacant != 0)),
-            taken.eq(bus.wvalid & bus.wready),
-            ends.eq(taken & bus.wlast),
-            fills.eq(taken & (bus.wlast | (part == ratio - 1))),
-            bursts.push.eq(ends),
+            bus.awready.eq(~burst_open | burst_ends),
+            bus.wready.eq(burst_open & (words_vacant != 0)),
+            beat_taken.eq(bus.wvalid & bus.wready),
+            burst_ends.eq(beat_taken & bus.wlast),
+            word_fills.eq(beat_taken & (bus.wlast | (beat_in_word == ratio - 1))),
+            bursts.push.eq(burst_ends),
             bursts.pushed.word.eq(address),
-            bursts.pushed.length.eq(length),
-            words.w_en.eq(complete),
+            bursts.pushed.length.eq(word_count),
+            words.w_en.eq(word_complete),
             words.w_data.eq(word),
         ]
         m.d.sync += [
-            complete.eq(fills),
-            vacant.eq(vacant - fills + (words.r_en & words.r_rdy)),
+            word_complete.eq(word_fills),
+            words_vacant.eq(words_vacant - word_fills + (words.r_en & words.r_rdy)),
         ]
-        with m.If(taken):
+        with m.If(beat_taken):
             m.d.sync += [
-                word.data.word_select(part, 8 * port.bus_bytes).eq(bus.wdata),
+                word.data.word_select(beat_in_word, 8 * port.bus_bytes).eq(bus.wdata),
                 word.last.eq(bus.wlast),
-                part.eq(part + 1),
-                fresh.eq(fills),
+                beat_in_word.eq(beat_in_word + 1),
+                word_empty.eq(word_fills),
             ]
             for number in range(ratio):
                 strobe = word.strobe.word_select(number, port.bus_bytes)
-                with m.If(part == number):
+                with m.If(beat_in_word == number):
                     m.d.sync += strobe.eq(bus.wstrb)
-                with m.Elif(fresh):
+                with m.Elif(word_empty):
                     m.d.sync += strobe.eq(0)
-        with m.If(ends):
-            m.d.sync += opened.eq(0)
+        with m.If(burst_ends):
+            m.d.sync += burst_open.eq(0)
         with m.If(bus.awvalid & bus.awready):
             first = bus.awaddr[low:high]
             m.d.sync += [
-                opened.eq(1),
-                fresh.eq(1),
-                part.eq(first),
+                burst_open.eq(1),
+                word_empty.eq(1),
+                beat_in_word.eq(first),
                 address.eq(bus.awaddr[high:]),
-                length.eq((first + bus.awlen) >> (high - low)),
+                word_count.eq((first + bus.awlen) >> (high - low)),
             ]
 
-        # Complete bursts.
-        some = Signal(range(places + 1))
-        goes = Signal()
+        # The complete bursts.
+        bursts_complete = Signal(range(places + 1))
+        burst_goes = Signal()
         shown = self.words
         m.d.comb += [
-            request.valid.eq(some != 0),
+            request.valid.eq(bursts_complete != 0),
             request.payload.eq(bursts.oldest),
-            goes.eq(request.valid & request.ready),
-            bursts.retire.eq(goes),
+            burst_goes.eq(request.valid & request.ready),
+            bursts.retire.eq(burst_goes),
             shown.valid.eq(words.r_rdy),
             shown.payload.eq(words.r_data),
             words.r_en.eq(shown.ready),
             bus.bvalid.eq(self.answered),
             bus.bresp.eq(self.answer),
         ]
-        m.d.sync += some.eq(some + ends - goes)
+        m.d.sync += bursts_complete.eq(bursts_complete + burst_ends - burst_goes)
         promised(m, platform, ~self.answered | bus.bready, "a core is not ready for an answer")
         return m

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What moves data between memories outside and the chip."""
+"""Units that move data between memories outside and the chip."""

@@ -13,11 +13,11 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 
 BOUNDARY_BYTES = 4096
-"""No burst crosses a multiple of this (IHI 0022, A3.4.1)."""
+"""Boundary in bytes: no burst crosses a multiple of it (IHI 0022, A3.4.1)."""
 
 
 class Response(enum.Enum, shape=2):
-    """RRESP and BRESP."""
+    """A response of a memory, in RRESP or BRESP."""
 
     OKAY = 0
     EXOKAY = 1
@@ -26,12 +26,12 @@ class Response(enum.Enum, shape=2):
 
 
 def is_error(response: EnumView) -> Value:
-    """Whether a transfer with this response has failed: SLVERR or DECERR."""
+    """Return whether a transfer with this response has failed: SLVERR or DECERR."""
     return response.as_value()[1]
 
 
 class ReadSignature(wiring.Signature):
-    """Read channels AR and R, seen from the master."""
+    """A signature that has the read channels AR and R, seen from the master."""
 
     def __init__(self, *, address_bits: int, data_bytes: int, id_bits: int = 1):
         super().__init__(
@@ -54,7 +54,7 @@ class ReadSignature(wiring.Signature):
 
 
 class WriteSignature(wiring.Signature):
-    """Write channels AW, W and B, seen from the master."""
+    """A signature that has the write channels AW, W and B, seen from the master."""
 
     def __init__(self, *, address_bits: int, data_bytes: int, id_bits: int = 1):
         super().__init__(
@@ -80,7 +80,7 @@ class WriteSignature(wiring.Signature):
 
 
 def master_ports(config: Config) -> dict[str, wiring.Member]:
-    """The masters of a machine: host memory, and weight memory, which is only read."""
+    """Return the masters of a machine: host memory, and weight memory, which is only read."""
     host = {"address_bits": config.address_bits, "data_bytes": config.host_bus_bytes}
     weight = {"address_bits": config.address_bits, "data_bytes": config.weight_bus_bytes}
     return {
@@ -91,7 +91,7 @@ def master_ports(config: Config) -> dict[str, wiring.Member]:
 
 
 class LiteSignature(wiring.Signature):
-    """AXI4-Lite with 32-bit data, seen from the master."""
+    """A signature that has the channels of AXI4-Lite with 32-bit data, seen from the master."""
 
     def __init__(self, *, address_bits: int):
         super().__init__(
@@ -120,8 +120,11 @@ class LiteSignature(wiring.Signature):
 
 
 def takes_write(m: Module, bus: wiring.PureInterface) -> Signal:
-    """Takes the writes of an AXI4-Lite slave one at a time, each when its address and its data are
-    there, in the cycle in which the result is up: until then they stay as they are offered."""
+    """Return a strobe that takes the writes of an AXI4-Lite slave one at a time.
+
+    A write is taken in one cycle, once its address and its data are both there. Until then both
+    stay as they are offered. The strobe is high in the cycle in which the write has its effect.
+    """
     write = Signal()
     m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & ~write)
     m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts a run of beats into AXI bursts."""
+"""The way from runs of beats to AXI bursts."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -11,28 +11,36 @@ from systola.hdl.transfers.axi import BOUNDARY_BYTES
 
 
 class Run(data.StructLayout):
-    """Contiguous `beats`, at least one, from a byte `address` on. `last` goes with its last
-    burst."""
+    """A run that has `beats` contiguous beats, at least one, from a byte `address` on.
+
+    `last` marks the last run; its last burst becomes `last`.
+    """
 
     def __init__(self, *, address_bits: int, beat_bits: int):
         super().__init__({"address": address_bits, "beats": beat_bits, "last": 1})
 
 
 class Burst(data.StructLayout):
-    """A burst of `length` + 1 beats. `last`: the last one of the last run."""
+    """A burst that has `length` + 1 beats. `last` marks the last burst of the last run."""
 
     def __init__(self, *, address_bits: int):
         super().__init__({"address": address_bits, "length": 8, "last": 1})
 
 
 class BurstCutter(wiring.Component):
-    """Offers the bursts of one `run` after the other, in the order of their addresses.
+    """A unit that cuts runs into bursts and offers them in the order of their addresses.
 
-    Bursts end at multiples of their largest size, `max_burst_beats` beats, so that all but the
-    first and the last of a run have that size, and none crosses 4 KiB. Addresses are multiples of
-    `bus_bytes`. A run is taken when the last burst of the one before is. Latency: one cycle from
-    run to first burst. Throughput: a burst a cycle, from run to run as well. `burst` comes from
-    registers, `run.ready` from registers and `burst.ready` by a gate.
+    | port    | meaning |
+    |---|---|
+    | `run`   | a run; taken together with the last burst of the run before |
+    | `burst` | the bursts of the run |
+
+    Bursts end at multiples of their largest size, `max_burst_beats` beats. So all bursts but the
+    first and the last of a run have this size, and no burst crosses 4 KiB. Addresses are multiples
+    of `bus_bytes`.
+
+    Latency: one cycle from run to first burst. Throughput: a burst a cycle, from run to run as
+    well. `burst` comes from registers, `run.ready` from registers and `burst.ready` by a gate.
     """
 
     def __init__(self, *, address_bits: int, beat_bits: int, bus_bytes: int, max_burst_beats: int):
@@ -49,26 +57,28 @@ class BurstCutter(wiring.Component):
         run, burst = self.run.payload, self.burst.payload
         largest = (1 << bits) - 1
 
-        # Where a run ends, from the multiple at or before its address on.
-        place = run.address[shift : shift + bits]
-        end = Signal(len(run.beats) + 1)
-        m.d.comb += end.eq(run.beats + place)
+        # The end of a run in beats. It counts from the multiple of the largest size at or below the
+        # run's address.
+        first_beat = run.address[shift : shift + bits]
+        beats_to_end = Signal(len(run.beats) + 1)
+        m.d.comb += beats_to_end.eq(run.beats + first_beat)
         address = Signal(len(burst.address) - shift)
         length = Signal(bits)
-        final = Signal(bits)  # the length of the burst that ends the run
-        # Bursts of the run behind this one, and one more if the last of the run is a largest one.
-        behind = Signal(len(end) - bits)
-        ends = Signal()  # there are none
-        ends_next = Signal()  # there is one
+        final_length = Signal(bits)  # the length of the burst that ends the run
+        # Bursts of the run after the present one. It is one more if the last burst of the run is a
+        # largest one.
+        bursts_remaining = Signal(len(beats_to_end) - bits)
+        is_last_burst = Signal()  # no burst of the run follows
+        next_is_last = Signal()  # one burst of the run follows
         last_run = Signal()
         m.d.comb += [
             burst.address.eq(Cat(Const(0, shift), address)),
             burst.length.eq(length),
-            burst.last.eq(ends & last_run),
-            self.run.ready.eq(~self.burst.valid | (ends & self.burst.ready)),
-            ends_next.eq(behind == Mux(final == largest, 2, 1)),
+            burst.last.eq(is_last_burst & last_run),
+            self.run.ready.eq(~self.burst.valid | (is_last_burst & self.burst.ready)),
+            next_is_last.eq(bursts_remaining == Mux(final_length == largest, 2, 1)),
         ]
-        # Where a run begins, or the next burst.
+        # The address of a run, or of the next burst.
         blocks = m.submodules.blocks = SelectingAdder(width=len(address) - bits)
         m.d.comb += [
             blocks.b.eq(address[bits:]),
@@ -77,24 +87,24 @@ class BurstCutter(wiring.Component):
             blocks.carry.eq(~self.run.ready),
         ]
         with m.If(self.run.ready | self.burst.ready):
-            m.d.sync += address.eq(Cat(Mux(self.run.ready, place, 0)[:bits], blocks.total))
+            m.d.sync += address.eq(Cat(Mux(self.run.ready, first_beat, 0)[:bits], blocks.total))
         with m.If(self.run.ready):
-            # `end` is at most `largest` + 1. Beats of which so many are more by themselves need no
-            # sum.
-            beyond = end[bits + 1] | (end[bits] & end[:bits].any())
-            fits = ~(run.beats[bits + 1 :].any() | beyond)
+            # A burst fits if `beats_to_end` is at most `largest` + 1. If the beats alone are more,
+            # no sum is needed.
+            beyond = beats_to_end[bits + 1] | (beats_to_end[bits] & beats_to_end[:bits].any())
+            is_single = ~(run.beats[bits + 1 :].any() | beyond)
             m.d.sync += [
                 self.burst.valid.eq(self.run.valid),
-                length.eq(Mux(fits, run.beats - 1, ~place)),
-                final.eq(end - 1),
-                behind.eq(end[bits:]),
-                ends.eq(fits),
+                length.eq(Mux(is_single, run.beats - 1, ~first_beat)),
+                final_length.eq(beats_to_end - 1),
+                bursts_remaining.eq(beats_to_end[bits:]),
+                is_last_burst.eq(is_single),
                 last_run.eq(run.last),
             ]
         with m.Elif(self.burst.ready):
             m.d.sync += [
-                length.eq(Mux(ends_next, final, largest)),
-                behind.eq(behind - 1),
-                ends.eq(ends_next),
+                length.eq(Mux(next_is_last, final_length, largest)),
+                bursts_remaining.eq(bursts_remaining - 1),
+                is_last_burst.eq(next_is_last),
             ]
         return m

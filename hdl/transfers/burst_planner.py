@@ -12,12 +12,16 @@ from systola.hdl.transfers.burst_cutter import Burst, BurstCutter
 
 
 class BurstPlanner(wiring.Component):
-    """Offers the bursts of one `transfer` after the other, in memory order of blocks, then rows,
-    each run cut by a `BurstCutter`. Addresses and distances are multiples of `bus_bytes`.
+    """A unit that offers the bursts of one `transfer` after the other.
 
-    A transfer is not copied: it stays as it is until `ready`, in the cycle in which its last run
-    goes to the cutter. Latency: two cycles from transfer to first burst. Throughput: a burst a
-    cycle; only the first one of the next transfer may come a cycle later.
+    | port       | meaning |
+    |---|---|
+    | `transfer` | a transfer; not copied, so it must stay until `transfer.ready` |
+    | `burst`    | its bursts, in memory order of blocks, then rows, as a `BurstCutter` makes them |
+
+    `transfer.ready` is high in the cycle in which the last run goes to the cutter. Addresses and
+    distances are multiples of `bus_bytes`. Latency: two cycles from transfer to first burst.
+    Throughput: a burst a cycle; only the first burst of the next transfer may come a cycle later.
     """
 
     def __init__(self, *, transfer: Transfer, bus_bytes: int, max_burst_beats: int, pitch: int):
@@ -42,49 +46,53 @@ class BurstPlanner(wiring.Component):
         connect(m, cutter.burst, flipped(self.burst))
         transfer = self.transfer.payload
 
-        # A run of the transfer is offered, and the next one worked out. Addresses in beats.
-        offered = Signal()
+        # One run of the transfer is offered while the next run is worked out. Addresses are in
+        # beats.
+        run_valid = Signal()
         address = Signal(len(transfer.address) - shift)
-        block = Signal.like(address)  # where the block of `address` begins
-        row = Signal.like(transfer.rows)
-        column = Signal.like(transfer.blocks)
+        block_address = Signal.like(address)  # address where the present block begins
+        rows_remaining = Signal.like(transfer.rows)
+        blocks_remaining = Signal.like(transfer.blocks)
         row_is_last = Signal()
-        column_is_last = Signal()
-        last = Signal()
-        following = Signal.like(address)
+        block_is_last = Signal()
+        run_is_last = Signal()
+        next_address = Signal.like(address)
         step = Mux(row_is_last, self._pitch, transfer.stride[shift:])
-        moved = Mux(row_is_last, block, address) + step
+        moved = Mux(row_is_last, block_address, address) + step
         m.d.comb += [
-            last.eq(row_is_last & column_is_last),
-            cutter.run.valid.eq(offered),
+            run_is_last.eq(row_is_last & block_is_last),
+            cutter.run.valid.eq(run_valid),
             cutter.run.payload.address.eq(Cat(Const(0, shift), address)),
             cutter.run.payload.beats.eq(transfer.beats),
-            cutter.run.payload.last.eq(last),
-            self.transfer.ready.eq(offered & cutter.run.ready & last),
-            following.eq(Mux(offered, moved, transfer.address[shift:])),
+            cutter.run.payload.last.eq(run_is_last),
+            self.transfer.ready.eq(run_valid & cutter.run.ready & run_is_last),
+            next_address.eq(Mux(run_valid, moved, transfer.address[shift:])),
         ]
-        with m.If(~offered):
+        with m.If(~run_valid):
             m.d.sync += [
-                offered.eq(self.transfer.valid),
-                address.eq(following),
-                block.eq(following),
-                row.eq(transfer.rows),
+                run_valid.eq(self.transfer.valid),
+                address.eq(next_address),
+                block_address.eq(next_address),
+                rows_remaining.eq(transfer.rows),
                 row_is_last.eq(transfer.rows == 1),
-                column.eq(transfer.blocks),
-                column_is_last.eq(transfer.blocks == 1),
+                blocks_remaining.eq(transfer.blocks),
+                block_is_last.eq(transfer.blocks == 1),
             ]
         with m.Elif(cutter.run.ready):
-            m.d.sync += [offered.eq(~last), address.eq(following)]
+            m.d.sync += [run_valid.eq(~run_is_last), address.eq(next_address)]
             with m.If(row_is_last):
                 m.d.sync += [
-                    block.eq(following),
-                    row.eq(transfer.rows),
+                    block_address.eq(next_address),
+                    rows_remaining.eq(transfer.rows),
                     row_is_last.eq(transfer.rows == 1),
-                    column.eq(column - 1),
-                    column_is_last.eq(column == 2),
+                    blocks_remaining.eq(blocks_remaining - 1),
+                    block_is_last.eq(blocks_remaining == 2),
                 ]
             with m.Else():
-                m.d.sync += [row.eq(row - 1), row_is_last.eq(row == 2)]
+                m.d.sync += [
+                    rows_remaining.eq(rows_remaining - 1),
+                    row_is_last.eq(rows_remaining == 2),
+                ]
         message = "a transfer changes before its last run goes to the cutter"
-        promised_to_stay(m, platform, offered, transfer, message)
+        promised_to_stay(m, platform, run_valid, transfer, message)
         return m

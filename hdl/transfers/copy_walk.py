@@ -11,11 +11,17 @@ from systola.hdl.parts.sums_to import sums_to
 
 
 class CopyWalk(wiring.Component):
-    """Goes from address to address and tells which lines are `in_tail`.
+    """A counter that goes from address to address and marks lines that are in the tail.
 
-    In the cycle after `restart`, `address` is `first`; in the cycle after `step`, without
-    `restart`, it is `following`, the one behind. `tail` stays as it is from a restart on.
-    `address` and `in_tail` are registers.
+    | port        | meaning |
+    |---|---|
+    | `first`     | the first address |
+    | `tail`      | the lines that have fewer bytes; stays as it is from a restart on |
+    | `restart`   | sets `address` to `first` |
+    | `step`      | sets `address` to `following`; does nothing together with `restart` |
+    | `address`   | the present address, a register |
+    | `following` | the address after it |
+    | `in_tail`   | the line is in the tail, a register |
     """
 
     def __init__(self, *, config: Config):
@@ -35,16 +41,16 @@ class CopyWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         tail = self.tail
-        # `in_tail` is worked out for the line that `address` goes to: nothing of a line waits for a
-        # comparison. Where rows have their blocks side by side, `place`, from 1 on, is that of this
-        # line in its row. The sign of a difference comes out of the carry chain as it is, a
-        # comparison does not.
-        place, column = Signal.like(tail.every), Signal.like(tail.every)
-        enters = Signal()  # else all lines from one on are in the tail
+        # `in_tail` is worked out for the next `address`, so that the work on a line waits for no
+        # comparison. Where rows have their blocks side by side, `block_number`, from 1 on, is the
+        # block of this line in its row. The sign of a difference comes out of the carry chain as it
+        # is. A comparison does not.
+        block_number, next_block = Signal.like(tail.every), Signal.like(tail.every)
+        tail_begun = Signal()  # without `every`: all lines from this line on are in the tail
         m.d.comb += [
             self.following.eq(self.address + 1),
-            place.eq(Mux(self.restart | self.in_tail, 1, column)),
-            enters.eq(
+            block_number.eq(Mux(self.restart | self.in_tail, 1, next_block)),
+            tail_begun.eq(
                 Mux(
                     self.restart,
                     ~(self.first - tail.line)[-1],
@@ -55,7 +61,7 @@ class CopyWalk(wiring.Component):
         with m.If(self.restart | self.step):
             m.d.sync += [
                 self.address.eq(Mux(self.restart, self.first, self.following)),
-                self.in_tail.eq(Mux(tail.every != 0, place == tail.every, enters)),
-                column.eq(place + 1),
+                self.in_tail.eq(Mux(tail.every != 0, block_number == tail.every, tail_begun)),
+                next_block.eq(block_number + 1),
             ]
         return m

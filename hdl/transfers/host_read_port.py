@@ -12,37 +12,49 @@ from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.transfers.axi import ReadSignature, is_error
 
 READS_IN_FLIGHT = 64
-"""Bursts under way at one time; enough for a beat a cycle from single-beat bursts at 60 cycles."""
+"""Bursts under way at one time: enough for a beat a cycle from single-beat bursts at 60 cycles."""
 
 FETCH_INTERVAL = 3
-"""Cycles from one request of the fetch to its next, at least."""
+"""Cycles from one request of the fetch to its next one, at least."""
 
 
 class ReadRequest(data.StructLayout):
-    """One burst: byte offset in the window, and beats - 1."""
+    """A request for one burst: its byte offset in the host window, and its beats - 1."""
 
     def __init__(self) -> None:
         super().__init__({"offset": HOST_OFFSET_BITS, "length": 8})
 
 
 class ReadBeat(data.StructLayout):
-    """One beat of read data."""
+    """A beat of read data. `error`: memory has answered with an error."""
 
     def __init__(self, *, data_bytes: int):
         super().__init__({"data": 8 * data_bytes, "error": 1})
 
 
 class HostReadPort(wiring.Component):
-    """Sends bursts to host memory and hands the beats back by AXI id.
+    """A port that sends bursts to host memory and returns the beats by AXI id.
 
-    A request of data appears on AR in the next cycle at the earliest, one a cycle. The fetch's is
-    copied into a register first, which is why it takes a cycle more, and its `ready`, a register,
-    comes behind the grant: it may ask once in FETCH_INTERVAL cycles. Data goes first, unless
-    `fetch_urgent` was up in the cycle before. `ready` of data comes from registers by a gate.
-    Beats pass through without delay. The fetch takes each of its beats at once; `data_beat.ready`
-    stops the channel for both, whosever beat comes next, so it must depend neither on that nor on
-    anything that waits for the fetch.
-    `stop`: asks for nothing more and swallows the beats; `quiet` once nothing is under way.
+    | port            | meaning |
+    |---|---|
+    | `bus`           | the read channels of host memory |
+    | `base`          | address of the host window |
+    | `data_request`  | a request for data; `ready` comes from registers by a gate |
+    | `data_beat`     | the beats of data |
+    | `fetch_request` | a request of the fetch; `ready` is a register |
+    | `fetch_urgent`  | in the next cycle the fetch goes first |
+    | `fetch_beat`    | the beats of the fetch, which takes each of them at once |
+    | `stop`          | sends no more requests and swallows the beats |
+    | `quiet`         | nothing is under way |
+
+    A request for data appears on AR in the next cycle at the earliest, one a cycle. A request of
+    the fetch is copied into a register first, so it takes a cycle more. Its `ready` comes after the
+    grant, so the fetch may send one request in FETCH_INTERVAL cycles. Data goes first, unless
+    `fetch_urgent` was high in the cycle before.
+
+    Beats pass through without delay. A low `data_beat.ready` stops the channel for both users, even
+    if the next beat belongs to the fetch. So `data_beat.ready` must depend neither on the owner of
+    the next beat nor on anything that waits for the fetch.
     """
 
     def __init__(self, *, config: Config):
@@ -70,38 +82,38 @@ class HostReadPort(wiring.Component):
         bus = self.bus
         placed = data.StructLayout({"address": len(self.base), "length": 8, "id": 1})
 
-        # A fetch waits in `fetched`, with the sum with `base`, so that the choice comes last before
-        # AR.
-        fetched = Signal(placed)
+        # A request of the fetch waits in `fetch_burst`, already added to `base`. So the choice
+        # between both requests is the last step before AR.
+        fetch_burst = Signal(placed)
         fetch_waits = Signal()
         fetch_goes = Signal()
-        urgent = Signal()
-        asked = Signal(placed)
+        fetch_is_urgent = Signal()
+        data_burst = Signal(placed)
         m.d.comb += [
-            asked.address.eq(self.base + self.data_request.payload.offset),
-            asked.length.eq(self.data_request.payload.length),
-            asked.id.eq(DATA_ID),
+            data_burst.address.eq(self.base + self.data_request.payload.offset),
+            data_burst.length.eq(self.data_request.payload.length),
+            data_burst.id.eq(DATA_ID),
         ]
         with m.If(~fetch_waits):
             m.d.sync += [
-                fetched.address.eq(self.base + self.fetch_request.payload.offset),
-                fetched.length.eq(self.fetch_request.payload.length),
-                fetched.id.eq(FETCH_ID),
+                fetch_burst.address.eq(self.base + self.fetch_request.payload.offset),
+                fetch_burst.length.eq(self.fetch_request.payload.length),
+                fetch_burst.id.eq(FETCH_ID),
             ]
 
         sender = m.submodules.sender = SkidBuffer(payload=placed)
-        room = Signal()  # for one more burst under way
-        goes = Signal()
+        has_room = Signal()  # there is room for one more burst under way
+        may_send = Signal()
         fetch_first = Signal()
-        sent = Signal()
+        burst_sent = Signal()
         m.d.comb += [
-            goes.eq(sender.input.ready & room & ~self.stop),
-            fetch_first.eq(fetch_waits & (urgent | ~self.data_request.valid)),
-            fetch_goes.eq(goes & fetch_first),
-            self.data_request.ready.eq(goes & ~(fetch_waits & urgent)),
-            sent.eq(goes & (fetch_waits | self.data_request.valid)),
-            sender.input.valid.eq(sent),
-            sender.input.payload.eq(Mux(fetch_first, fetched, asked)),
+            may_send.eq(sender.input.ready & has_room & ~self.stop),
+            fetch_first.eq(fetch_waits & (fetch_is_urgent | ~self.data_request.valid)),
+            fetch_goes.eq(may_send & fetch_first),
+            self.data_request.ready.eq(may_send & ~(fetch_waits & fetch_is_urgent)),
+            burst_sent.eq(may_send & (fetch_waits | self.data_request.valid)),
+            sender.input.valid.eq(burst_sent),
+            sender.input.payload.eq(Mux(fetch_first, fetch_burst, data_burst)),
             bus.arvalid.eq(sender.output.valid),
             bus.arid.eq(sender.output.payload.id),
             bus.araddr.eq(sender.output.payload.address),
@@ -109,22 +121,22 @@ class HostReadPort(wiring.Component):
             sender.output.ready.eq(bus.arready),
         ]
         m.d.sync += [
-            urgent.eq(self.fetch_urgent),
+            fetch_is_urgent.eq(self.fetch_urgent),
             fetch_waits.eq(self.fetch_request.valid & ~fetch_goes & ~self.fetch_request.ready),
             self.fetch_request.ready.eq(fetch_goes),
         ]
 
-        # Counted a cycle late.
-        under_way = Signal(range(READS_IN_FLIGHT + 1))
-        began = Signal()
-        ended = Signal()
+        # Bursts are counted a cycle late.
+        bursts_under_way = Signal(range(READS_IN_FLIGHT + 1))
+        burst_began = Signal()
+        burst_ended = Signal()
         m.d.sync += [
-            began.eq(sent),
-            ended.eq(bus.rvalid & bus.rready & bus.rlast),
-            under_way.eq(under_way + began - ended),
-            self.quiet.eq((under_way == 0) & ~began & ~sent),
-            # Up to three more have begun when the last of them shows.
-            room.eq(under_way < READS_IN_FLIGHT - 2),
+            burst_began.eq(burst_sent),
+            burst_ended.eq(bus.rvalid & bus.rready & bus.rlast),
+            bursts_under_way.eq(bursts_under_way + burst_began - burst_ended),
+            self.quiet.eq((bursts_under_way == 0) & ~burst_began & ~burst_sent),
+            # When the count shows the last burst, up to three more have begun.
+            has_room.eq(bursts_under_way < READS_IN_FLIGHT - 2),
         ]
 
         m.d.comb += bus.rready.eq(self.data_beat.ready | self.stop)

@@ -17,8 +17,18 @@ from systola.hdl.transfers.host_read_port import ReadBeat, ReadRequest
 
 
 class _Write(data.StructLayout):
-    """A write: of a line (`buffer`) or of one of the `planes` of an entry, perhaps the one that
-    `fills` it; `last`: the last one of an instruction, also of a table, which is written apart."""
+    """A write of a line or of a plane of a parameter entry.
+
+    | field       | meaning |
+    |---|---|
+    | `buffer`    | a line of the buffer is written |
+    | `planes`    | a bit for each plane of the entry: it is written |
+    | `fills`     | the last plane of the entry is written |
+    | `last`      | the last write of an instruction; also for a table, which has its own port |
+    | `address`   | the line or entry |
+    | `following` | the address after it |
+    | `data`      | the bytes |
+    """
 
     def __init__(self, *, config: Config):
         bytes_written = max(config.input_pitch, config.output_pitch, config.host_bus_bytes)
@@ -36,21 +46,32 @@ class _Write(data.StructLayout):
 
 
 class HostReader(wiring.Component):
-    """Asks for the beats of one instruction after the other and puts them where they belong.
+    """A unit that requests the beats of one instruction after the other and writes them to their
+    place.
 
-    Requests run ahead of the data by any number of instructions: `transfer` is the oldest
-    instruction of which not all has been asked for (`transfer_valid` once no older instruction uses
-    its destination any longer; `transfer_pop` drops it, when all of it is under way), `entry` the
-    oldest whose data is not complete; `entry_pop` drops it, and the next one shows in the cycle
-    after, or before its first beat comes. Latency: two cycles from transfer to request, two from
-    the last beat of a line to its write. Throughput: a beat a cycle into buffer and parameters, a
-    byte a cycle into tables; a cycle is lost between instructions. Nothing but the buffer's `ready`
-    holds up the beats, and it only after two lines.
+    | port             | meaning |
+    |---|---|
+    | `transfer`       | the oldest instruction that has not requested all its beats |
+    | `transfer_valid` | there is one, and no older instruction uses its destination any longer |
+    | `transfer_pop`   | drops it: all its beats are under way |
+    | `entry`          | the oldest instruction that has not got all its beats |
+    | `entry_pop`      | drops it; the next one must show in the cycle after, or before its first
+                         beat comes |
+    | `request`        | requests of beats |
+    | `beat`           | the beats |
+    | `buffer`         | writes of lines |
+    | `parameters`     | writes of planes of parameter entries |
+    | `tables`         | writes of bytes of tables |
+    | `advance`        | the line or parameter entry at on-chip address `advance_to` - 1 is
+                         written |
+    | `done`           | all of the oldest instruction is written, two cycles after its last write |
+    | `error`          | memory answered a beat of `entry` with an error in the cycle before |
 
-    `advance` tells that the line or parameter entry at on-chip address `advance_to` - 1 is written;
-    `done`, two cycles after the last write, that all of the oldest instruction is. All writes
-    come from registers. `error` is up in the cycle after a beat of `entry` that memory answered
-    with an error.
+    Requests run ahead of the data by any number of instructions. Latency: two cycles from transfer
+    to request, two from the last beat of a line to its write. Throughput: a beat a cycle into
+    buffer and parameters, a byte a cycle into tables. A cycle is lost between instructions. Only
+    the `ready` of the buffer holds up the beats, and only after two lines. All writes come from
+    registers.
     """
 
     def __init__(self, *, config: Config):
@@ -96,42 +117,48 @@ class HostReader(wiring.Component):
             burst.ready.eq(self.request.ready),
         ]
 
-        # Beats are collected to a line (buffer), a plane (parameters), or stand alone (table). A
-        # `complete` one `moves` on to the ports.
+        # Beats are collected to a line (buffer) or a plane (parameters), or stand alone (table). A
+        # line moves on to the ports once it is complete.
         line = Signal(_Write(config=config)["data"].width, reset_less=True)
-        complete = Signal()
-        begun = Signal()  # a beat of `entry` was taken
-        kind = Signal(Kind)  # of `entry`, once that has begun: nothing waits for its memory
-        ends = Signal()  # the line is the last of `entry`
-        more_bytes = Signal()  # of a table, to be written before the line moves
-        free = Signal()  # the line before has been written
-        moves = Signal()
+        line_complete = Signal()
+        entry_begun = Signal()  # a beat of `entry` has been taken
+        # kind of `entry`, once it has begun: the work does not wait for its memory
+        kind = Signal(Kind)
+        is_last_line = Signal()  # the line is the last of `entry`
+        more_bytes = Signal()  # bytes of a table remain to be written before the line moves
+        write_free = Signal()  # the line before has been written
+        line_moves = Signal()
         m.d.comb += [
-            moves.eq(complete & free & ~more_bytes),
-            self.beat.ready.eq(~complete | (moves & ~ends)),
-            self.entry_pop.eq(moves & ends),
+            line_moves.eq(line_complete & write_free & ~more_bytes),
+            self.beat.ready.eq(~line_complete | (line_moves & ~is_last_line)),
+            self.entry_pop.eq(line_moves & is_last_line),
         ]
-        with m.If(~begun):
+        with m.If(~entry_begun):
             m.d.sync += kind.eq(self.entry.kind)
-        self._collect(m, line, complete, begun, moves)
-        byte = self._write_table(m, line, begun, kind, complete & free, more_bytes)
-        moved = self._walk(m, line, begun, kind, moves, ends, byte)
-        self._write(m, moved, free)
+        self._collect(m, line, line_complete, entry_begun, line_moves)
+        byte = self._write_table(m, line, entry_begun, kind, line_complete & write_free, more_bytes)
+        moved = self._walk(m, line, entry_begun, kind, line_moves, is_last_line, byte)
+        self._write(m, moved, write_free)
         return m
 
     def _collect(
-        self, m: Module, line: Signal, complete: Signal, begun: Signal, moves: Signal
+        self,
+        m: Module,
+        line: Signal,
+        line_complete: Signal,
+        entry_begun: Signal,
+        line_moves: Signal,
     ) -> None:
-        """Beats into the line."""
+        """Collect the beats of a line."""
         config = self._config
         bus = config.host_bus_bytes
         count = Signal(range(len(line) // (8 * bus)))
         last_beat = Signal.like(count)
-        taken = Signal()
-        completes = Signal()
+        beat_taken = Signal()
+        beat_completes = Signal()
         m.d.comb += [
-            taken.eq(self.beat.valid & self.beat.ready),
-            completes.eq(taken & (count == last_beat)),
+            beat_taken.eq(self.beat.valid & self.beat.ready),
+            beat_completes.eq(beat_taken & (count == last_beat)),
         ]
         with m.Switch(self.entry.kind):
             with m.Case(Kind.BUFFER):
@@ -139,28 +166,29 @@ class HostReader(wiring.Component):
             with m.Case(Kind.PARAMETERS):
                 m.d.comb += last_beat.eq(config.output_pitch // bus - 1)
         m.d.sync += [
-            self.error.eq(taken & self.beat.payload.error),
-            complete.eq(completes | (complete & ~moves)),
-            begun.eq((begun | taken) & ~self.entry_pop),
+            self.error.eq(beat_taken & self.beat.payload.error),
+            line_complete.eq(beat_completes | (line_complete & ~line_moves)),
+            entry_begun.eq((entry_begun | beat_taken) & ~self.entry_pop),
         ]
-        with m.If(~complete | moves):
-            # With or without a beat: what is no beat is overwritten by the one that comes.
+        with m.If(~line_complete | line_moves):
+            # The word is written with or without a beat: the next beat overwrites it.
             m.d.sync += line.word_select(count, 8 * bus).eq(self.beat.payload.data)
-        with m.If(completes):
+        with m.If(beat_completes):
             m.d.sync += count.eq(0)
-        with m.Elif(taken):
+        with m.Elif(beat_taken):
             m.d.sync += count.eq(count + 1)
 
     def _write_table(
         self,
         m: Module,
         line: Signal,
-        begun: Signal,
+        entry_begun: Signal,
         kind: Signal,
         may_go: Value,
         more_bytes: Signal,
     ) -> Signal:
-        """The bytes of a line that belongs to a table; returns the number of the next one."""
+        """Write the bytes of a line that belongs to a table, and return the number of the next
+        byte."""
         entry, bus = self.entry, self._config.host_bus_bytes
         byte = Signal(range(TABLE_BYTES))
         place = byte[: exact_log2(bus)]
@@ -171,7 +199,7 @@ class HostReader(wiring.Component):
             self.tables.address.eq(Cat(byte, entry.destination)),
             self.tables.data.eq(line.word_select(place, 8)),
         ]
-        with m.If(~begun):
+        with m.If(~entry_begun):
             m.d.sync += more_bytes.eq(entry.kind == Kind.TABLE)
         with m.Elif(goes):
             m.d.sync += [byte.eq(byte + 1), more_bytes.eq(place != bus - 2)]
@@ -181,44 +209,48 @@ class HostReader(wiring.Component):
         self,
         m: Module,
         line: Signal,
-        begun: Signal,
+        entry_begun: Signal,
         kind: Signal,
-        moves: Signal,
-        ends: Signal,
+        line_moves: Signal,
+        is_last_line: Signal,
         byte: Signal,
     ) -> data.View:
-        """The line as it is to be written: what is known of it comes from registers, which follow
-        `entry` until a beat of it is taken, and take a step with each line that moves."""
+        """Return the line as it is to be written.
+
+        All that is known of it comes from registers. They follow `entry` until a beat of it is
+        taken, and take a step with each line that moves.
+        """
         config, entry = self._config, self.entry
         walk = m.submodules.walk = CopyWalk(config=config)
         plane = Signal(PARAMETER_PLANES, init=1)
-        fills = Signal()  # the line, or plane, is the last one of its address
+        address_done = Signal()  # the line, or plane, is the last one of its address
         address_is_last = Signal()
         beats = TABLE_BYTES // config.host_bus_bytes
         m.d.comb += [
             walk.first.eq(entry.destination),
             walk.tail.eq(entry.tail),
-            walk.restart.eq(~begun),
-            walk.step.eq(moves & fills),
-            ends.eq(address_is_last & fills),
+            walk.restart.eq(~entry_begun),
+            walk.step.eq(line_moves & address_done),
+            is_last_line.eq(address_is_last & address_done),
         ]
-        with m.If(~begun):
+        with m.If(~entry_begun):
             m.d.sync += [
                 address_is_last.eq(entry.destination == entry.last),
-                fills.eq(entry.kind != Kind.PARAMETERS),
+                address_done.eq(entry.kind != Kind.PARAMETERS),
             ]
         with m.Else():
             with m.If(kind == Kind.TABLE):
-                # The last line of its one address: a cycle late, but each takes several.
+                # The last line of a table, which has one address: a cycle late, but a line takes
+                # several cycles.
                 m.d.sync += address_is_last.eq(
                     byte[exact_log2(config.host_bus_bytes) :] == beats - 1
                 )
             with m.Elif(walk.step):
                 m.d.sync += address_is_last.eq(sums_to(entry.last, walk.address, 0, carry=1))
-            with m.If(moves & (kind == Kind.PARAMETERS)):
-                m.d.sync += [plane.eq(plane.rotate_left(1)), fills.eq(plane[-2])]
+            with m.If(line_moves & (kind == Kind.PARAMETERS)):
+                m.d.sync += [plane.eq(plane.rotate_left(1)), address_done.eq(plane[-2])]
 
-        # The bytes of a line in the tail; `entry` shows before its first line is complete.
+        # The bytes of a line in the tail. `entry` can be seen before its first line is complete.
         within = Signal(config.rows)
         m.d.sync += within.eq(
             Cat((entry.kind != Kind.BUFFER) | (i < entry.tail.bytes) for i in range(config.rows))
@@ -226,9 +258,9 @@ class HostReader(wiring.Component):
         kept = Cat((~walk.in_tail | bit).replicate(8) for bit in within)
         moved = Signal(_Write(config=config))
         m.d.comb += [
-            moved.buffer.eq(moves & (kind == Kind.BUFFER)),
-            moved.planes.eq(Mux(moves & (kind == Kind.PARAMETERS), plane, 0)),
-            moved.fills.eq(moves & (kind == Kind.PARAMETERS) & fills),
+            moved.buffer.eq(line_moves & (kind == Kind.BUFFER)),
+            moved.planes.eq(Mux(line_moves & (kind == Kind.PARAMETERS), plane, 0)),
+            moved.fills.eq(line_moves & (kind == Kind.PARAMETERS) & address_done),
             moved.last.eq(self.entry_pop),
             moved.address.eq(walk.address),
             moved.following.eq(walk.following),
@@ -236,11 +268,11 @@ class HostReader(wiring.Component):
         ]
         return moved
 
-    def _write(self, m: Module, moved: data.View, free: Signal) -> None:
-        """The registers of the ports."""
+    def _write(self, m: Module, moved: data.View, write_free: Signal) -> None:
+        """Make the registers of the ports."""
         shown = Signal.like(moved)
         m.d.comb += [
-            free.eq(~shown.buffer | self.buffer.ready),
+            write_free.eq(~shown.buffer | self.buffer.ready),
             self.buffer.enable.eq(shown.buffer),
             self.buffer.address.eq(shown.address),
             self.buffer.data.eq(shown.data[: 8 * self._config.rows]),
@@ -250,13 +282,13 @@ class HostReader(wiring.Component):
             self.advance.eq((shown.buffer & self.buffer.ready) | shown.fills),
             self.advance_to.eq(shown.following),
         ]
-        with m.If(free):
+        with m.If(write_free):
             m.d.sync += shown.eq(moved)
-        # The last write, and whether it had to wait.
-        last = Signal()
-        waited = Signal()
+        # The last write has been shown, and did not have to wait.
+        last_shown = Signal()
+        write_waited = Signal()
         m.d.sync += [
-            last.eq(shown.last),
-            waited.eq(~free),
-            self.done.eq(last & ~waited),
+            last_shown.eq(shown.last),
+            write_waited.eq(~write_free),
+            self.done.eq(last_shown & ~write_waited),
         ]

@@ -19,9 +19,9 @@ from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.hdl.transfers.copy_walk import CopyWalk
 
 WATCHED = ("host_reading", "activate_writing")
-"""Whose instructions may still have to write a line."""
+"""Lists with instructions that may still have to write a line."""
 LINES_AHEAD = 8
-"""Lines read from the buffer ahead of the bus; with one that is not counted yet."""
+"""Lines read from the buffer ahead of the bus. One more may not be counted yet."""
 BURSTS_AHEAD = 16
 """Bursts announced on AW ahead of their data."""
 WRITES_IN_FLIGHT = 64
@@ -29,32 +29,45 @@ WRITES_IN_FLIGHT = 64
 
 
 class _Line(data.StructLayout):
-    """A line to be read; `tail`: with the bytes of a tail only."""
+    """A line to be read. `tail`: only the bytes of a tail are written. `used` is always 1."""
 
     def __init__(self, *, config: Config):
         super().__init__({"line": address_bits(config), "tail": 1, "used": 1})
 
 
 class _Length(data.StructLayout):
-    """A burst of `length` + 1 beats; `single`: of one."""
+    """A burst of `length` + 1 beats. `single`: it has one beat."""
 
     def __init__(self) -> None:
         super().__init__({"length": 8, "single": 1})
 
 
 class HostWriter(wiring.Component):
-    """Writes the lines of one instruction at a time to host memory.
+    """A unit that writes the lines of one instruction at a time to host memory.
 
-    AW runs ahead of W by up to BURSTS_AHEAD bursts. Throughput: one beat a cycle. Lines are read
-    from the buffer when those of WATCHED that the masks name have got past them: two cycles after
-    `progress` shows it, as an `Interlock` has it. A line goes out on W
-    BUFFER_LATENCY + 2 cycles after its read. `blocked` holds back all bursts. `advance` tells, a
-    cycle later, that line `advance_to` - 1 has been read; `done`, in the cycle after the last
-    acknowledgement, that all is written.
+    | port                       | meaning |
+    |---|---|
+    | `command`, `command_valid` | the oldest command of the queue |
+    | `blocked`                  | holds back all bursts |
+    | `masks`                    | the entries of WATCHED lists that the command waits for |
+    | `progress`                 | the report of the list of each mask |
+    | `buffer`                   | reads of lines |
+    | `bus`                      | the write channels of host memory; the outputs of AW and W are
+                                   registers |
+    | `base`                     | address of the host window |
+    | `advance`                  | line `advance_to` - 1 was read in the cycle before |
+    | `done`                     | all is written: the last acknowledgement came in the cycle
+                                   before |
+    | `error`                    | an answer was an error in the cycle before |
+    | `stop`                     | announces no more bursts, and finishes the announced ones with no
+                                   byte enabled |
+    | `quiet`                    | nothing is under way |
 
-    `error` is up in the cycle after an answer that is an error. `stop`: announces no more bursts,
-    and finishes the announced ones with no byte enabled, but for the beat that was on its way;
-    `quiet` once nothing is under way. The outputs of AW and W are registers.
+    A beat that was already on its way at `stop` still writes its bytes.
+
+    AW runs ahead of W by up to BURSTS_AHEAD bursts. Throughput: one beat a cycle. Lines pass an
+    `Interlock`: they are read two cycles after `progress` shows that the awaited entries have got
+    past them. A line goes out on W BUFFER_LATENCY + 2 cycles after its read.
     """
 
     def __init__(self, *, config: Config):
@@ -97,7 +110,8 @@ class HostWriter(wiring.Component):
         return m
 
     def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:
-        """Bursts on AW, and their answers; returns whether the youngest of `bursts` is on AW."""
+        """Announce bursts on AW and count their answers. Return whether the youngest of `bursts` is
+        on AW."""
         config, bus = self._config, self.bus
         planner = m.submodules.planner = BurstPlanner(
             transfer=HostTransfer(config=config),
@@ -108,49 +122,51 @@ class HostWriter(wiring.Component):
         burst = planner.burst
         address = data.StructLayout({"address": len(bus.awaddr), "length": 8})
         sender = m.submodules.address_sender = SkidBuffer(payload=address)
-        planned = Signal()
-        announced = Signal()
-        announces = Signal()
-        asked = Signal()
-        full = Signal()  # of bursts announced, or without an answer
-        unanswered = Signal(range(WRITES_IN_FLIGHT + 1))  # but for one that is `asked`
+        transfer_planned = Signal()
+        last_announced = Signal()
+        burst_announced = Signal()
+        burst_asked = Signal()
+        bursts_full = Signal()  # no further burst may be announced
+        # bursts without an answer, but for one that is `burst_asked`
+        bursts_unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
         m.d.comb += [
-            planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~planned),
+            planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~transfer_planned),
             planner.transfer.payload.eq(self.command.transfer),
-            burst.ready.eq(sender.input.ready & ~full & ~self.stop),
-            announces.eq(burst.valid & burst.ready),
-            sender.input.valid.eq(announces),
+            burst.ready.eq(sender.input.ready & ~bursts_full & ~self.stop),
+            burst_announced.eq(burst.valid & burst.ready),
+            sender.input.valid.eq(burst_announced),
             sender.input.payload.address.eq(self.base + burst.payload.address),
             sender.input.payload.length.eq(burst.payload.length),
             bus.awvalid.eq(sender.output.valid),
             bus.awaddr.eq(sender.output.payload.address),
             bus.awlen.eq(sender.output.payload.length),
             sender.output.ready.eq(bus.awready),
-            bursts.push.eq(announces),
+            bursts.push.eq(burst_announced),
             bursts.pushed.length.eq(burst.payload.length),
             bursts.pushed.single.eq(burst.payload.length == 0),
         ]
         with m.If(planner.transfer.ready):
-            m.d.sync += planned.eq(1)
-        with m.If(announces):
-            m.d.sync += announced.eq(burst.payload.last)
+            m.d.sync += transfer_planned.eq(1)
+        with m.If(burst_announced):
+            m.d.sync += last_announced.eq(burst.payload.last)
         m.d.sync += [
-            asked.eq(announces),
-            unanswered.eq(unanswered + asked - bus.bvalid),
-            self.quiet.eq((unanswered == 0) & ~asked & ~announces),
-            # Before it shows, one more is announced, or two that `unanswered` does not count.
-            full.eq(ahead[BURSTS_AHEAD - 2] | (unanswered >= WRITES_IN_FLIGHT - 2)),
+            burst_asked.eq(burst_announced),
+            bursts_unanswered.eq(bursts_unanswered + burst_asked - bus.bvalid),
+            self.quiet.eq((bursts_unanswered == 0) & ~burst_asked & ~burst_announced),
+            # Before `bursts_full` can be seen, one more is announced, or two that
+            # `bursts_unanswered` does not count.
+            bursts_full.eq(ahead[BURSTS_AHEAD - 2] | (bursts_unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
-            self.done.eq(announced & ~asked & (unanswered == 1) & bus.bvalid),
+            self.done.eq(last_announced & ~burst_asked & (bursts_unanswered == 1) & bus.bvalid),
         ]
         m.d.comb += bus.bready.eq(1)
         with m.If(self.done):
-            m.d.sync += [planned.eq(0), announced.eq(0)]
-        # It may wait behind AW: its data are not to overtake it.
+            m.d.sync += [transfer_planned.eq(0), last_announced.eq(0)]
+        # A burst may wait for AW. Its data must not go out earlier.
         return sender.input.ready
 
     def _read(self, m: Module, lines: PayloadRing) -> None:
-        """Lines out of the buffer, as they are written and there is room for them."""
+        """Read lines out of the buffer, as they are written and there is room for them."""
         line = _Line(config=self._config)
         interlock = m.submodules.interlock = Interlock(
             item=line,
@@ -159,58 +175,58 @@ class HostWriter(wiring.Component):
             widths=dict.fromkeys(WATCHED, line["line"].width),
         )
         walk = m.submodules.walk = CopyWalk(config=self._config)
-        begun = Signal()
-        more = Signal()  # there is a line to be offered
+        walk_begun = Signal()
+        line_valid = Signal()  # there is a line to be offered
         offered = interlock.input
         m.d.comb += [
             walk.first.eq(self.command.buffer.base),
             walk.tail.eq(self.command.tail),
-            walk.restart.eq(~begun),
-            walk.step.eq(more & offered.ready),
-            offered.valid.eq(more),
+            walk.restart.eq(~walk_begun),
+            walk.step.eq(line_valid & offered.ready),
+            offered.valid.eq(line_valid),
             offered.payload.line.eq(walk.address),
             offered.payload.used.eq(1),
             offered.payload.tail.eq(walk.in_tail),
             interlock.awaited.eq(self.masks),
             interlock.progress.eq(self.progress),
         ]
-        with m.If(~begun):
-            m.d.sync += [begun.eq(self.command_valid), more.eq(self.command_valid)]
+        with m.If(~walk_begun):
+            m.d.sync += [walk_begun.eq(self.command_valid), line_valid.eq(self.command_valid)]
         with m.Elif(walk.step):
-            m.d.sync += more.eq(walk.following < self.command.buffer.end)
+            m.d.sync += line_valid.eq(walk.following < self.command.buffer.end)
         with m.If(self.done):
-            m.d.sync += begun.eq(0)
+            m.d.sync += walk_begun.eq(0)
 
-        # What is read; the interlock does not wait for the buffer's `ready`.
+        # Lines wait for the buffer here: the interlock does not depend on the buffer's `ready`.
         passed = interlock.output
         reader = m.submodules.line_reader = SkidBuffer(payload=line)
         shown = reader.output.payload
-        held = Signal(range(LINES_AHEAD + 2))  # lines in here, as they were a cycle ago
-        taken = Signal()
-        read = Signal()
+        lines_held = Signal(range(LINES_AHEAD + 2))  # lines in this unit, a cycle ago
+        line_taken = Signal()
+        line_read = Signal()
         m.d.comb += [
-            passed.ready.eq(reader.input.ready & ~held[exact_log2(LINES_AHEAD)]),
-            taken.eq(passed.valid & passed.ready),
-            reader.input.valid.eq(taken),
+            passed.ready.eq(reader.input.ready & ~lines_held[exact_log2(LINES_AHEAD)]),
+            line_taken.eq(passed.valid & passed.ready),
+            reader.input.valid.eq(line_taken),
             reader.input.payload.eq(passed.payload),
             self.buffer.enable.eq(reader.output.valid),
             self.buffer.address.eq(shown.line),
             reader.output.ready.eq(self.buffer.ready),
-            read.eq(reader.output.valid & self.buffer.ready),
+            line_read.eq(reader.output.valid & self.buffer.ready),
         ]
         took = Signal()
         gone = Signal()
         m.d.sync += [
-            took.eq(taken),
+            took.eq(line_taken),
             gone.eq(lines.retire),
-            held.eq(held + took - gone),
-            self.advance.eq(read),
+            lines_held.eq(lines_held + took - gone),
+            self.advance.eq(line_read),
             self.advance_to.eq(shown.line + 1),
         ]
-        on_the_way = Signal(BUFFER_LATENCY)  # the oldest last
+        on_the_way = Signal(BUFFER_LATENCY)  # reads under way, the oldest last
         tails = Signal(BUFFER_LATENCY)
         m.d.sync += [
-            on_the_way.eq(Cat(read, on_the_way)),
+            on_the_way.eq(Cat(line_read, on_the_way)),
             tails.eq(Cat(shown.tail, tails)),
         ]
         m.d.comb += [
@@ -227,7 +243,8 @@ class HostWriter(wiring.Component):
         lines: PayloadRing,
         some_lines: Value,
     ) -> None:
-        """The beats of a line on W; on `stop` beats that write nothing, with or without a line."""
+        """Send the beats of a line on W. After `stop` send beats that write nothing, with or
+        without a line."""
         config, bus = self._config, self.bus
         bus_bytes = config.host_bus_bytes
         burst, line = bursts.oldest, lines.oldest
@@ -237,34 +254,34 @@ class HostWriter(wiring.Component):
         padded = Signal(8 * config.output_pitch)
         within = Signal(config.cols)  # the bytes of a line in the tail
         enabled = Signal(config.output_pitch)
-        begun = Signal()  # the burst
-        left = Signal(8)  # beats of one that is begun
-        left_is_one = Signal()
-        last = Signal()
-        free = Signal()  # no beat waits on W
-        goes = Signal()
+        burst_begun = Signal()  # a beat of the burst has been sent
+        beats_remaining = Signal(8)  # beats remaining of a burst that has begun
+        one_beat_remaining = Signal()
+        is_last_beat = Signal()
+        channel_free = Signal()  # no beat waits on W
+        beat_goes = Signal()
         m.d.sync += within.eq(Cat(i < self.command.tail.bytes for i in range(config.cols)))
         m.d.comb += [
-            free.eq(~bus.wvalid | bus.wready),
-            goes.eq(free & some_bursts & (some_lines | self.stop)),
+            channel_free.eq(~bus.wvalid | bus.wready),
+            beat_goes.eq(channel_free & some_bursts & (some_lines | self.stop)),
             last_part.eq(part == line_beats - 1),
             padded.eq(line.data),
             enabled.eq(Cat(~line.tail | bit for bit in within)),
-            last.eq(Mux(begun, left_is_one, burst.single)),
-            bursts.retire.eq(goes & last),
-            lines.retire.eq(goes & last_part & some_lines),
+            is_last_beat.eq(Mux(burst_begun, one_beat_remaining, burst.single)),
+            bursts.retire.eq(beat_goes & is_last_beat),
+            lines.retire.eq(beat_goes & last_part & some_lines),
         ]
-        with m.If(free):
+        with m.If(channel_free):
             m.d.sync += [
-                bus.wvalid.eq(goes),
+                bus.wvalid.eq(beat_goes),
                 bus.wdata.eq(padded.word_select(part, 8 * bus_bytes)),
                 bus.wstrb.eq(Mux(self.stop, 0, enabled.word_select(part, bus_bytes))),
-                bus.wlast.eq(last),
+                bus.wlast.eq(is_last_beat),
             ]
-        with m.If(goes):
+        with m.If(beat_goes):
             m.d.sync += [
                 part.eq(Mux(last_part, 0, part + 1)),
-                begun.eq(~last),
-                left.eq(Mux(begun, left - 1, burst.length)),
-                left_is_one.eq(Mux(begun, left == 2, burst.length == 1)),
+                burst_begun.eq(~is_last_beat),
+                beats_remaining.eq(Mux(burst_begun, beats_remaining - 1, burst.length)),
+                one_beat_remaining.eq(Mux(burst_begun, beats_remaining == 2, burst.length == 1)),
             ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles from the unified buffer on their way into the weight FIFO."""
+"""The way of tiles from the unified buffer into the weight FIFO."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -13,13 +13,21 @@ from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
 
 
 class TileReader(wiring.Component):
-    """Reads `tiles` tiles of R lines from `line` on, with `wide` every other line: those of a tile,
-    then the ones between them as the next tile.
+    """A unit that reads `tiles` tiles of R lines from `line` on.
 
-    `start` (only while `idle`) takes them. `room`: there is some for another row. A line is asked
-    for with `buffer`; `asks`: its row will come, and `pushes`, BUFFER_LATENCY cycles later, that
-    `buffer.data` has it. One row a cycle, the first one asked for in the cycle behind `start`.
-    `idle`, a register: all rows have come, in cycles before this one.
+    | port     | meaning |
+    |---|---|
+    | `start`  | takes `line`, `tiles` and `wide`; only while `idle` |
+    | `line`   | the first line |
+    | `tiles`  | the number of tiles |
+    | `wide`   | a tile has every other line, and the next tile has the lines between |
+    | `idle`   | all rows have come in earlier cycles; a register |
+    | `room`   | there is room for another row |
+    | `buffer` | reads of lines |
+    | `asks`   | a line is read, so its row will come |
+    | `pushes` | `buffer.data` has the row, BUFFER_LATENCY cycles after `asks` |
+
+    Throughput: one row a cycle. The first line is requested in the cycle after `start`.
     """
 
     def __init__(self, *, config: Config):
@@ -42,40 +50,45 @@ class TileReader(wiring.Component):
         m = Module()
         rows = self._config.rows
         line = Signal.like(self.line, reset_less=True)
-        left = Signal.like(self.tiles, reset_less=True)
-        row = Signal(range(rows), reset_less=True)
+        tiles_remaining = Signal.like(self.tiles, reset_less=True)
+        row_number = Signal(range(rows), reset_less=True)
         wide = Signal(reset_less=True)
-        between = Signal(reset_less=True)  # the lines between those of the tile before
+        # the tile has the lines between the lines of the tile before
+        is_between = Signal(reset_less=True)
         busy = Signal()
-        coming = Signal(BUFFER_LATENCY)
-        ends = Signal()  # the tile
+        rows_coming = Signal(BUFFER_LATENCY)
+        is_last_row = Signal()  # the row is the last of its tile
         step = Signal.like(line)
         m.d.comb += [
             self.buffer.enable.eq(busy & self.room),
             self.buffer.address.eq(line),
             self.asks.eq(self.buffer.enable & self.buffer.ready),
-            self.pushes.eq(coming[-1]),
-            ends.eq(row == rows - 1),
-            # Back to the line behind the tile's first one, or on to the next.
-            step.eq(Mux(wide, Mux(ends, Mux(between, 1, 3 - 2 * rows), 2), 1)),
+            self.pushes.eq(rows_coming[-1]),
+            is_last_row.eq(row_number == rows - 1),
+            # Back to the line after the tile's first one, or on to the next line.
+            step.eq(Mux(wide, Mux(is_last_row, Mux(is_between, 1, 3 - 2 * rows), 2), 1)),
         ]
         m.d.sync += [
-            coming.eq(Cat(self.asks, coming)),
-            self.idle.eq(~(self.start | busy | self.asks | coming[:-1].any())),
+            rows_coming.eq(Cat(self.asks, rows_coming)),
+            self.idle.eq(~(self.start | busy | self.asks | rows_coming[:-1].any())),
         ]
         with m.If(self.start):
             m.d.sync += [
                 busy.eq(1),
                 line.eq(self.line),
-                left.eq(self.tiles),
+                tiles_remaining.eq(self.tiles),
                 wide.eq(self.wide),
-                row.eq(0),
-                between.eq(0),
+                row_number.eq(0),
+                is_between.eq(0),
             ]
         with m.Elif(self.asks):
-            m.d.sync += [line.eq(line + step), row.eq(Mux(ends, 0, row + 1))]
-            with m.If(ends):
-                m.d.sync += [left.eq(left - 1), between.eq(~between), busy.eq(left != 1)]
+            m.d.sync += [line.eq(line + step), row_number.eq(Mux(is_last_row, 0, row_number + 1))]
+            with m.If(is_last_row):
+                m.d.sync += [
+                    tiles_remaining.eq(tiles_remaining - 1),
+                    is_between.eq(~is_between),
+                    busy.eq(tiles_remaining != 1),
+                ]
         promised(
             m,
             platform,

@@ -23,20 +23,34 @@ ROW_LATENCY = LATENCY
 
 
 class WeightFetch(wiring.Component):
-    """Streams the tiles of one Read_Weights after the other into a FIFO of rows, and, where there
-    is training, those that a MatrixMultiply takes from the buffer.
+    """A unit that streams the tiles of one Read_Weights after the other into a FIFO of rows.
 
-    Throughput: one beat a cycle, or the fraction `weight_throttle` of it; the FIFO of
-    `weight_fifo_tiles` tiles is the back-pressure. `row_valid` tells that there is an oldest row,
-    taken by `row_take`; `row` shows it in the cycle behind. Latency: two cycles from the command to
-    the bus, ROW_LATENCY cycles from a row's last beat to `row_valid`.
+    With training it also streams tiles that a MatrixMultiply takes from the buffer.
 
-    `command_pop`, a register, when all bursts of the command before have been asked for; commands
-    follow one another without waiting for data, but for those `from_buffer`: they wait, `unblocked`
-    too, until all tiles before them have come, are done before the next one begins, and their first
-    line is asked for three cycles behind. `stop`: asks for nothing more and swallows the
-    beats; `quiet` once nothing is under way. `error` is up in the cycle after a beat that memory
-    answered with an error, and `error_pc` tells for which instruction.
+    | port                       | meaning |
+    |---|---|
+    | `command`, `command_valid` | the oldest command of the queue |
+    | `command_pop`              | drops the command: all bursts of the command before are
+                                   requested; a register |
+    | `unblocked`                | a command `from_buffer` may read its lines; only with training |
+    | `buffer`                   | reads of lines; only with training |
+    | `bus`                      | the read channels of weight memory |
+    | `base`                     | address of the weight window |
+    | `row`                      | the oldest row, in the cycle after `row_take` |
+    | `row_valid`                | there is an oldest row |
+    | `row_take`                 | takes the oldest row |
+    | `stop`                     | requests nothing more and swallows the beats |
+    | `quiet`                    | nothing is under way |
+    | `error`                    | memory answered a beat with an error in the cycle before |
+    | `error_pc`                 | program counter of the instruction of this beat |
+
+    Throughput: one beat a cycle, or the fraction `weight_throttle` of it. The FIFO of
+    `weight_fifo_tiles` tiles is the back-pressure. Latency: two cycles from the command to the bus,
+    ROW_LATENCY cycles from a row's last beat to `row_valid`.
+
+    Commands for weight memory follow one another without waiting for data. A command `from_buffer`
+    waits until it is `unblocked` and all tiles before it have come. It is done before the next
+    command begins. Its first line is requested three cycles after the last of these conditions.
     """
 
     def __init__(self, *, config: Config):
@@ -69,14 +83,14 @@ class WeightFetch(wiring.Component):
         config, bus = self._config, self.bus
         width = 8 * config.weight_bus_bytes
 
-        # Ask for bursts.
+        # Bursts are requested.
         cutter = m.submodules.cutter = BurstCutter(
             address_bits=len(self.command.transfer.address),
             beat_bits=len(self.command.transfer.beats),
             bus_bytes=config.weight_bus_bytes,
             max_burst_beats=config.max_burst_beats,
         )
-        begins = Signal()
+        command_begins = Signal()
         from_memory = Signal()
         reads_buffer = Signal()  # the tile reader begins
         m.d.comb += [
@@ -84,42 +98,45 @@ class WeightFetch(wiring.Component):
             cutter.run.payload.address.eq(self.command.transfer.address),
             cutter.run.payload.beats.eq(self.command.transfer.beats),
             cutter.run.payload.last.eq(1),
-            begins.eq(cutter.run.valid & cutter.run.ready),
+            command_begins.eq(cutter.run.valid & cutter.run.ready),
         ]
-        m.d.sync += self.command_pop.eq(begins | reads_buffer)
+        m.d.sync += self.command_pop.eq(command_begins | reads_buffer)
 
-        # For each burst under way whether it is the last one of its command; a cycle late.
+        # For each burst under way: it is the last one of its command. An entry comes a cycle late.
         under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
         address = data.StructLayout({"address": config.address_bits, "length": 8})
         sender = m.submodules.sender = SkidBuffer(payload=address)
         burst = cutter.burst
-        asks = Signal()
-        asked = Signal()
-        full = Signal()  # of bursts under way
+        burst_asks = Signal()
+        burst_asked = Signal()
+        reads_full = Signal()  # no further burst may be under way
         m.d.comb += [
-            burst.ready.eq(sender.input.ready & ~full & ~self.stop),
-            asks.eq(burst.valid & burst.ready),
-            sender.input.valid.eq(asks),
+            burst.ready.eq(sender.input.ready & ~reads_full & ~self.stop),
+            burst_asks.eq(burst.valid & burst.ready),
+            sender.input.valid.eq(burst_asks),
             sender.input.payload.address.eq(self.base + burst.payload.address),
             sender.input.payload.length.eq(burst.payload.length),
             bus.arvalid.eq(sender.output.valid),
             bus.araddr.eq(sender.output.payload.address),
             bus.arlen.eq(sender.output.payload.length),
             sender.output.ready.eq(bus.arready),
-            under_way.w_en.eq(asked),
+            under_way.w_en.eq(burst_asked),
         ]
         level = under_way.level
         last_one, last_two = level == READS_IN_FLIGHT - 1, level == READS_IN_FLIGHT - 2
         m.d.sync += [
-            asked.eq(asks),
+            burst_asked.eq(burst_asks),
             under_way.w_data.eq(burst.payload.last),
-            full.eq(
-                (level == READS_IN_FLIGHT) | (last_one & (asked | asks)) | (last_two & asked & asks)
+            reads_full.eq(
+                (level == READS_IN_FLIGHT)
+                | (last_one & (burst_asked | burst_asks))
+                | (last_two & burst_asked & burst_asks)
             ),
-            self.quiet.eq((level == 0) & ~asked & ~asks),
+            self.quiet.eq((level == 0) & ~burst_asked & ~burst_asks),
         ]
 
-        # Commands from where they are taken to their last beat: in the cutter, and under way.
+        # Program counters of commands from their start to their last beat: in the cutter, and under
+        # way.
         pcs = m.submodules.pcs = PayloadRing(
             payload=data.StructLayout({"pc": PC_BITS}), depth=READS_IN_FLIGHT + 2
         )
@@ -127,7 +144,7 @@ class WeightFetch(wiring.Component):
         m.d.comb += [
             beat.eq(bus.rvalid & bus.rready),
             under_way.r_en.eq(beat & bus.rlast),
-            pcs.push.eq(begins),
+            pcs.push.eq(command_begins),
             pcs.pushed.pc.eq(self.command.pc),
             pcs.retire.eq(under_way.r_en & under_way.r_data),
         ]
@@ -137,59 +154,64 @@ class WeightFetch(wiring.Component):
         ]
 
         # The throttle lets a beat pass in `numerator` of `denominator` cycles.
-        allowed = Signal()
+        beat_allowed = Signal()
         numerator, denominator = config.weight_throttle
         if numerator == denominator:
-            m.d.comb += allowed.eq(1)
+            m.d.comb += beat_allowed.eq(1)
         else:
             phase = Signal(range(denominator))
             advanced = phase + numerator
-            m.d.comb += allowed.eq(advanced >= denominator)
-            m.d.sync += phase.eq(Mux(allowed, advanced - denominator, advanced))
+            m.d.comb += beat_allowed.eq(advanced >= denominator)
+            m.d.sync += phase.eq(Mux(beat_allowed, advanced - denominator, advanced))
 
-        # Collect the beats of a row.
+        # The beats of a row are collected.
         fifo = m.submodules.fifo = WeightFifo(
             width=8 * config.cols, depth=config.weight_fifo_tiles * config.rows
         )
-        arrives = Signal()
+        beat_arrives = Signal()
         m.d.comb += [
-            arrives.eq(bus.rvalid & ~fifo.full & allowed),
-            bus.rready.eq((~fifo.full & allowed) | self.stop),
+            beat_arrives.eq(bus.rvalid & ~fifo.full & beat_allowed),
+            bus.rready.eq((~fifo.full & beat_allowed) | self.stop),
             self.row.eq(fifo.row),
             self.row_valid.eq(fifo.row_valid),
             fifo.row_take.eq(self.row_take),
         ]
-        complete = Signal()
-        completed = Signal(8 * config.cols)
+        row_complete = Signal()
+        complete_row = Signal(8 * config.cols)
         beats = config.weight_row_pitch // config.weight_bus_bytes
         if beats == 1:
-            m.d.comb += [completed.eq(bus.rdata), complete.eq(arrives)]
+            m.d.comb += [complete_row.eq(bus.rdata), row_complete.eq(beat_arrives)]
         else:
-            row = Signal((beats - 1) * width)
-            count = Signal(range(beats))
-            last = count == beats - 1
-            m.d.comb += [completed.eq(Cat(row, bus.rdata)), complete.eq(arrives & last)]
-            with m.If(arrives):
+            partial_row = Signal((beats - 1) * width)
+            beat_count = Signal(range(beats))
+            last = beat_count == beats - 1
+            m.d.comb += [
+                complete_row.eq(Cat(partial_row, bus.rdata)),
+                row_complete.eq(beat_arrives & last),
+            ]
+            with m.If(beat_arrives):
                 m.d.sync += [
-                    row.word_select(count, width).eq(bus.rdata),
-                    count.eq(Mux(last, 0, count + 1)),
+                    partial_row.word_select(beat_count, width).eq(bus.rdata),
+                    beat_count.eq(Mux(last, 0, beat_count + 1)),
                 ]
         if not config.training:
             m.d.comb += [
                 from_memory.eq(self.command_valid),
-                fifo.reserve.eq(complete),
-                fifo.push.eq(complete),
-                fifo.pushed.eq(completed),
+                fifo.reserve.eq(row_complete),
+                fifo.push.eq(row_complete),
+                fifo.pushed.eq(complete_row),
             ]
             return m
 
-        # From memory and from the buffer by turns, each when all rows of the other have come.
+        # Tiles come from memory and from the buffer by turns, each when all rows of the other have
+        # come.
         reader = m.submodules.reader = TileReader(config=config)
         connect(m, reader.buffer, flipped(self.buffer))
-        expected = Signal(range(READS_IN_FLIGHT + 3))  # commands whose last beat is to come
-        none_expected = Signal()
-        m.d.comb += none_expected.eq(expected == 0)
-        m.d.sync += expected.eq(expected + begins - pcs.retire)
+        # commands that have not got their last beat
+        commands_expected = Signal(range(READS_IN_FLIGHT + 3))
+        no_command_expected = Signal()
+        m.d.comb += no_command_expected.eq(commands_expected == 0)
+        m.d.sync += commands_expected.eq(commands_expected + command_begins - pcs.retire)
         m.d.comb += [
             from_memory.eq(self.command_valid & ~self.command.from_buffer & reader.idle),
             reads_buffer.eq(
@@ -198,15 +220,15 @@ class WeightFetch(wiring.Component):
                 & self.unblocked
                 & ~self.command_pop
                 & reader.idle
-                & none_expected
+                & no_command_expected
             ),
             reader.start.eq(reads_buffer),
             reader.line.eq(self.command.transfer.address),
             reader.tiles.eq(self.command.transfer.beats),
             reader.wide.eq(self.command.wide),
             reader.room.eq(~fifo.full),
-            fifo.reserve.eq(complete | reader.asks),
-            fifo.push.eq(complete | reader.pushes),
-            fifo.pushed.eq(Mux(reader.pushes, reader.buffer.data[: 8 * config.cols], completed)),
+            fifo.reserve.eq(row_complete | reader.asks),
+            fifo.push.eq(row_complete | reader.pushes),
+            fifo.pushed.eq(Mux(reader.pushes, reader.buffer.data[: 8 * config.cols], complete_row)),
         ]
         return m

@@ -13,13 +13,19 @@ LATENCY = 2
 
 
 class WeightFifo(wiring.Component):
-    """FIFO of `depth` rows of `width` bits.
+    """A FIFO that holds `depth` rows of `width` bits.
 
-    `reserve` (only while not `full`) takes room for a row, which `push` appends as `pushed` in the
-    same cycle or later. While `row_valid` there is an oldest one, which
-    `row` shows in the cycle behind, and `row_take` drops it. Throughput: a row a cycle in and out.
-    Latency: LATENCY cycles from `push` to `row_valid`, two from `row_take` to the room for another
-    row. All outputs are registers, that of `row` the memory's.
+    | port        | meaning |
+    |---|---|
+    | `reserve`   | takes room for a row; only while not `full` |
+    | `push`      | appends `pushed` to the FIFO; in the cycle of its `reserve` or later |
+    | `full`      | there is no room for another row |
+    | `row`       | the oldest row, in the cycle after a cycle with `row_valid` |
+    | `row_valid` | there is an oldest row |
+    | `row_take`  | drops the oldest row |
+
+    Throughput: a row a cycle in and out. Latency: LATENCY cycles from `push` to `row_valid`, two
+    from `row_take` to the room for another row. All outputs are registers; `row` is the memory's.
     """
 
     def __init__(self, *, width: int, depth: int):
@@ -42,43 +48,46 @@ class WeightFifo(wiring.Component):
         depth = self._depth
         memory = m.submodules.memory = Sram(width=self._width, depth=depth, output_register=True)
 
-        stored = Signal(range(depth + 1))  # rows that were not read
-        some_stored = Signal()
-        read = Signal()
+        rows_stored = Signal(range(depth + 1))  # rows that have not been read
+        has_row = Signal()
+        row_read = Signal()
         m.d.comb += [
-            read.eq(some_stored & (~self.row_valid | self.row_take)),
+            row_read.eq(has_row & (~self.row_valid | self.row_take)),
             self.row.eq(memory.read_data),
             memory.write_enable.eq(self.push),
             memory.write_data.eq(self.pushed),
-            memory.read_enable.eq(read),
+            memory.read_enable.eq(row_read),
         ]
-        m.d.sync += self.row_valid.eq(read | (self.row_valid & ~self.row_take))
+        m.d.sync += self.row_valid.eq(row_read | (self.row_valid & ~self.row_take))
 
         for moves, address in (
             (self.push, memory.write_address),
-            (read, memory.read_address),
+            (row_read, memory.read_address),
         ):
-            place = Signal.like(address)
-            m.d.comb += address.eq(place)
+            pointer = Signal.like(address)
+            m.d.comb += address.eq(pointer)
             with m.If(moves):
-                m.d.sync += place.eq(Mux(place == depth - 1, 0, place + 1))
+                m.d.sync += pointer.eq(Mux(pointer == depth - 1, 0, pointer + 1))
 
-        held = Signal(range(depth + 1))  # rows that have room
-        with m.If(self.push & ~read):
-            m.d.sync += [stored.eq(stored + 1), some_stored.eq(1)]
-        with m.Elif(~self.push & read):
-            m.d.sync += [stored.eq(stored - 1), some_stored.eq(stored != 1)]
-        taken = Signal()
-        m.d.sync += taken.eq(self.row_take)
-        with m.If(self.reserve & ~taken):
-            m.d.sync += [held.eq(held + 1), self.full.eq(held == depth - 1)]
-        with m.Elif(~self.reserve & taken):
-            m.d.sync += [held.eq(held - 1), self.full.eq(0)]
+        rows_reserved = Signal(range(depth + 1))  # rows that have room
+        with m.If(self.push & ~row_read):
+            m.d.sync += [rows_stored.eq(rows_stored + 1), has_row.eq(1)]
+        with m.Elif(~self.push & row_read):
+            m.d.sync += [rows_stored.eq(rows_stored - 1), has_row.eq(rows_stored != 1)]
+        row_taken = Signal()
+        m.d.sync += row_taken.eq(self.row_take)
+        with m.If(self.reserve & ~row_taken):
+            m.d.sync += [
+                rows_reserved.eq(rows_reserved + 1),
+                self.full.eq(rows_reserved == depth - 1),
+            ]
+        with m.Elif(~self.reserve & row_taken):
+            m.d.sync += [rows_reserved.eq(rows_reserved - 1), self.full.eq(0)]
         promised(m, platform, ~(self.reserve & self.full), "a row of weights for a full FIFO")
         promised(
             m,
             platform,
-            ~self.push | self.reserve | (held != stored),
+            ~self.push | self.reserve | (rows_reserved != rows_stored),
             "a row of weights comes that has no room",
         )
         promised(

@@ -87,8 +87,8 @@ class BurstCutterHarness(Harness):
 
         # What the unit's registers mean: bursts to come and their lengths.
         shift, bits = (BUS_BYTES - 1).bit_length(), (BURST_BEATS - 1).bit_length()
-        behind, ends_run = unit.inside("behind"), unit.inside("ends")
-        final, last_run = unit.inside("final"), unit.inside("last_run")
+        behind, ends_run = unit.inside("bursts_remaining"), unit.inside("is_last_burst")
+        final, last_run = unit.inside("final_length"), unit.inside("last_run")
         place = address[shift : shift + bits]
         largest_last = final == BURST_BEATS - 1
         m.d.comb += self.lemmas(
@@ -166,7 +166,7 @@ class BurstPlannerHarness(Harness):
         ]
 
         shift = (BUS_BYTES - 1).bit_length()
-        rows_left, blocks_left = unit.inside("row"), unit.inside("column")
+        rows_left, blocks_left = unit.inside("rows_remaining"), unit.inside("blocks_remaining")
         m.d.comb += self.lemmas(
             implies(begun, valid),
             implies(valid, transfer.valid),
@@ -174,10 +174,10 @@ class BurstPlannerHarness(Harness):
             implies(~begun, (row == 0) & (block == 0)),
             (address | block_address)[:shift] == 0,
             implies(valid, unit.inside("row_is_last") == (rows_left == 1)),
-            implies(valid, unit.inside("column_is_last") == (blocks_left == 1)),
+            implies(valid, unit.inside("block_is_last") == (blocks_left == 1)),
             implies(valid, rows_left == wanted.rows - row),
             implies(valid, blocks_left == wanted.blocks - block),
-            implies(valid, unit.inside("block") == block_here[shift:]),
+            implies(valid, unit.inside("block_address") == block_here[shift:]),
         )
 
 
@@ -190,23 +190,23 @@ PROOFS = (
         faults=(
             Fault(
                 unit="burst_cutter",
-                old="end.eq(run.beats + place)",
-                new="end.eq(run.beats)",
+                old="beats_to_end.eq(run.beats + first_beat)",
+                new="beats_to_end.eq(run.beats)",
             ),
             Fault(
                 unit="burst_cutter",
-                old="length.eq(Mux(ends_next, final, largest))",
+                old="length.eq(Mux(next_is_last, final_length, largest))",
                 new="length.eq(largest)",
             ),
             Fault(
                 unit="burst_cutter",
-                old="behind == Mux(final == largest, 2, 1)",
-                new="behind == 1",
+                old="bursts_remaining == Mux(final_length == largest, 2, 1)",
+                new="bursts_remaining == 1",
             ),
             Fault(
                 unit="burst_cutter",
-                old="(end[bits] & end[:bits].any())",
-                new="end[bits]",
+                old="(beats_to_end[bits] & beats_to_end[:bits].any())",
+                new="beats_to_end[bits]",
             ),
         ),
         fault_depth=6,
@@ -219,12 +219,12 @@ PROOFS = (
         faults=(
             Fault(
                 unit="burst_planner",
-                old="column_is_last.eq(column == 2)",
-                new="column_is_last.eq(column <= 3)",
+                old="block_is_last.eq(blocks_remaining == 2)",
+                new="block_is_last.eq(blocks_remaining <= 3)",
             ),
             Fault(
                 unit="burst_planner",
-                old="moved = Mux(row_is_last, block, address)",
+                old="moved = Mux(row_is_last, block_address, address)",
                 new="moved = address",
             ),
         ),

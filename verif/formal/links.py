@@ -70,9 +70,9 @@ class LinkFifoHarness(Harness):
                 )
             ),
         ]
-        m.d.comb += self.lemmas(unit.inside("count") == item.count)
+        m.d.comb += self.lemmas(unit.inside("beat_count") == item.count)
         for name, part in (("sums", item.word[:1]), ("data", item.word[1:])):
-            first, free = unit.inside(f"{name}.first"), unit.inside(f"{name}.free")
+            first, free = unit.inside(f"{name}.read_place"), unit.inside(f"{name}.write_place")
             rows = Array(unit.rows(f"{name}.memory", ROOM))
             place = place_behind(first, item.ahead, ROOM)[: len(first)]
             m.d.comb += self.lemmas(
@@ -130,7 +130,7 @@ class LinkHarness(Harness):
             ),
         ]
         lines, sums = unit.inside("line_comes"), unit.inside("sums_come")
-        left, space = unit.inside("left"), unit.inside("space")
+        left, space = unit.inside("beats_remaining"), unit.inside("gap_remaining")
         unsent = Signal(range(ROOM + 8))
         rows_coming = [bit * CONFIG.link_line_beats for bit in lines]
         rows_coming += [bit * CONFIG.link_row_beats for bit in sums]
@@ -139,7 +139,7 @@ class LinkHarness(Harness):
         m.d.comb += self.lemmas(
             implies(loads, (left <= 1) & ~(lines[-1] & sums[-1])),
             space <= unsent,
-            store.inside("count") == stored,
+            store.inside("beat_count") == stored,
             inside == unsent + fifo.valid + stored,
             unit.inside("credits") + inside + fifo.credit + sender.credit == ROOM,
         )
@@ -262,12 +262,12 @@ class LinkWatchdogHarness(Harness):
             Assert(implies(known, dut.expired == ((earlier == limit) & (earlier != 0)))),
             Assert(implies(dut.expired, dut.parts == parts)),
         ]
-        counts, left = unit.inside("counts"), unit.inside("left")
+        counts, left = unit.inside("cycle_counts"), unit.inside("cycles_remaining")
         m.d.comb += self.lemmas(
             counts == (waited != 0),
             implies(known & counts, left == (limit - earlier)[: len(left)]),
             implies(known & ~counts & (earlier == 0), left == limit),
-            unit.inside("counted") == before(m, dut.waits, "waits_now"),
+            unit.inside("parts_counted") == before(m, dut.waits, "waits_now"),
             dut.parts == parts,
         )
 
@@ -323,8 +323,10 @@ PROOFS = (
         harness=LinkFifoHarness,
         depth=2,
         faults=(
-            Fault(unit="link_fifo", old="self.credit.eq(takes)", new="self.credit.eq(self.valid)"),
-            Fault(unit="link_fifo", old="eq(after != 0)", new="eq(count != 0)"),
+            Fault(
+                unit="link_fifo", old="self.credit.eq(beat_taken)", new="self.credit.eq(self.valid)"
+            ),
+            Fault(unit="link_fifo", old="eq(next_count != 0)", new="eq(beat_count != 0)"),
         ),
         fault_depth=8,
     ),
@@ -334,8 +336,12 @@ PROOFS = (
         harness=LinkHarness,
         depth=8,
         faults=(
-            Fault(unit="link_sender", old="(credits >= beats)", new="(credits != 0)"),
-            Fault(unit="link_sender", old="Mux(reads, beats, 0)", new="Mux(reads, beats, 1)"),
+            Fault(unit="link_sender", old="(credits >= row_beats_needed)", new="(credits != 0)"),
+            Fault(
+                unit="link_sender",
+                old="Mux(row_read, row_beats_needed, 0)",
+                new="Mux(row_read, row_beats_needed, 1)",
+            ),
         ),
         fault_depth=30,
     ),
@@ -345,7 +351,9 @@ PROOFS = (
         harness=LinkOrderHarness,
         depth=10,
         faults=(
-            Fault(unit="link_sender", old="(space <= row.sums)", new="(space <= 1)"),
+            Fault(
+                unit="link_sender", old="(gap_remaining <= row.sums)", new="(gap_remaining <= 1)"
+            ),
             Fault(unit="link_sender", old="word.eq(word >> size)", new="word.eq(word)"),
         ),
         fault_depth=12,
@@ -368,10 +376,14 @@ PROOFS = (
         harness=LinkWatchdogHarness,
         depth=4,
         faults=(
-            Fault(unit="link_watchdog", old="(left == 1)", new="(left == 2)"),
+            Fault(
+                unit="link_watchdog", old="(cycles_remaining == 1)", new="(cycles_remaining == 2)"
+            ),
             Fault(unit="link_watchdog", old=" & ~self.alive", new=""),
             Fault(
-                unit="link_watchdog", old="self.parts.eq(counted)", new="self.parts.eq(self.waits)"
+                unit="link_watchdog",
+                old="self.parts.eq(parts_counted)",
+                new="self.parts.eq(self.waits)",
             ),
         ),
         fault_depth=8,
@@ -383,8 +395,16 @@ PROOFS = (
         depth=16,
         bounded=True,
         faults=(
-            Fault(unit="pod_barrier", old="(sent <= received)", new="(sent <= received + 1)"),
-            Fault(unit="pod_barrier", old="(received >= enough)", new="(received != 0)"),
+            Fault(
+                unit="pod_barrier",
+                old="(tokens_sent <= tokens_received)",
+                new="(tokens_sent <= tokens_received + 1)",
+            ),
+            Fault(
+                unit="pod_barrier",
+                old="(tokens_received >= tokens_wanted)",
+                new="(tokens_received != 0)",
+            ),
         ),
         fault_depth=16,
     ),

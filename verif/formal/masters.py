@@ -233,8 +233,8 @@ PROOFS = (
             ),
             Fault(
                 unit="burst_cutter",
-                old="length.eq(Mux(fits, run.beats - 1, ~place))",
-                new="length.eq(Mux(fits, run.beats - 1, largest))",
+                old="length.eq(Mux(is_single, run.beats - 1, ~first_beat))",
+                new="length.eq(Mux(is_single, run.beats - 1, largest))",
             ),
         ),
         fault_depth=7,
@@ -247,7 +247,11 @@ PROOFS = (
         depth=13,
         bounded=True,
         faults=(
-            Fault(unit="host_writer", old="Mux(begun, left == 2,", new="Mux(begun, left == 3,"),
+            Fault(
+                unit="host_writer",
+                old="Mux(burst_begun, beats_remaining == 2,",
+                new="Mux(burst_begun, beats_remaining == 3,",
+            ),
             Fault(
                 unit="host_writer",
                 old="free.eq(~bus.wvalid | bus.wready)",
@@ -255,8 +259,8 @@ PROOFS = (
             ),
             Fault(
                 unit="host_writer",
-                old="(unanswered == 1) &",
-                new="(unanswered <= 2) &",
+                old="(bursts_unanswered == 1) &",
+                new="(bursts_unanswered <= 2) &",
             ),
         ),
         fault_depth=12,
@@ -276,8 +280,8 @@ PROOFS = (
             ),
             Fault(
                 unit="weight_fetch",
-                old="bus.rready.eq((~fifo.full & allowed) | self.stop)",
-                new="bus.rready.eq(allowed | self.stop)",
+                old="bus.rready.eq((~fifo.full & beat_allowed) | self.stop)",
+                new="bus.rready.eq(beat_allowed | self.stop)",
             ),
         ),
         fault_depth=9,

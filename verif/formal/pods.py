@@ -326,8 +326,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="pod_control",
-                old="(left == LAUNCH - 2) & ~self.soft_reset",
-                new="(left == LAUNCH - 2)",
+                old="(start_remaining == LAUNCH - 2) & ~self.soft_reset",
+                new="(start_remaining == LAUNCH - 2)",
             ),
             Fault(
                 unit="pod_control",
@@ -336,13 +336,13 @@ PROOFS = (
             ),
             Fault(
                 unit="pod_control",
-                old="self.finished.eq(ends & done.all())",
-                new="self.finished.eq(ends)",
+                old="self.finished.eq(program_ends & done.all())",
+                new="self.finished.eq(program_ends)",
             ),
             Fault(
                 unit="pod_control",
-                old="self.stop.eq(told & runs & ~ends)",
-                new="self.stop.eq(found)",
+                old="self.stop.eq(cause_known & program_runs & ~program_ends)",
+                new="self.stop.eq(fault_found)",
             ),
         ),
         fault_depth=20,
@@ -399,9 +399,11 @@ PROOFS = (
                 old="Mux(number < self._pages, Const(1) << number, 1)",
                 new="Const(1) << number",
             ),
-            Fault(unit="page_router", old="writes[number] & ~written", new="writes[number]"),
+            Fault(unit="page_router", old="writes[number] & ~write_taken", new="writes[number]"),
             Fault(unit="page_router", old="~chosen.any() & offered", new="offered"),
-            Fault(unit="page_router", old="[read.eq(0), reads.eq(0)]", new="[read.eq(0)]"),
+            Fault(
+                unit="page_router", old="[read_taken.eq(0), reads.eq(0)]", new="[read_taken.eq(0)]"
+            ),
         ),
         fault_depth=10,
     ),

@@ -105,12 +105,18 @@ class HostReadPortHarness(Harness):
             Assert(implies(bus.arvalid, within(bus.araddr, size, base + limit))),
             Assert(implies(bus.arvalid, within(bus.araddr[:12], size, Value.cast(BOUNDARY_BYTES)))),
         ]
-        waits, kept = unit.inside("sender.waits"), data.View(placed, unit.inside("sender.spare"))
-        fetch_waits, copied = unit.inside("fetch_waits"), data.View(placed, unit.inside("fetched"))
+        waits, kept = (
+            unit.inside("sender.spare_valid"),
+            data.View(placed, unit.inside("sender.spare")),
+        )
+        fetch_waits, copied = (
+            unit.inside("fetch_waits"),
+            data.View(placed, unit.inside("fetch_burst")),
+        )
         kept_size = (kept.length + 1) * config.host_bus_bytes
         m.d.comb += self.lemmas(
             item.count == bus.arvalid + waits,
-            unit.inside("sender.vacant") == ~waits,
+            unit.inside("sender.spare_free") == ~waits,
             implies(item.follows & (item.ahead == 1), kept.as_value() == item.word),
             implies(waits, kept.address >= base),
             implies(waits, within(kept.address, kept_size, base + limit)),
@@ -136,10 +142,10 @@ class HostReadPortHarness(Harness):
             Assert(implies(~was_open, dut.quiet)),
         ]
         m.d.comb += self.lemmas(
-            unit.inside("began") == began,
-            unit.inside("ended") == ended,
-            unit.inside("under_way") + began == under_way + ended,
-            implies(unit.inside("room"), under_way + ended < READS_IN_FLIGHT),
+            unit.inside("burst_began") == began,
+            unit.inside("burst_ended") == ended,
+            unit.inside("bursts_under_way") + began == under_way + ended,
+            implies(unit.inside("has_room"), under_way + ended < READS_IN_FLIGHT),
             dut.quiet == ~was_open,
             item.count <= under_way,
         )
@@ -170,8 +176,8 @@ PROOFS = (
             ),
             Fault(
                 unit="host_read_port",
-                old="under_way.eq(under_way + began - ended)",
-                new="under_way.eq(under_way - ended)",
+                old="bursts_under_way.eq(bursts_under_way + burst_began - burst_ended)",
+                new="bursts_under_way.eq(bursts_under_way - burst_ended)",
             ),
             Fault(
                 unit="host_read_port",

@@ -71,7 +71,8 @@ class CommandQueueHarness(Harness):
             waiting == Cat(item.count > i for i in range(self.DEPTH)),
             implies(dut.valid, item.count != 0),
             free == (first + item.count)[: len(free)],
-            (unit.inside("commands.free") == free) & (unit.inside("commands.first") == first),
+            (unit.inside("commands.write_place") == free)
+            & (unit.inside("commands.read_place") == first),
             implies(item.follows, rows[place] == item.word),
             implies(item.follows & ~fresh, Value.cast(masks[place]) == wanted.as_value()),
             implies(item.follows & fresh, comes & (to == place)),
@@ -100,7 +101,7 @@ class PayloadRingHarness(Harness):
             Assume(implies(dut.push, item.count != self.DEPTH)),
             Assert(implies(item.follows & (item.ahead == 0), dut.oldest.word == item.word)),
         ]
-        first, free = unit.inside("first"), unit.inside("free")
+        first, free = unit.inside("read_place"), unit.inside("write_place")
         rows = Array(unit.rows("memory", self.DEPTH))
         m.d.comb += self.lemmas(
             (first < self.DEPTH) & (free < self.DEPTH),
@@ -133,8 +134,8 @@ class BlockRingHarness(Harness):
                 implies(filled & item.follows & (item.ahead == 0), dut.oldest.word == item.word)
             ),
         ]
-        read, shown = unit.inside("read"), unit.inside("shown")
-        free, following = unit.inside("free"), unit.inside("following")
+        read, shown = unit.inside("has_read"), unit.inside("has_shown")
+        free, following = unit.inside("write_place"), unit.inside("read_place")
         rows = Array(unit.rows("memory.memory", self.DEPTH))
         unread = Signal.like(free)
         before_it = Signal(range(self.DEPTH + 1))  # what has left the memory
@@ -185,14 +186,14 @@ class WeightFifoHarness(Harness):
             filled = before(m, filled & (item.count != 0) & ~dut.row_take, f"filled_{cycle}")
         m.d.comb += Assert(implies(filled, dut.row_valid))
 
-        stored, held = unit.inside("stored"), unit.inside("held")
-        some_stored = unit.inside("some_stored")
+        stored, held = unit.inside("rows_stored"), unit.inside("rows_reserved")
+        some_stored = unit.inside("has_row")
         newest, oldest = unit.inside("write_address"), unit.inside("read_address")
         rows = Array(unit.rows("memory.memory", self.DEPTH))
         behind = item.follows & (item.ahead >= dut.row_valid)
         place = place_behind(oldest, item.ahead - dut.row_valid, self.DEPTH)
         m.d.comb += self.lemmas(
-            unit.inside("taken") == taken,
+            unit.inside("row_taken") == taken,
             item.count + taken + reserved <= self.DEPTH,
             held == item.count + taken + reserved,
             stored + dut.row_valid == item.count,
@@ -223,7 +224,7 @@ class SkidBufferHarness(Harness):
             exits=out.valid & out.ready,
             most=2,
         )
-        waits = unit.inside("waits")
+        waits = unit.inside("spare_valid")
         m.d.comb += [
             Assert(out.valid == (item.count != 0)),
             Assert(entry.ready == (item.count != 2)),
@@ -298,8 +299,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="payload_ring",
-                old="first.eq(stepped(first, self._depth))",
-                new="first.eq(first + 1)",
+                old="read_place.eq(stepped(read_place, self._depth))",
+                new="read_place.eq(read_place + 1)",
             ),
         ),
         fault_depth=16,
@@ -317,8 +318,8 @@ PROOFS = (
             ),
             Fault(
                 unit="block_ring",
-                old="reads.eq(~read | memory.output_enable)",
-                new="reads.eq(~read | ~shown)",
+                old="memory_reads.eq(~has_read | memory.output_enable)",
+                new="memory_reads.eq(~has_read | ~has_shown)",
             ),
         ),
         fault_depth=12,
@@ -331,13 +332,13 @@ PROOFS = (
         faults=(
             Fault(
                 unit="weight_fifo",
-                old="read.eq(some_stored & (~self.row_valid | self.row_take))",
-                new="read.eq((some_stored | self.push) & (~self.row_valid | self.row_take))",
+                old="row_read.eq(has_row & (~self.row_valid | self.row_take))",
+                new="row_read.eq((has_row | self.push) & (~self.row_valid | self.row_take))",
             ),
             Fault(
                 unit="weight_fifo",
-                old="self.full.eq(held == depth - 1)",
-                new="self.full.eq(held == depth)",
+                old="self.full.eq(rows_reserved == depth - 1)",
+                new="self.full.eq(rows_reserved == depth)",
             ),
         ),
         fault_depth=12,
@@ -348,11 +349,11 @@ PROOFS = (
         harness=SkidBufferHarness,
         depth=3,
         faults=(
-            Fault(unit="skid_buffer", old="m.If(~waits)", new="m.If(free)"),
+            Fault(unit="skid_buffer", old="m.If(~spare_valid)", new="m.If(output_free)"),
             Fault(
                 unit="skid_buffer",
-                old="fills.eq(~free & (~vacant | self.input.valid))",
-                new="fills.eq(~free & self.input.valid)",
+                old="spare_fills.eq(~output_free & (~spare_free | self.input.valid))",
+                new="spare_fills.eq(~output_free & self.input.valid)",
             ),
         ),
         fault_depth=8,

@@ -51,7 +51,7 @@ class RoundRobinHarness(Harness):
             Assert(dut.chosen.any() == dut.wants.any()),
             Assert(others < self.COUNT),
         ]
-        behind = unit.inside("behind")
+        behind = unit.inside("later_requesters")
         before = Signal(range(self.COUNT + 1))  # how many are not behind the last one
         way = Signal(range(self.COUNT))  # to the one, from the next in turn on
         m.d.comb += [
@@ -278,7 +278,9 @@ PROOFS = (
                 old="turn.chosen, alike",
                 new="turn.chosen, [asking] * count",
             ),
-            Fault(unit="weight_broadcast", old="Mux(goes, _SETTLES, ", new="Mux(goes, 0, "),
+            Fault(
+                unit="weight_broadcast", old="Mux(burst_goes, _SETTLES, ", new="Mux(burst_goes, 0, "
+            ),
         ),
         fault_depth=12,
     ),
@@ -298,9 +300,13 @@ PROOFS = (
         depth=12,
         bounded=True,
         faults=(
-            Fault(unit="read_widener", old="(vacant > length)", new="(vacant != 0)"),
             Fault(
-                unit="read_widener", old="Mux(begun, part, oldest.first)", new="Mux(begun, part, 0)"
+                unit="read_widener", old="(words_vacant > word_count)", new="(words_vacant != 0)"
+            ),
+            Fault(
+                unit="read_widener",
+                old="Mux(burst_begun, beat_in_word, oldest.first)",
+                new="Mux(burst_begun, beat_in_word, 0)",
             ),
         ),
         fault_depth=16,
@@ -312,11 +318,11 @@ PROOFS = (
         depth=8,
         bounded=True,
         faults=(
-            Fault(unit="write_widener", old="m.Elif(fresh)", new="m.Elif(~fresh)"),
+            Fault(unit="write_widener", old="m.Elif(word_empty)", new="m.Elif(~word_empty)"),
             Fault(
                 unit="write_widener",
-                old="request.valid.eq(some != 0)",
-                new="request.valid.eq(opened)",
+                old="request.valid.eq(bursts_complete != 0)",
+                new="request.valid.eq(burst_open)",
             ),
         ),
         fault_depth=8,

@@ -173,7 +173,7 @@ PROOFS = (
         bounded=True,
         faults=(
             Fault(unit="tile_reader", old="3 - 2 * rows", new="1 - 2 * rows"),
-            Fault(unit="tile_reader", old="| coming[:-1].any()", new=""),
+            Fault(unit="tile_reader", old="| rows_coming[:-1].any()", new=""),
         ),
         fault_depth=12,
     ),

@@ -90,8 +90,8 @@ class InterlockHarness(Harness):
             Assert(implies(ready, dut.output.valid)),
         ]
 
-        stopped, free = unit.inside("blocked"), unit.inside("free")
-        looks = unit.inside("looks")
+        stopped, free = unit.inside("blocked"), unit.inside("arrived_free")
+        looks = unit.inside("looks_again")
         valids = {name: unit.inside(f"{name}_valid") for name in ("judged", "compared", "arrived")}
         ahead = {
             "judged": 0,
@@ -368,12 +368,12 @@ PROOFS = (
         faults=(
             Fault(
                 unit="interlock",
-                old='judged.masks.eq(Mux(moves, masks["compared"], masks["judged"]))',
-                new='judged.masks.eq(Mux(moves, masks["compared"], judged.masks))',
+                old='judged.masks.eq(Mux(judged_moves, masks["compared"], masks["judged"]))',
+                new='judged.masks.eq(Mux(judged_moves, masks["compared"], judged.masks))',
             ),
             Fault(
                 unit="interlock",
-                old="looked_at.eq(Mux(looks, judged, compared))",
+                old="looked_at.eq(Mux(looks_again, judged, compared))",
                 new="looked_at.eq(compared)",
             ),
             Fault(unit="in_flight", old="(ahead <= awaited.run)", new="(ahead == 0)"),
