@@ -102,7 +102,7 @@ class SequencedDecoder(wiring.Component):
                 "written": Out(Written()),
                 "keeps": Out(1),
                 "cell": Out(ceil_log2(CELLS)),
-                "kept": Out(signed(CELL_BITS)),
+                "kept": Out(CELL_BITS),
                 "judges": Out(1),
                 "verdict": Out(Verdict()),
             }
