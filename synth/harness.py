@@ -14,7 +14,10 @@ from dataclasses import dataclass
 
 TOP = "harness"
 
-_PORT = re.compile(r"^\s*(input|output)\s+(?:wire|reg)?\s*(?:\[(\d+):0\])?\s*(\\\S+|\w+)\s*;", re.M)
+# Functions inside a module have inputs, too, further to the right.
+_PORT = re.compile(
+    r"^ {0,2}(input|output)\s+(?:wire|reg)?\s*(?:\[(\d+):0\])?\s*(\\\S+|\w+)\s*;", re.M
+)
 _CLOCK_AND_RESET = ("clk", "rst")
 _FOLDED = 4
 """Bits of one exclusive or: one look-up table of any family."""

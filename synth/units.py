@@ -23,6 +23,7 @@ UNITS = {
     "fetch": "Fetch",
     "scalar_unit": "ScalarUnit",
     "decoder": "Decoder",
+    "sequenced_decoder": "SequencedDecoder",
     "sequencer": "Sequencer",
     "scoreboard": "Scoreboard",
     "link_unit": "LinkUnit",

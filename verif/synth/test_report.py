@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from systola.synth import report
+from systola.synth.harness import ports_of
 from systola.synth.netlist import netlist_of, plain, unit_of
 from systola.synth.targets import target
 from systola.verif.synth.netlists import DESIGN, netlist_json, piece, pnr_report
@@ -118,3 +119,23 @@ def test_speed_without_place_and_route() -> None:
     area = report.area(netlist_of(netlist_json({}, ["tpu"])), ECP5, DESIGN)
     speed = report.speed(area, 16)
     assert speed == {"macs_per_cycle": 16, "gops": None, "macs_per_dsp": None}
+
+
+def test_ports() -> None:
+    """Inputs of a function inside the module are no ports."""
+    text = """module unit(clk, a, b);
+  input clk;
+  wire clk;
+  input [3:0] a;
+  output [1:0] b;
+  function [1:0] chosen;
+    input [1:0] s;
+    chosen = s;
+  endfunction
+endmodule
+"""
+    assert [(port.name, port.width) for port in ports_of(text, "unit")] == [
+        ("clk", 1),
+        ("a", 4),
+        ("b", 2),
+    ]

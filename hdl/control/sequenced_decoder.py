@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instruction words into regions, words of commands and fault causes, a step a cycle."""
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from systola.arch.config import Config
+from systola.arch.isa import OPCODE_BITS, REGISTERS, Fault
+from systola.hdl.commands import HOST_OFFSET_BITS, TILE_BITS
+from systola.hdl.control.field_port import PART_BITS, FieldPort
+from systola.hdl.control.step_conditions import Conditions, conditions
+from systola.hdl.control.step_rom import StepRom
+from systola.hdl.control.step_row import (
+    CELL_BITS,
+    CELLS,
+    HOST_LIMIT,
+    INDEXED,
+    KEPT_BITS,
+    RESULT_BITS,
+    ROWS,
+    WEIGHT_TILES,
+    WORDS,
+    ZERO,
+    Bases,
+    Loads,
+    Note,
+    RowLayout,
+    Times,
+)
+from systola.hdl.parts.multiplier import LATENCY as MULTIPLIED
+from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
+
+LATENCY = 9
+"""Cycles from the address of a row in the ROM to the verdict, where the row is the last one."""
+_FACTOR_STAGE = 3
+"""The stage of the pipeline in which a row has its x. The ROM shows a row in stage 1."""
+_SELECT_STAGE = 5
+_BASE_STAGE = _FACTOR_STAGE + MULTIPLIED
+_SUM_STAGE = _BASE_STAGE + 1
+_LAST_STAGE = _SUM_STAGE + 1
+_SELECTED = 3
+_SELECTOR_BITS = ceil_log2(REGISTERS)
+_BLOCK = {"ram_style": "block", "no_rw_check": 1}
+"""Unless told that collisions do not matter, Yosys adds logic for them."""
+_NO_ADDRESS = (Fault.ILLEGAL_FIELD, Fault.WINDOW, Fault.OTHER_MACHINE, Fault.FETCH_ERROR)
+"""Causes with a FAULT_ADDRESS of 0."""
+
+
+class Given(data.StructLayout):
+    """An instruction: its opcode, and whether its fetch has failed."""
+
+    def __init__(self) -> None:
+        super().__init__({"opcode": OPCODE_BITS, "error": 1})
+
+
+class Written(data.StructLayout):
+    """A number of a command, its place being `word`, and whether it is one or two."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {"word": ceil_log2(WORDS), "data": signed(RESULT_BITS), "single": 1, "double": 1}
+        )
+
+
+class Verdict(data.StructLayout):
+    """Whether a check of an instruction has failed; only then `cause` and `address` mean something.
+    They are the cause and the FAULT_ADDRESS of the first check that counts."""
+
+    def __init__(self) -> None:
+        super().__init__({"failed": 1, "cause": ceil_log2(len(Fault)), "address": 32})
+
+
+class SequencedDecoder(wiring.Component):
+    """Takes each instruction through its rows of the step ROM (`StepRom`), a row a cycle.
+
+    While an instruction is there, `pair` has the parts `place` and `place` + 1 of its word in the
+    cycle after `place`. Above the word there are zeros. An instruction is ready with its last row,
+    and the next one begins a cycle later. So one of n rows takes n + 1 cycles. Nothing stalls, so
+    there must be room for a command when an instruction comes. With `judges` there is a verdict,
+    LATENCY - 1 cycles after the last row is shown. After a `failed` one nothing counts until a
+    reset, as a fault ends a program.
+
+    Words of commands leave with `writes`, and numbers for the scratch memory, which regions are
+    among, with `keeps`; both have their numbers from `StepRom`. Index registers are in the scratch
+    memory, so operands come without them. A reset clears them, window and scale, which takes the
+    first cycles. The checks of the weight queue and the open loops are made elsewhere.
+    """
+
+    def __init__(self, *, config: Config):
+        self._rom = StepRom(config)
+        super().__init__(
+            {
+                "instruction": In(stream.Signature(Given())),
+                "place": Out(2),
+                "pair": In(2 * PART_BITS),
+                "host_limit": In(HOST_OFFSET_BITS),
+                "weight_tiles": In(TILE_BITS),
+                "writes": Out(1),
+                "written": Out(Written()),
+                "keeps": Out(1),
+                "cell": Out(ceil_log2(CELLS)),
+                "kept": Out(CELL_BITS),
+                "judges": Out(1),
+                "verdict": Out(Verdict()),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # A copy of the scratch memory for each read of a row. The ROM leaves so many rows between a
+        # write and a read that both never meet in one cycle.
+        self._scratch = m.submodules.scratch = Memory(
+            shape=signed(CELL_BITS), depth=CELLS, init=self._rom.constants, attrs=_BLOCK
+        )
+        self._numbers = [
+            Signal(_SELECTOR_BITS, name=f"selected_{i}", reset_less=True) for i in range(_SELECTED)
+        ]
+        self._state = Signal(Conditions(), reset_less=True)
+        stages = self._read_rows(m)
+        x = self._take(m, stages)
+        product = self._multiply(m, stages[_FACTOR_STAGE].row, x)
+        lowest = x[: _SELECTED * _SELECTOR_BITS]
+        for _ in range(_FACTOR_STAGE, _SELECT_STAGE):
+            later = Signal.like(lowest, reset_less=True)
+            m.d.sync += later.eq(lowest)
+            lowest = later
+        self._select(m, stages[_SELECT_STAGE], lowest)
+        total = self._add(m, stages, product)
+        self._finish(m, stages[_LAST_STAGE], total)
+        return m
+
+    def _read_rows(self, m: Module) -> list[data.View]:
+        """Read the ROM; return the row in each stage, of which the first one is never there."""
+        rom, start = self._rom, Signal(range(ROWS))
+        m.submodules.rom = memory = Memory(
+            shape=RowLayout().size, depth=ROWS, init=rom.contents, attrs=_BLOCK
+        )
+        read = memory.read_port()
+        cleared, active, first, begins = Signal(), Signal(), Signal(), Signal()
+        place = Signal(range(ROWS), reset_less=True)
+        given = self.instruction.payload
+        with m.Switch(given.opcode):
+            for opcode, number in rom.starts.items():
+                with m.Case(int(opcode)):
+                    m.d.comb += start.eq(number)
+            with m.Default():
+                m.d.comb += start.eq(rom.unknown)
+        with m.If(given.error):
+            m.d.comb += start.eq(rom.error)
+        with m.If(~cleared):
+            m.d.comb += start.eq(rom.reset)
+        row = data.View(RowLayout(), read.data)
+        last = row.last | (row.ends & self._state.equal_a)
+        ends = active & last
+        m.d.comb += [
+            begins.eq(~active & (self.instruction.valid | ~cleared)),
+            read.addr.eq(Mux(active, place, start)),
+            self.instruction.ready.eq(ends & cleared),
+            self.place.eq(row.at[ceil_log2(PART_BITS) :][:2]),
+        ]
+        m.d.sync += [
+            active.eq(Mux(active, ~last, begins)),
+            first.eq(begins),
+            place.eq(read.addr + 1),
+        ]
+        with m.If(ends):
+            m.d.sync += cleared.eq(1)
+        layout = data.StructLayout({"valid": 1, "first": 1, "judges": 1, "row": RowLayout()})
+        stages = [Signal(layout, name="stage_0"), Signal(layout, name="stage_1")]
+        m.d.comb += [
+            stages[1].valid.eq(active),
+            stages[1].first.eq(first),
+            # The rows of a reset have no verdict.
+            stages[1].judges.eq(ends & cleared),
+            stages[1].row.eq(row),
+        ]
+        for number in range(2, _LAST_STAGE + 1):
+            stage = Signal(layout, name=f"stage_{number}")
+            m.d.sync += stage.eq(stages[-1])
+            if number == _BASE_STAGE + 1:
+                # From here on the number of a register to write stays with the row.
+                indexed = stages[-1].row.into == self._rom.cells[INDEXED]
+                with m.If(indexed):
+                    m.d.sync += stage.row.into.eq(self._numbers[2])
+            stages.append(stage)
+        return stages
+
+    def _selected(self, number: Value) -> Value:
+        """Return the number of the index register that was selected with this place."""
+        return Array(self._numbers)[number]
+
+    def _take(self, m: Module, stages: list[data.View]) -> Value:
+        """Return x of the row that takes its factors."""
+        before, taken = stages[_FACTOR_STAGE - 1].row, stages[_FACTOR_STAGE].row
+        rom = self._rom
+        port = FieldPort(widths=rom.widths, signed_widths=rom.signed_widths)
+        m.submodules.fields = port
+        read = self._scratch.read_port()
+        is_index = before.at[ceil_log2(CELLS)]
+        m.d.comb += [
+            port.pair.eq(self.pair),
+            port.offset.eq(before.at),
+            port.width.eq(taken.width),
+            port.signed.eq(taken.signed),
+            read.addr.eq(Mux(is_index, self._numbers[1], before.at[: ceil_log2(CELLS)])),
+        ]
+        # A row with a field reads the cell that is zero, and a row with a cell has no field.
+        with m.If(~before.from_cell):
+            m.d.comb += read.addr.eq(rom.cells[ZERO])
+        return port.field | read.data.as_unsigned()
+
+    def _multiply(self, m: Module, row: data.View, x: Value) -> Value:
+        """Return the product of x and a factor, as it is before the base is added."""
+        kept = Signal(KEPT_BITS, reset_less=True)
+        factor = Signal(signed(WIDTH_LIMIT))
+        with m.If(row.keep):
+            m.d.sync += kept.eq(x)
+        with m.Switch(row.times):
+            for times, value in (
+                (Times.ONE, Const(1)),
+                (Times.MINUS_ONE, Const(-1)),
+                (Times.KEPT, kept),
+            ):
+                with m.Case(times):
+                    m.d.comb += factor.eq(value)
+        # A block takes half of the bits of a cell.
+        half = CELL_BITS - WIDTH_LIMIT
+        low = m.submodules.low = Multiplier(a=unsigned(WIDTH_LIMIT), b=signed(WIDTH_LIMIT))
+        high = m.submodules.high = Multiplier(a=signed(half), b=signed(WIDTH_LIMIT))
+        product = Signal(signed(RESULT_BITS), reset_less=True)
+        m.d.comb += [
+            low.a.eq(x[:WIDTH_LIMIT]),
+            high.a.eq(x[WIDTH_LIMIT:]),
+            *(part.b.eq(factor) for part in (low, high)),
+            *(part.enable.eq(1) for part in (low, high)),
+        ]
+        upper = (low.product[WIDTH_LIMIT:].as_signed() + high.product)[: RESULT_BITS - WIDTH_LIMIT]
+        m.d.sync += product.eq(Cat(low.product[:WIDTH_LIMIT], upper))
+        return product
+
+    def _select(self, m: Module, stage: data.View, lowest: Value) -> None:
+        """Load the numbers of index registers."""
+        numbers = [lowest.word_select(i, _SELECTOR_BITS) for i in range(_SELECTED)]
+        with m.If(stage.valid & (stage.row.loads == Loads.SELECT)):
+            m.d.sync += [kept.eq(new) for kept, new in zip(self._numbers, numbers, strict=True)]
+        with m.If(stage.valid & (stage.row.loads == Loads.TARGET)):
+            m.d.sync += self._numbers[2].eq(numbers[0])
+
+    def _add(self, m: Module, stages: list[data.View], product: Value) -> Value:
+        """Add the base, and return the sum as the last stage has it. With a false condition a
+        row is not valid from there on, and leaves the sum as it is."""
+        before, stage, row = stages[_BASE_STAGE].row, stages[_SUM_STAGE], stages[_SUM_STAGE].row
+        read = self._scratch.read_port()
+        indexed = before.base_kind == Bases.INDEX
+        m.d.comb += read.addr.eq(Mux(indexed, self._selected(before.base[:2]), before.base))
+        limit = self._scratch.read_port()
+        m.d.comb += limit.addr.eq(row.limit)
+        self._limit = limit.data.as_unsigned()
+        inputs = {HOST_LIMIT: self.host_limit, WEIGHT_TILES: self.weight_tiles}
+        for name, value in inputs.items():
+            # The cells of these numbers are zero, as nothing is written there.
+            chosen = Signal(name=f"limit_is_{name}")
+            m.d.sync += chosen.eq(row.limit == self._rom.cells[name])
+            self._limit = self._limit | (value & chosen.replicate(len(value)))
+        total = Signal(signed(RESULT_BITS), reset_less=True)
+        result = Signal.like(total)
+        m.d.comb += result.eq(Mux(row.base_kind == Bases.SUM, total, read.data) + product)
+        wrapped = Signal.like(total)
+        m.d.comb += wrapped.eq(result)
+        with m.Switch(row.wraps):
+            for number, width in enumerate(self._rom.wraps, 1):
+                with m.Case(number):
+                    m.d.comb += wrapped.eq(result[:width])
+        state = self._state
+        condition = Signal()
+        with m.Switch(row.when):
+            for number, value in conditions(state).items():
+                with m.Case(number):
+                    m.d.comb += condition.eq(value)
+        counts = stage.valid & condition
+        with m.If(counts):
+            m.d.sync += total.eq(wrapped)
+        m.d.sync += stages[_LAST_STAGE].valid.eq(counts)
+        with m.If(stage.valid & stage.first):
+            m.d.sync += [state.flag_a.eq(0), state.flag_b.eq(0)]
+        for loads, name in (
+            (Loads.FUNCTION, "function"),
+            (Loads.FLAG_A, "flag_a"),
+            (Loads.FLAG_B, "flag_b"),
+            (Loads.CODE, "code"),
+        ):
+            with m.If(stage.valid & (row.loads == loads)):
+                m.d.sync += state[name].eq(result)
+        return total
+
+    def _finish(self, m: Module, stage: data.View, total: Value) -> None:
+        """Compare the sum with its limit, write it where it goes, and judge."""
+        row = stage.row
+        beyond, zero = Signal(), Signal()
+        m.d.comb += [
+            # A sum below zero is as one that is very large.
+            beyond.eq(self._limit - total.as_unsigned() < 0),
+            zero.eq(total == 0),
+        ]
+        state = self._state
+        for note, name, value in (
+            (Note.BEYOND, "beyond", beyond),
+            (Note.EQUAL_A, "equal_a", self._limit == total),
+            (Note.EQUAL_B, "equal_b", self._limit == total),
+            (Note.EQUAL_C, "equal_c", self._limit == total),
+        ):
+            with m.If(stage.valid & (row.note == note)):
+                m.d.sync += state[name].eq(value)
+
+        least, failed = Signal(), Signal()
+        was_failed = Signal()
+        kept_cause = Signal(Fault, reset_less=True)
+        address = Signal(32, reset_less=True)
+        named = Signal(32, reset_less=True)
+        m.d.comb += [
+            least.eq(row.least & zero),
+            failed.eq(was_failed & ~stage.first),
+        ]
+        cause = Signal(Fault)
+        illegal, window, takes, addressed = Signal(), Signal(), Signal(), Signal()
+        fails = stage.valid & (least | (row.checks & beyond))
+        m.d.comb += [
+            cause.eq(Mux(least, int(Fault.ILLEGAL_FIELD), row.fault)),
+            illegal.eq(cause == Fault.ILLEGAL_FIELD),
+            window.eq(cause == Fault.WINDOW),
+            # ILLEGAL_FIELD takes the place of all others, WINDOW of all but ILLEGAL_FIELD.
+            takes.eq(
+                fails
+                & (
+                    ~failed
+                    | (
+                        (kept_cause != Fault.ILLEGAL_FIELD)
+                        & (illegal | (window & (kept_cause != Fault.WINDOW)))
+                    )
+                )
+            ),
+            addressed.eq(~Cat(cause == none for none in _NO_ADDRESS).any()),
+        ]
+        with m.If(stage.valid & row.names):
+            m.d.sync += named.eq(total)
+        m.d.sync += was_failed.eq(failed | fails)
+        with m.If(takes):
+            m.d.sync += [
+                kept_cause.eq(cause),
+                address.eq(named & addressed.replicate(len(named))),
+            ]
+        counts = stage.valid & ~failed
+        write = self._scratch.write_port()
+        m.d.sync += self.judges.eq(stage.judges)
+        m.d.comb += [
+            self.verdict.failed.eq(was_failed),
+            self.verdict.cause.eq(kept_cause),
+            self.verdict.address.eq(address),
+            self.keeps.eq(counts & (row.into != 0)),
+            self.cell.eq(row.into),
+            self.kept.eq(total),
+            write.en.eq(self.keeps),
+            write.addr.eq(self.cell),
+            write.data.eq(self.kept),
+            self.writes.eq(counts & (row.word != 0)),
+            self.written.word.eq(row.word),
+            self.written.data.eq(total),
+            self.written.single.eq(total == 1),
+            self.written.double.eq(total == 2),
+        ]

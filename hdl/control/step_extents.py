@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Extents of the instruction set as sums of products, which steps can add up."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product of `factors`, which are names or numbers, subtracted where `negative`. It counts
+    only if all `conditions` hold: comparisons as the formula writes them, and flags."""
+
+    factors: tuple[str, ...] = ()
+    negative: bool = False
+    conditions: frozenset[str] = frozenset()
+
+
+def terms(formula: str, flags: Sequence[str] = ()) -> tuple[Term, ...]:
+    """Return the terms of a formula of `systola.arch.isa.extents`, those without conditions first
+    and those with the same conditions together. Fields in `flags` are conditions, and no factors.
+    """
+    found = _terms(ast.parse(formula, mode="eval").body, frozenset(flags))
+    groups: dict[frozenset[str], list[Term]] = {frozenset(): []}
+    for term in found:
+        groups.setdefault(term.conditions, []).append(term)
+    return tuple(term for group in groups.values() for term in group)
+
+
+def _terms(node: ast.expr, flags: frozenset[str]) -> list[Term]:
+    match node:
+        case ast.Constant(value=1):
+            return [Term()]
+        case ast.Constant(value=int(number)):
+            return [Term((str(number),))]
+        case ast.Name(id=name) if name in flags:
+            return [Term(conditions=frozenset({name}))]
+        case ast.Name(id=name):
+            return [Term((name,))]
+        case ast.BinOp(left, ast.Add(), right):
+            return _terms(left, flags) + _terms(right, flags)
+        case ast.BinOp(left, ast.Sub(), right):
+            subtracted = [replace(t, negative=not t.negative) for t in _terms(right, flags)]
+            return _terms(left, flags) + subtracted
+        case ast.BinOp(left, ast.Mult(), right):
+            return [
+                Term(
+                    one.factors + other.factors,
+                    one.negative != other.negative,
+                    one.conditions | other.conditions,
+                )
+                for one in _terms(left, flags)
+                for other in _terms(right, flags)
+            ]
+        case ast.Compare():
+            return [Term(conditions=frozenset({ast.unparse(node)}))]
+        case _:
+            raise ValueError(f"'{ast.unparse(node)}' is no part of a formula")

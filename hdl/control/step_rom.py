@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step ROM: the rows of all programs, the numbers of cells and words, and constants.
+
+A step reads a cell some cycles before its result is there. So idle rows stand between a row that
+writes a cell and one that reads it too soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from systola.arch.config import Config
+from systola.arch.isa import LINK_OPCODES, REGISTERS, Fault, Opcode
+from systola.hdl.control.step_programs import failing_rows, programs, reset_rows
+from systola.hdl.control.step_row import (
+    CELLS,
+    HOST_LIMIT,
+    IDLE,
+    INDEXED,
+    ROWS,
+    SECOND_INDEX,
+    WEIGHT_TILES,
+    WORDS,
+    ZERO,
+    Base,
+    Bases,
+    Bits,
+    Note,
+    Row,
+    RowLayout,
+    When,
+)
+
+FACTOR_DISTANCE, BASE_DISTANCE, LIMIT_DISTANCE = 7, 3, 2
+"""Rows from one that writes a cell to the first that may read it as x, as a base, as a limit."""
+NOTE_DISTANCE = 2
+"""Rows from one that sets a flag to the first that may have it as a condition."""
+ALIGNED = 8
+"""Programs begin at multiples of this, so that the table of starts is narrow."""
+END_DISTANCE = 8
+"""Rows from one that sets EQUAL_A to the first that may end the instruction by it."""
+BETWEEN = 1
+"""Cycles without a row between two instructions."""
+LASTING = (
+    *("kernel_taps", "windows", "map_lines", "top_line", "origin", "packed_limit"),
+    *("kernel_height", "kernel_width", "stride_x", "dilation_x", "left", "width", "pitch"),
+    *("ceiling", "limit"),
+)
+"""Cells that one instruction writes and others read, beside index registers."""
+_NOTED = {
+    When.LINEAR: {Note.EQUAL_A, Note.EQUAL_B, Note.EQUAL_C},
+    When.LINEAR_ALTERNATE: {Note.EQUAL_A, Note.EQUAL_B},
+    When.OVERLAPS: {Note.BEYOND},
+    When.REPLACES_NOT: {Note.BEYOND, Note.EQUAL_A},
+    When.SECOND_REPLACES_NOT: {Note.BEYOND, Note.EQUAL_A},
+    When.NOT_PACKED: {Note.EQUAL_A},
+    When.INSIDE: {Note.BEYOND},
+    When.LIMITED: {Note.EQUAL_B},
+}
+"""The flags that decide a condition."""
+
+
+def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Return the rows with idle ones between them where one reads too soon."""
+    found: list[Row] = []
+    written: dict[str, int] = {}
+    noted: dict[Note, int] = {}
+    for row in rows:
+        ready = [len(found)]
+        for cell, distance in _reads(row):
+            ready.append(written.get(cell, -distance) + distance)
+        if row.ends:
+            ready.append(noted[Note.EQUAL_A] + END_DISTANCE)
+        ready += [noted.get(n, -NOTE_DISTANCE) + NOTE_DISTANCE for n in _NOTED.get(row.when, ())]
+        found += [IDLE] * (max(ready) - len(found))
+        if row.into:
+            written[row.into] = len(found)
+        if row.note:
+            noted[row.note] = len(found)
+        found.append(row)
+    return tuple(found)
+
+
+def _reads(row: Row) -> list[tuple[str, int]]:
+    """Return the cells that a row reads, each with the distance from its last write."""
+    found: list[tuple[str, int]] = []
+    if isinstance(row.x, str):
+        found.append((row.x, FACTOR_DISTANCE))
+    if isinstance(row.base, str):
+        found.append((row.base, BASE_DISTANCE))
+    if row.limit is not None:
+        found.append((row.limit, LIMIT_DISTANCE))
+    return found
+
+
+class StepRom:
+    """All rows of a machine, and the numbers that they name.
+
+    `rows` is the text of the ROM, `starts` the place of the first row of each instruction, and
+    `contents` the ROM in bits. `cells` and `words` number cells of the scratch memory and words of
+    commands. `constants` is the first contents of the scratch memory.
+    """
+
+    def __init__(self, config: Config):
+        self.rows: list[Row] = []
+        self._lasts: set[int] = set()
+        self._places: dict[tuple[Row, ...], int] = {}
+        self.reset = self._place(reset_rows())
+        texts = {opcode: spaced(rows) for opcode, rows in programs(config).items()}
+        _check_lasting(texts.values())
+        self.starts = {opcode: self._place(rows) for opcode, rows in texts.items()}
+        self.lengths = {opcode: len(rows) for opcode, rows in texts.items()}
+        unavailable = self._place(failing_rows(Fault.UNAVAILABLE))
+        self.starts |= dict.fromkeys(sorted(LINK_OPCODES), unavailable)
+        self.unknown = self._place(failing_rows(Fault.ILLEGAL_OPCODE))
+        self.error = self._place(failing_rows(Fault.FETCH_ERROR))
+        if len(self.rows) > ROWS:
+            raise ValueError(f"{len(self.rows)} rows of steps are more than {ROWS}")
+        self.cells = self._numbered_cells()
+        self.words = {
+            word: number
+            for number, word in enumerate(
+                dict.fromkeys(row.word for row in self.rows if row.word), 1
+            )
+        }
+        assert len(self.words) < WORDS
+        self.widths = sorted({row.x.width for row in self.rows if isinstance(row.x, Bits)})
+        self.signed_widths = frozenset(
+            row.x.width for row in self.rows if isinstance(row.x, Bits) and row.x.signed
+        )
+        self.wraps = sorted({row.wraps for row in self.rows if row.wraps is not None})
+        self.contents = [
+            self._encoded(row, last=number in self._lasts) for number, row in enumerate(self.rows)
+        ]
+
+    def program(self, opcode: Opcode) -> list[Row]:
+        """Return the rows of an instruction."""
+        start = self.starts[opcode]
+        return self.rows[start : start + self.lengths[opcode]]
+
+    def shortest(self, opcode: Opcode) -> int:
+        """Return the steps of an instruction that ends where it first may."""
+        ends = [row.ends for row in self.program(opcode)]
+        return 1 + ends.index(True) if any(ends) else len(ends)
+
+    @property
+    def constants(self) -> list[int]:
+        """Numbers in the cells of the scratch memory before anything is written."""
+        found = [0] * CELLS
+        for cell, number in self.cells.items():
+            if cell.startswith("="):
+                found[number] = int(cell[1:])
+        return found
+
+    def _place(self, rows: tuple[Row, ...]) -> int:
+        """Return the place of a program. Equal programs have one place."""
+        if rows not in self._places:
+            self.rows += [IDLE] * (-len(self.rows) % ALIGNED)
+            self._places[rows] = len(self.rows)
+            self.rows += rows
+            self._lasts.add(len(self.rows) - 1)
+        return self._places[rows]
+
+    def _numbered_cells(self) -> dict[str, int]:
+        registers = [ZERO, *(f"register {number}" for number in range(1, REGISTERS))]
+        cells = {cell: number for number, cell in enumerate(registers)}
+        special = {INDEXED, SECOND_INDEX, HOST_LIMIT, WEIGHT_TILES}
+        for row in self.rows:
+            for cell in (row.x, row.base, row.limit, row.into):
+                if isinstance(cell, str) and cell not in special:
+                    cells.setdefault(cell, len(cells))
+        # The last numbers belong to limits and registers, which are no cells.
+        if len(cells) > CELLS - 3:
+            raise ValueError(f"{len(cells)} cells are more than {CELLS - 3}")
+        return cells | {HOST_LIMIT: CELLS - 2, WEIGHT_TILES: CELLS - 1, INDEXED: CELLS - 3}
+
+    def _encoded(self, row: Row, *, last: bool) -> int:
+        from_cell = isinstance(row.x, str)
+        if isinstance(row.x, Bits):
+            at, width, signed = row.x.offset, self.widths.index(row.x.width), row.x.signed
+        else:
+            # Above the cells x is an index register.
+            at = CELLS + 1 if row.x == SECOND_INDEX else self.cells[row.x]
+            width, signed = len(self.widths), False
+        kind, base = (
+            row.base.value if isinstance(row.base, Base) else (Bases.CELL, self.cells[row.base])
+        )
+        return (
+            RowLayout()
+            .const(
+                {
+                    "from_cell": from_cell,
+                    "at": at,
+                    "width": width,
+                    "signed": signed,
+                    "times": row.times,
+                    "keep": row.keep,
+                    "base_kind": kind,
+                    "base": base,
+                    "wraps": 0 if row.wraps is None else 1 + self.wraps.index(row.wraps),
+                    "limit": self.cells[row.limit or ZERO],
+                    "checks": row.fault != Fault.NONE,
+                    "fault": row.fault or Fault.ILLEGAL_FIELD,
+                    "least": row.least,
+                    "note": row.note,
+                    "when": row.when,
+                    "loads": row.loads,
+                    "into": self.cells[row.into or ZERO],
+                    "word": self.words[row.word] if row.word else 0,
+                    "names": row.names,
+                    "last": last,
+                    "ends": row.ends,
+                }
+            )
+            .as_bits()
+        )
+
+
+def _check_lasting(texts: Iterable[tuple[Row, ...]]) -> None:
+    """Check that no instruction reads a cell too soon after another one has written it."""
+    programs_of = list(texts)
+    # Rows that follow the last write of a cell, and rows before the first read, less its distance.
+    for cell in (*LASTING, INDEXED):
+        after = min(
+            len(rows) - 1 - place
+            for rows in programs_of
+            for place, row in enumerate(rows)
+            if row.into == cell
+        )
+        for rows in programs_of:
+            for place, row in enumerate(rows):
+                for name, distance in _reads_registers(row) if cell == INDEXED else _reads(row):
+                    assert name != cell or after + place + 1 + BETWEEN >= distance, (cell, row)
+
+
+def _reads_registers(row: Row) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    if row.x == SECOND_INDEX:
+        found.append((INDEXED, FACTOR_DISTANCE))
+    if isinstance(row.base, Base) and row.base is not Base.SUM:
+        found.append((INDEXED, BASE_DISTANCE))
+    return found

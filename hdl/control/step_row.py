@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of the sequenced decoder, as a row of its ROM.
+
+A step computes `base` + x * `times`. x is a field of the instruction word or a cell of the scratch
+memory. The result is compared with the cell `limit`, and goes `into` a cell, into the command word
+`word`, or both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from amaranth.lib import data
+
+from systola.arch.isa import Fault
+
+RESULT_BITS = 42
+"""Bits of a result: a product of a cell and a kept field, and a base."""
+CELL_BITS = 36
+"""Bits of a cell of the scratch memory, which is read as a signed number."""
+CELLS = 128
+KEPT_BITS = 17
+"""Bits of a kept factor: a number of rows, or the bytes of the largest tile."""
+WORDS = 64
+ROWS = 512
+
+
+class Times(IntEnum):
+    """The factor of a step: a constant, or x of the last step that keeps it."""
+
+    ONE = 0
+    MINUS_ONE = 1
+    KEPT = 2
+
+
+class Note(IntEnum):
+    """A flag that a step sets: its result is beyond its limit, or equal to it."""
+
+    NONE = 0
+    BEYOND = 1
+    EQUAL_A = 2
+    EQUAL_B = 3
+    EQUAL_C = 4
+
+
+class Loads(IntEnum):
+    """A register that a step loads with the lowest bits of x, or of its result.
+
+    SELECT has the numbers of up to three index registers, TARGET has the third one alone. The
+    others decide conditions: a `function`, two flags, and a `code`, which is an operation or a
+    reduction.
+    """
+
+    NONE = 0
+    SELECT = 1
+    FUNCTION = 2
+    FLAG_A = 3
+    FLAG_B = 4
+    CODE = 5
+    TARGET = 6
+
+
+class When(IntEnum):
+    """The condition of a step. With a false condition a step only keeps x and selects."""
+
+    ALWAYS = 0
+    NEVER = 1
+    TABLE = 2
+    RECTIFIES = 3
+    CLAMPS = 4
+    HAS_BITS = 5
+    MISFIT = 6
+    EXP = 7
+    FLAG_A = 8
+    FLAG_B = 9
+    NOT_A = 10
+    SECOND = 11
+    SECOND_AND_B = 12
+    AVERAGE = 13
+    LINEAR = 14
+    LINEAR_ALTERNATE = 15
+    OVERLAPS = 16
+    REPLACES_NOT = 17
+    SECOND_REPLACES_NOT = 18
+    NOT_PACKED = 19
+    INSIDE = 20
+    LIMITED = 21
+
+
+class Bases(IntEnum):
+    """The sorts of bases: a cell, the result before, or a selected index register."""
+
+    CELL = 0
+    SUM = 1
+    INDEX = 2
+
+
+class Base(Enum):
+    """A base that is no cell of its own: see Bases."""
+
+    SUM = (Bases.SUM, 0)
+    INDEX_0 = (Bases.INDEX, 0)
+    INDEX_1 = (Bases.INDEX, 1)
+    INDEX_2 = (Bases.INDEX, 2)
+
+
+INDEXES = (Base.INDEX_0, Base.INDEX_1, Base.INDEX_2)
+SECOND_INDEX = "second index"
+"""The name of x where it is the index register with the second selected number."""
+ZERO = "zero"
+"""The cell with number 0, which is index register 0."""
+INDEXED = "indexed"
+"""The cell to write where it is the index register with the third selected number."""
+HOST_LIMIT, WEIGHT_TILES = "host_limit", "weight_tiles"
+"""Limits that are inputs of the decoder."""
+
+
+@dataclass(frozen=True)
+class Bits:
+    """`width` bits of the instruction word from bit `offset` on."""
+
+    offset: int
+    width: int
+    signed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One step; see above. x is `x`, where a text names a cell.
+
+    `keep`: x is the factor of the steps that follow. `least`: a result of zero is ILLEGAL_FIELD.
+    `wraps`: the bits that a result keeps, None for all. `names`: the result is the FAULT_ADDRESS of
+    faults from here on. `ends`: this row is the last one, unless flag EQUAL_A is zero by
+    then. A fault of NONE means that the comparison only serves the `note`.
+    """
+
+    x: Bits | str = ZERO
+    times: Times = Times.ONE
+    keep: bool = False
+    base: Base | str = ZERO
+    wraps: int | None = None
+    limit: str | None = None
+    fault: Fault = Fault.NONE
+    least: bool = False
+    note: Note = Note.NONE
+    when: When = When.ALWAYS
+    loads: Loads = Loads.NONE
+    into: str | None = None
+    word: str | None = None
+    names: bool = False
+    ends: bool = False
+
+
+IDLE = Row(when=When.NEVER)
+"""A step that does nothing, while a cell that the next one reads is on its way."""
+
+
+class RowLayout(data.StructLayout):
+    """A row as bits. `at` is the offset of a field or, `from_cell`, the number of a cell."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "from_cell": 1,
+                "at": 8,
+                "width": 5,
+                "signed": 1,
+                "times": 2,
+                "keep": 1,
+                "base_kind": 2,
+                "base": 7,
+                "wraps": 3,
+                "limit": 7,
+                "checks": 1,
+                "fault": 5,
+                "least": 1,
+                "note": 3,
+                "when": 5,
+                "loads": 3,
+                "into": 7,
+                "word": 6,
+                "names": 1,
+                "last": 1,
+                "ends": 1,
+            }
+        )

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decoder and the sequenced decoder side by side, each with a stream of instructions."""
+
+from amaranth.hdl import Module
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.hdl.control.field_port import PART_BITS
+from systola.hdl.control.sequenced_decoder import SequencedDecoder
+from systola.verif.units.staged_decoder import Staged
+
+WORD = data.StructLayout({"word": 128, "error": 1})
+OUTPUTS = ("writes", "written", "keeps", "cell", "kept", "judges", "verdict")
+
+
+class BothDecoders(wiring.Component):
+    """`instruction` goes to the decoder, see Staged, and `given` to the sequenced decoder. Outputs
+    of the latter keep their names; with `shows` one of them counts."""
+
+    def __init__(self, *, config: Config):
+        self._staged = Staged(config=config)
+        self._sequenced = SequencedDecoder(config=config)
+        members = self._sequenced.signature.members
+        super().__init__(
+            {
+                **self._staged.signature.members,
+                **{name: members[name] for name in OUTPUTS},
+                "given": In(stream.Signature(WORD)),
+                "shows": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        staged = m.submodules.staged = self._staged
+        sequenced = m.submodules.sequenced = self._sequenced
+        for name, member in staged.signature.members.items():
+            if name != "instruction":
+                mine, its = getattr(self, name), getattr(staged, name)
+                m.d.comb += its.eq(mine) if member.flow == In else mine.eq(its)
+        given = self.given.payload
+        m.d.comb += [
+            staged.instruction.valid.eq(self.instruction.valid),
+            staged.instruction.payload.eq(self.instruction.payload),
+            self.instruction.ready.eq(staged.instruction.ready),
+            sequenced.instruction.valid.eq(self.given.valid),
+            sequenced.instruction.payload.opcode.eq(given.word),
+            sequenced.instruction.payload.error.eq(given.error),
+            self.given.ready.eq(sequenced.instruction.ready),
+            sequenced.host_limit.eq(self.host_limit),
+            sequenced.weight_tiles.eq(self.weight_tiles),
+            *(getattr(self, name).eq(getattr(sequenced, name)) for name in OUTPUTS),
+            self.shows.eq(sequenced.writes | sequenced.keeps | sequenced.judges),
+        ]
+        parts = [given.word[at : at + 2 * PART_BITS] for at in range(0, 128, PART_BITS)]
+        with m.Switch(sequenced.place):
+            for number, part in enumerate(parts):
+                with m.Case(number):
+                    m.d.sync += sequenced.pair.eq(part)
+        return m

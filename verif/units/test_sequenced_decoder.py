@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sequenced decoder against the decoder, word by word, region by region, fault by fault."""
+
+import itertools
+
+import cocotb
+import pytest
+
+from systola.arch.isa import INSTRUCTIONS, Fault, Opcode
+from systola.hdl.control.decoded import Decoded
+from systola.hdl.control.indexed_operands import ADDERS, indexed
+from systola.hdl.control.scalar_unit import EffectiveInstruction
+from systola.hdl.control.sequenced_decoder import LATENCY
+from systola.hdl.control.step_rom import BETWEEN, StepRom
+from systola.hdl.control.step_row import CELLS
+from systola.verif.kit.stream import StreamSource, never, randomly
+from systola.verif.units.both_decoders import WORD, BothDecoders
+from systola.verif.units.decoder_extremes import EXTREMES, ONE, packed_limits
+from systola.verif.units.decoder_model import COPIES, SETTINGS, WEIGHT_QUEUE, Reader, word
+from systola.verif.units.decoder_words import Writer, payload, some
+from systola.verif.units.packing import from_bits, to_bits
+from systola.verif.units.scalar_model import KNOWN, MODULO, kind
+from systola.verif.units.step_words import LOADS, PERSISTENT, Shown
+from systola.verif.units.unit import (
+    Bench,
+    chosen_variant,
+    long_variants,
+    rng,
+    run_unit,
+    small_config,
+)
+
+SIZES = {"rows": 5, "cols": 6, "columns_per_stage": 2, "host_bus_bytes": 8, "weight_bus_bytes": 4}
+MEMORIES = {"buffer_lines": 500, "accumulator_rows": 300, "parameter_entries": 40, "tables": 3}
+CONFIGS = {
+    "tiny": small_config(**SIZES, **MEMORIES, wide=False, depthwise=False),
+    "complete": small_config(**SIZES, **MEMORIES),
+}
+RARE = ("complete",)
+LIMIT, TILES = 3 * 4096, 70
+"""Bytes of the host window and tiles of the weight window."""
+COUNT = 300
+CHECKED = 2
+"""Cycles after which an instruction that the decoder shows has been checked."""
+INSTRUCTION = EffectiveInstruction()
+
+
+def config():
+    return CONFIGS[chosen_variant()]
+
+
+def reader():
+    """Return the instruction set at the start of a program."""
+    return Reader(config(), limit=LIMIT, tiles=TILES)
+
+
+class Registers:
+    """Index registers, and words that have the right operands once these are added."""
+
+    def __init__(self, random):
+        self.random = random
+        self.values = [0] * 8
+
+    def taken(self, bits, error):
+        """Return the word that has the operands of `bits` with its registers, and the sums of its
+        operands; carry out a Set_Register."""
+        entry = KNOWN.get(bits & 0xFF)
+        sums = []
+        for name, selector in indexed(entry) if entry else ():
+            register = self.values[bits >> entry.offset(selector) & 7]
+            mask = (1 << entry.field(name).width) - 1
+            offset = entry.offset(name)
+            given = (bits >> offset) - register & mask
+            bits = bits & ~(mask << offset) | given << offset
+            sums.append((given + register) % MODULO)
+        if bits & 0xFF == Opcode.SET_REGISTER and not bits >> entry.width:
+            selectors = ("first", "second")
+            for name in selectors:
+                bits |= self.random.getrandbits(3) << entry.offset(name)
+            target = bits >> entry.offset("register") & 7
+            numbers = [bits >> entry.offset(name) & 7 for name in selectors]
+            if target and not error:
+                value = bits >> entry.offset("value")
+                total = sum(self.values[number] for number in numbers)
+                self.values[target] = (value + total) % MODULO
+        return bits, sums + [0] * (ADDERS - len(sums))
+
+
+def program(random, text, count):
+    """Return random instructions; a setting that is wrong is followed by one that is right, as a
+    fault ends a program."""
+    writer = Writer(random, text)
+    found = []
+    while len(found) < count:
+        given = some(random, writer)
+        found.append(given)
+        if text.fault(given["word"], error=given["error"])[0] == Fault.NONE:
+            text.execute(given["word"])
+        elif given["word"] & 0xFF in SETTINGS:
+            opcode = Opcode(given["word"] & 0xFF)
+            right = word(opcode, writer.legal(opcode))
+            found.append(payload(random, right))
+            text.execute(right)
+    return found
+
+
+class Recorder:
+    """All that the sequenced decoder writes for an instruction, by names of words and cells."""
+
+    def __init__(self, bench):
+        rom = StepRom(config())
+        self._bench = bench
+        self._words = {number: name for name, number in rom.words.items()}
+        self._cells = {number: name for name, number in rom.cells.items() if number < CELLS - 3}
+        self._command, self._regions, self._lasting = {}, {}, {}
+        self.found = []
+
+    def look(self):
+        """Take the numbers that the cycle has written."""
+        bench = self._bench
+        if not bench.get("shows"):
+            return
+        if bench.get("judges"):
+            verdict = bench.get("verdict")
+            outcome = (Fault(verdict.cause), verdict.address)
+            outcome = outcome if verdict.failed else (Fault.NONE, 0)
+            self.found.append((outcome, {**self._lasting, **self._command}, self._regions))
+            self._command, self._regions = {}, {}
+        if bench.get("writes"):
+            written = bench.get("written")
+            name = self._words[written.word]
+            assert (written.single, written.double) == (written.data == 1, written.data == 2)
+            place = self._lasting if name in PERSISTENT else self._command
+            place[name] = written.data
+        if bench.get("keeps"):
+            self._regions[self._cells.get(bench.get("cell"))] = bench.get("kept")
+
+
+async def compare(dut, instructions, pauses=None):
+    """Run instructions through both decoders; return the causes of the faults that both find."""
+    bench = Bench(dut, BothDecoders(config=config()))
+    await bench.start()
+    bench.set(host_limit=LIMIT, weight_tiles=TILES)
+    registers = Registers(rng("registers", chosen_variant()))
+    staged = StreamSource(dut, "instruction", dut.clk, never())
+    sequenced = StreamSource(dut, "given", dut.clk, pauses)
+    words = []
+    for each in instructions:
+        bits, sums = registers.taken(each["word"], each["error"])
+        words.append(bits)
+        given = {"error": each["error"], "pc": each["pc"], "word": bits, "sums": sums}
+        staged.put([to_bits(INSTRUCTION, {**given, "kind": kind(bits)})])
+        sequenced.put([to_bits(WORD, {"word": bits, "error": each["error"]})])
+    recorder = Recorder(bench)
+    shown, seen, frees = [], 0, False
+    while len(shown) < len(words) or len(recorder.found) < len(words):
+        takes, frees = frees, seen >= CHECKED - 1 and not frees
+        await bench.cycle(frees=frees)
+        recorder.look()
+        if bench.get("decoded__valid"):
+            seen += 1
+            if takes:
+                shown.append(int(dut.decoded__payload.value))
+                seen = 0
+    return [check(*each) for each in zip(words, shown, recorder.found, strict=True)]
+
+
+def check(bits, shown, found):
+    """Compare the results of both decoders for a word; return the cause of the fault."""
+    outcome, words, regions = found
+    about = f"instruction 0x{bits:032x}"
+    d = from_bits(Decoded(config=config()), shown)
+    cause = Fault(d.cause)
+    assert outcome == ((cause, d.address) if d.failed else (Fault.NONE, 0)), about
+    if d.failed:
+        return cause
+    opcode = Opcode(bits & 0xFF)
+    decoded = Shown(config(), shown)
+    for name, parts in decoded.words(opcode).items():
+        number, known = decoded.word(parts)
+        assert words[name] & known == number, f"{about}: {name}"
+    if opcode in (*COPIES, *LOADS):
+        assert (words["buffer"], words["end"]) == decoded.regions(opcode)["result"], about
+    if opcode is Opcode.POOL:
+        command = d.activate
+        assert (words["operation"] == 0, words["operation"] == 1) == (
+            command.maximum,
+            command.by_taps,
+        )
+    if opcode is Opcode.CONVOLVE:
+        assert (words["flags"] >> 1 & 0xFF > 0) == d.matrix.packed
+    for name, (base, end) in decoded.regions(opcode).items():
+        mine = regions[f"{name}.base"], regions[f"{name}.end"]
+        assert mine == (base, end) or (base == end and mine[0] == mine[1]), f"{about}: {name}"
+    return cause
+
+
+@cocotb.test
+async def random_words(dut):
+    """Words that are right, slightly wrong, or anything."""
+    text = reader()
+    instructions = program(rng("sequenced", chosen_variant()), text, COUNT)
+    random = rng("sequenced pauses")
+    causes = await compare(dut, instructions, randomly(random, 0.3))
+    assert causes.count(Fault.NONE) > COUNT / 4
+    found = {(each["word"] & 0xFF, cause) for each, cause in zip(instructions, causes, strict=True)}
+    entries = [entry for entry in INSTRUCTIONS if Fault.UNAVAILABLE not in entry.checks[:1]]
+    missing = {entry.mnemonic for entry in entries if (entry.opcode, Fault.NONE) not in found}
+    assert not missing, f"the test has no legal one of {missing}"
+
+
+@cocotb.test
+async def every_check(dut):
+    """Try each field of each instruction at the ends of its range and beside a right value."""
+    random = rng("sequenced checks", chosen_variant())
+    text = reader()
+    writer = Writer(random, text)
+    window = word(Opcode.SET_CONFIG_WINDOW, {**ONE, "width": 3, "pitch": 4, "height": 2})
+    text.execute(window)
+    instructions = [payload(random, window)]
+    bus = config().host_bus_bytes
+    for entry in INSTRUCTIONS:
+        for field in entry.fields if entry.opcode not in SETTINGS else ():
+            operands = writer.legal(entry.opcode)
+            step = bus if field.name in ("host", "stride") else 1
+            legal = operands.get(field.name, 0)
+            for value in (legal + step, random.choice((0, 2**field.width - step))):
+                bits = word(entry.opcode, {**operands, field.name: value})
+                instructions.append(payload(random, bits))
+    instructions += [payload(random, number) for number in range(256)]
+    causes = await compare(dut, instructions)
+    expected = {cause for entry in INSTRUCTIONS for cause in entry.checks}
+    expected -= {*WEIGHT_QUEUE, Fault.LOOP}
+    assert expected <= set(causes), expected - set(causes)
+
+
+@cocotb.test
+async def extremes(dut):
+    """Try the largest products, and the limits of the window."""
+    random = rng("sequenced extremes")
+    instructions = []
+    for window, opcode, fields in (*EXTREMES, *packed_limits(config().rows)):
+        instructions.append(payload(random, word(Opcode.SET_CONFIG_WINDOW, {**ONE, **window})))
+        instructions.append(payload(random, word(opcode, fields)))
+    await compare(dut, instructions)
+
+
+@cocotb.test
+async def no_window(dut):
+    """Nothing can use a window before there is one."""
+    random = rng("sequenced no window")
+    writer = Writer(random, reader())
+    opcodes = [entry.opcode for entry in INSTRUCTIONS if Fault.WINDOW in entry.checks]
+    packed = {"channels": 1, "k_tiles": 1}
+    instructions = [
+        payload(random, word(opcode, {**writer.legal(opcode), **fields}))
+        for opcode in opcodes
+        for fields in ({}, packed if opcode is Opcode.CONVOLVE else {})
+    ]
+    assert set(await compare(dut, instructions)) <= {Fault.WINDOW, Fault.UNAVAILABLE}
+
+
+@cocotb.test
+async def full_rate(dut):
+    """Measure that an instruction takes as many cycles as it has rows, and one more."""
+    random = rng("sequenced rate", chosen_variant())
+    rom = StepRom(config())
+    bench = Bench(dut, BothDecoders(config=config()))
+    await bench.start()
+    bench.set(host_limit=LIMIT, weight_tiles=TILES)
+    opcodes = [random.choice(list(rom.lengths)) for _ in range(50)]
+    source = StreamSource(dut, "given", dut.clk, never())
+    writer = Writer(random, reader())
+    operands = [writer.legal(opcode) for opcode in opcodes]
+    source.put(
+        to_bits(WORD, {"word": word(opcode, fields), "error": 0})
+        for opcode, fields in zip(opcodes, operands, strict=True)
+    )
+    taken, judged, now = [], [], 0
+    while len(judged) < len(opcodes):
+        await bench.cycle()
+        taken += [now] * (int(dut.given__valid.value) and int(dut.given__ready.value))
+        judged += [now] * bench.get("judges")
+        now += 1
+    lengths = [
+        (rom.lengths[opcode] if fields.get("channels") else rom.shortest(opcode)) + BETWEEN
+        for opcode, fields in zip(opcodes, operands, strict=True)
+    ]
+    assert [late - early for early, late in itertools.pairwise(taken)] == lengths[1:]
+    assert [late - early for early, late in zip(taken, judged, strict=True)] == [LATENCY - 1] * len(
+        opcodes
+    )
+
+
+def unit(variant=None):
+    return BothDecoders(config=CONFIGS[variant or chosen_variant()])
+
+
+@pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS, rare=RARE))
+def test_sequenced_decoder(simulator, variant):
+    run_unit("test_sequenced_decoder", simulator, unit(variant), variant=variant)
