@@ -123,7 +123,7 @@ def magnitude_bits(x: int) -> int:
 @pytest.mark.parametrize("wide_operands", [0, 1])
 @pytest.mark.parametrize("wide", [0, 1])
 def test_quotients(wide_operands: int, wide: int) -> None:
-    """Divide operand b by the power of two above operand a, with extreme values and any rounding."""
+    """Divide operand b by the power of two above operand a, with the ends of both, any rounding."""
     rng = random.Random(random_seed())
     rig, ends = Rig(TRAINING), [-32768, 32767, -1, 0, 1, -2, 2, 16383, 16384, -16384, -16385]
     if not wide_operands:
