@@ -19,12 +19,12 @@ _OPAQUE = re.compile(r"\$(mem|mul|scopeinfo)|[^$]")
 
 
 def doubled(module: Module, select: str, distance: int) -> Module:
-    """Return a flat module without the input `select` that plants a fault, and with `differs`
-    alone.
+    """Return a flat module that compares `module` with and without a fault in its output `differs`.
 
-    The output `differs` is 1 if the fault changes a value that a register, an opaque cell or an
-    output of the module gets. The registers' contents are the same with and without the fault.
-    Registers are free if more than `distance` - 1 other registers lie between them and `differs`.
+    The input `select` of `module` plants the fault. `differs`, the only output, is 1 if the fault
+    changes a value that a register, an opaque cell or an output of the module gets. The registers'
+    contents are the same with and without the fault. Registers are free if more than `distance` - 1
+    other registers lie between them and `differs`.
     """
     (chosen,) = module["ports"][select]["bits"]
     cells: dict[str, Cell] = module["cells"]
