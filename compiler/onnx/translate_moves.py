@@ -41,7 +41,7 @@ _PADDED = "Pad"
 
 
 def translate_move(scope: Scope, node: OnnxNode) -> None:
-    """Translate the operators in ELEMENT_MOVES, of constants or of codes."""
+    """Translate an operator that only moves elements, of constants or of codes."""
     entry = scope.entry(node, 0)
     if node.kind == "Gather" and isinstance(scope.entry(node, 1), HostArray):
         _embed(scope, node, entry)

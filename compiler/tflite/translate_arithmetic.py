@@ -171,7 +171,7 @@ def spread(
 
 
 def translate_extreme(scope: Scope, operator: Operator) -> None:
-    """Translate MAXIMUM and MINIMUM of int8 to a pool over both, of whole numbers to the host."""
+    """Translate MAXIMUM and MINIMUM: of int8 to a pool over both, of whole numbers to the host."""
     one_result(operator, 2)
     if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
         translate_whole_numbers(scope, operator)
@@ -321,9 +321,8 @@ def _add_table(
 
 
 def translate_quantize(scope: Scope, operator: Operator) -> None:
-    """Translate QUANTIZE: from int8 a requantisation, else the host's work.
-
-    The host quantises float32, and changes between bytes.
+    """Translate QUANTIZE: from int8 to a requantisation, from float32 and between bytes to work of
+    the host.
     """
     one_result(operator, 1)
     source_tensor = scope.tensor(operator, 0)

@@ -60,7 +60,9 @@ def translate_dequantize(scope: Scope, operator: Operator) -> None:
 
 
 def translate_gather(scope: Scope, operator: Operator) -> None:
-    """Translate GATHER with constant numbers to a move, with calculated numbers to table rows."""
+    """Translate GATHER: constant numbers move elements, calculated numbers choose rows of a
+    constant table.
+    """
     one_result(operator, 2)
     table, numbers = scope.tensor(operator, 0), scope.tensor(operator, 1)
     if numbers.data is not None:
@@ -76,7 +78,7 @@ def translate_gather(scope: Scope, operator: Operator) -> None:
 
 
 def translate_embedding_lookup(scope: Scope, operator: Operator) -> None:
-    """Translate EMBEDDING_LOOKUP to a choice of rows of a constant table."""
+    """Translate EMBEDDING_LOOKUP: calculated numbers choose rows of a constant table."""
     one_result(operator, 2)
     if scope.tensor(operator, 1).data is None:
         raise ModelError("its table must be a constant")
@@ -119,7 +121,9 @@ def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
 
 
 def translate_cast(scope: Scope, operator: Operator) -> None:
-    """Translate CAST between types of the host, on which codes of int8 and uint8 are numbers."""
+    """Translate CAST between types that the host has; codes of int8 and uint8 are whole numbers
+    there.
+    """
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
     result_dtype = scope.graph.tensors[operator.outputs[0]].dtype

@@ -37,9 +37,10 @@ GATE_FRACTION = 12
 
 
 def translate_lstm(scope: Scope, operator: Operator) -> None:
-    """Translate a whole sequence, with gates and cells of 16 bits.
+    """Translate a whole sequence, with gates and cells of 16 bits, without peepholes, projection
+    and normalisation.
 
-    Raises ModelError for peepholes, a projection or normalisation.
+    Raises ModelError for these.
     """
     options = operator.options
     for what, positions in (
