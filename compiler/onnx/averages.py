@@ -29,7 +29,7 @@ TOLERATED = 2
 """Sums that one pool may round otherwise before two are taken, which is twice the work."""
 
 Mean = Callable[[NDArray[np.int64], Quantisation, Quantisation, int], NDArray[np.int64]]
-"""Function that gives codes of means before they are clamped, and grows with the sums.
+"""Function that computes codes of means before they are clamped; a code grows with its sum.
 
 Its arguments are sums less zero points, the quantisations of source and result, and the number of
 elements in each sum.
@@ -182,7 +182,7 @@ def _steps(
     low: int,
     high: int,
 ) -> NDArray[np.int64]:
-    """Return for each result above `low` the least sum within `ends` that gives at least it.
+    """Return for each result above `low` the least sum within `ends` with that result or more.
 
     A result that no sum reaches has a step after the last sum.
     """

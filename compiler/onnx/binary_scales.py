@@ -34,7 +34,7 @@ class BinaryScales:
     b: Scale
     output: Requantisation
     table: NDArray[np.int64] | None
-    """Table to apply to the result if its bounds are none that the machine has."""
+    """Table to apply to the result if the machine does not have its bounds."""
     differing: int
     """Pairs of codes with another result than ONNX Runtime's."""
 

@@ -64,7 +64,7 @@ class Pending:
     limits: Limits = Limits()
     """Bounds by Relu or Clip after the operator."""
     numbers: Callable[[], HostArray] | None = None
-    """Function that calculates it in float32 on the host, if possible."""
+    """Function that calculates the tensor in float32 on the host, if possible."""
 
 
 @dataclass(frozen=True)

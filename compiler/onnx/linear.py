@@ -39,7 +39,7 @@ class LinearOutput:
 
     requantisation: Requantisation
     table: NDArray[np.int64] | None
-    """Table to apply to the codes afterwards, if the machine cannot do it at once."""
+    """Table to apply to the codes after requantisation, if the machine cannot do both at once."""
 
 
 def linear_output(

@@ -282,7 +282,7 @@ def _emit(
 def _orders(
     scope: Scope, node: OnnxNode, main: Codes, shape: tuple[int, ...]
 ) -> Iterator[tuple[Value, Layout]]:
-    """Yield the largest operand as it is stored, and as it could be."""
+    """Yield the largest operand in its present storage order, and in other possible orders."""
     layout = main.layout.divided(shape)
     if layout is not None:
         yield main.value, layout

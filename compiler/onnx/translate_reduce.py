@@ -45,7 +45,7 @@ def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
 def _axes(
     scope: Scope, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[set[int], tuple[int, ...]] | None:
-    """Return the axes of a reduction and the shape of its result; None where it does nothing."""
+    """Return the axes of a reduction and the shape of its result; None if it changes nothing."""
     if "axes" in node.attributes:
         given = list(node.integers("axes"))
     elif scope.optional(node, 1) is not None:

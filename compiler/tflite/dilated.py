@@ -46,7 +46,7 @@ class _Rewriter:
         return replace(self._graph, tensors=tuple(self._tensors), operators=tuple(operators))
 
     def _next(self, operator: Operator, kinds: tuple[str, ...]) -> Operator | None:
-        """Return the only operator that takes the result, or None if it is not of these kinds."""
+        """Return the only operator that takes the result, or None if its kind is not in `kinds`."""
         if len(operator.outputs) != 1 or operator.outputs[0] in self._graph.outputs:
             return None
         users = self._users.get(operator.outputs[0], [])

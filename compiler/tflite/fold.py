@@ -31,7 +31,7 @@ _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Return `graph` with every tensor calculated that needs no input, without its operators.
+    """Return `graph` without the operators that need no input; their results become constants.
 
     Sizes that the file leaves open are calculated, too. An operator that cannot be calculated here
     stays, for the translation to judge.

@@ -266,7 +266,7 @@ TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {
     **dict.fromkeys(("RELU_N1_TO_1", "RELU_0_TO_1"), _relu),
     **CURVE_TABLES,
 }
-"""Functions from an operator and its input and output tensors to a table in the order of INT8."""
+"""Functions that make a table, in the order of INT8, from an operator, its input and its output."""
 
 
 def translate_prelu(scope: Scope, operator: Operator) -> None:

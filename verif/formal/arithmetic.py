@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proofs that sums compare without carries, and that the requantiser equals its formula.
 
-The second holds for all sums and parameters. No solver finds that a sum of products of halves is
-the product, which is school arithmetic: (a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b
-d. So the multipliers are cut out, and their products are any numbers. One proof shows that the
+The requantiser is proven for all sums and parameters. No solver finds that a sum of products of
+halves is the product, which is school arithmetic:
+
+    (a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b d
+
+So the multipliers are cut out, and their products are any numbers. One proof shows that the
 multipliers get the halves of the right factors, and that the sum of their products reaches the
 rounding. The other proof starts at that sum.
 """

@@ -147,7 +147,7 @@ class LinkHarness(Harness):
 
 
 class LinkOrderHarness(Harness):
-    """A harness showing that the beats of a row follow its data, lowest first, and nothing else."""
+    """A harness in which a row's beats follow its data, lowest first, and nothing else is sent."""
 
     def claims(self, m: Module) -> None:
         dut = LinkSender(config=CONFIG)

@@ -122,7 +122,7 @@ class InterlockHarness(Harness):
 class InFlightHarness(Harness):
     """A harness of any entry with the entries that rise from it.
 
-    A mask that names it, or the last of these, protects every address that it still needs.
+    A mask that names the entry, or the last of these, protects all addresses that the entry needs.
     """
 
     def claims(self, m: Module) -> None:

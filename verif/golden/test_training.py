@@ -113,7 +113,7 @@ def test_limits(word: bytes, cause: Fault | None, address: int) -> None:
 
 
 def test_measure_by_hand() -> None:
-    """Measure each number of bits at its ends, as a shift of one more number."""
+    """Measure the ends of each range of bits, and show the number of bits as a shift."""
     rig = Rig(TRAINING)
     rig.set_entry(0, 0, scalar.Entry(bias=0, multiplier=1 << 30, left=0, right=0))
     show = {"operation": 0, "buffer": 500, "destination": 600, "rows": 1, "parameter": 0}

@@ -160,7 +160,7 @@ def test_links(options: str, deliver: Deliver) -> None:
 
 @pytest.mark.parametrize("options", EVERY_KIND)
 def test_headers_and_sums(options: str, deliver: Deliver) -> None:
-    """Check that each file names its licence, version, machine and commit, and is in the sums."""
+    """Check that each file names its licence, version, machine and commit, and has a checksum."""
     folder = deliver(options)
     commit = subprocess.run(
         ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True

@@ -44,7 +44,7 @@ def test_commands() -> None:
 
 
 def test_driver(tmp_path: Path) -> None:
-    """Compile the driver without a warning, and check that it writes the needed values."""
+    """Compile the driver without a warning, and check the registers that it writes."""
     config = preset("tiny")
     image, _ = trial_program(config)
     (driver,) = re.findall(r"```c\n(.*?)```", PAGE, re.DOTALL)

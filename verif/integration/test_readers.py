@@ -85,7 +85,7 @@ class TestReaders:
     """Tests of one file in all tools."""
 
     def test_slang(self, written: Path) -> None:
-        """Read it as SystemVerilog, without a warning."""
+        """Read the file as SystemVerilog, without a warning."""
         slang = driver.Driver()
         slang.addStandardArgs()
         assert slang.parseCommandLine(f"slang {written} --top {written.stem} -Werror")

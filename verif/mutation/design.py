@@ -53,7 +53,9 @@ class Design(Protocol[M_co]):
         ...
 
     def library(self, verilog: str, optimise: str) -> Path:
-        """Build the simulator of its Verilog with faults; `optimise` is for the C++ compiler."""
+        """Build the simulator of the design's Verilog with faults; `optimise` is for the C++
+        compiler.
+        """
         ...
 
     def simulator(self, library: Path | None, fault: int, memory: tuple[int, float]) -> M_co:

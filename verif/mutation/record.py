@@ -66,11 +66,11 @@ class Record:
         return survived and self.tested.get(number) != tests
 
     def unproven(self, number: int) -> bool:
-        """Return whether a proof that it is harmless is worth a try."""
+        """Return whether a proof that a mutant is harmless is worth a try."""
         return self.how(number) == "survived" and number not in self.proofs
 
     def proof(self, number: int) -> str:
-        """Return the module inside which it is harmless; empty if none is known."""
+        """Return the module inside which a mutant is harmless; empty if none is known."""
         return self.proofs.get(number, "")
 
     def add(self, verdict: Verdict, trials: int) -> None:
@@ -84,7 +84,7 @@ class Record:
         self._write({"number": mutant.number, "within": within})
 
     def add_tested(self, number: int, tests: str) -> None:
-        """Keep that it has survived the units' tests with this key."""
+        """Keep that a mutant has survived the units' tests with this key."""
         self.tested[number] = tests
         self._write({"number": number, "tests": tests})
 

@@ -43,11 +43,11 @@ class Job:
 
     @property
     def memory(self) -> tuple[int, float]:
-        """Return latency and stall probability of its memories."""
+        """Return latency in cycles and stall probability of the job's memories."""
         return MEMORIES[self.first // CHUNK % len(MEMORIES)]
 
     def case(self, index: int) -> Case:
-        """Return one of its cases."""
+        """Return one of the job's cases."""
         return Case(self.kind, self.preset, self.seed, index)
 
 

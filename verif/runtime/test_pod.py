@@ -108,7 +108,7 @@ def test_evaluate(one: CompiledModel, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def test_scope(one: CompiledModel, tmp_path: Path, x: np.ndarray, y: np.ndarray) -> None:
-    """Make models in the scope of a pod, which they know; other models know none."""
+    """Give a model the pod of the scope in which it is made, and other models none."""
     outer, inner = Strategy(2, "tiny", backend="iss"), Strategy(3, "tiny", backend="iss")
     with outer.scope() as entered:
         assert entered is outer

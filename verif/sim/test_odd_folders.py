@@ -22,7 +22,7 @@ NAMES = ("my proj", "prüfstand", "proj (2)", "it's", "a&b", "a$b", "a#b", "a\nb
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    """Forget the facts that a process finds out once, so that it finds them out again."""
+    """Clear the cached facts about the process, so that a test finds them out again."""
     kept = plain_path, build._links, verilator.toolchain
     for each in kept:
         each.cache_clear()

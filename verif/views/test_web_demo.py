@@ -131,7 +131,7 @@ def test_what_is_no_picture(port: int, body: str) -> None:
 
 
 def test_only_for_this_machine(port: int) -> None:
-    """Refuse a page from elsewhere, even if its name leads here."""
+    """Refuse a request with another page's host name, even if that name leads here."""
     for method, path in (("GET", "/"), ("POST", "/classify")):
         for name in (f"example.com:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", "", "[::1]"):
             assert ask(port, method, path, "[]", Host=name)[0] == 403
