@@ -53,7 +53,7 @@ def read_onnx(content: bytes) -> OnnxModel:
     Raises ModelError for a file that is no such model, is damaged, or keeps its weights elsewhere.
     It also refuses functions, sparse tensors and unknown sizes.
     """
-    # The package comes without type information for pyright: its objects are Any.
+    # The package has no type information that pyright could use, so its objects are Any.
     onnx: Any = import_module("onnx")
     decode_error: type[Exception] = import_module("google.protobuf.message").DecodeError
     try:
