@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: one seed, the choice of tests by TEST, and the rules for skipping.
+"""The rules that all tests share: one seed, the choice of tests by TEST, and reasons to skip.
 
-Environment: SEED chooses other random data than the commit does. TEST keeps the tests with this
-text in their names, be they tests of pytest or of cocotb. REQUIRE_ICARUS=1 turns missing tests on
-Icarus Verilog into a failure.
+The environment variable SEED chooses random data other than the commit's. TEST keeps the tests of
+pytest and cocotb with this text in their names. REQUIRE_ICARUS=1 turns missing tests on Icarus
+Verilog into a failure.
 """
 
 import difflib
@@ -34,7 +34,7 @@ pytest_plugins = (
 STARTED = time.time()
 HERE = Path(__file__).parent
 TEST_NAME = re.compile(r"^(?:def test_|async def )(\w+)\((?!self)", re.MULTILINE)
-"""In a module of tests: its functions, and those that cocotb runs."""
+"""Pattern of the functions in a module of tests, cocotb's included."""
 
 HAS_ICARUS = shutil.which("iverilog") is not None
 REQUIRE_ICARUS = os.environ.get("REQUIRE_ICARUS") == "1"
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_called(item: pytest.Item, text: str) -> bool:
-    """Whether a test, or one of the cocotb tests in its module, has `text` in its name."""
+    """Return whether a test, or a cocotb test in its module, has `text` in its name."""
     names = {item.name}
     for value in vars(item.getparent(pytest.Module).obj).values():
         if hasattr(value, "generate_tests"):
@@ -88,7 +88,7 @@ def is_called(item: pytest.Item, text: str) -> bool:
 
 
 def names_like(text: str) -> list[str]:
-    """Names of tests, and words in them, that are nearly `text`: of pytest and of cocotb."""
+    """Return names of tests, and words in them, that are nearly `text`: of pytest and of cocotb."""
     sources = [path.read_text() for path in HERE.glob("verif/**/test_*.py")]
     names = {name for source in sources for name in TEST_NAME.findall(source)}
     words = {word for name in names for word in name.split("_")}

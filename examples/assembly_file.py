@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs product.s, a program with fixed addresses: what is put into memory first lies first."""
+"""Run product.s, a program with fixed addresses; arrays lie in memory in the order of calls."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means of windows, rounded as ONNX Runtime does."""
+"""The means of windows, rounded as ONNX Runtime does."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ from systola.compiler.operations import Pooling, Value, Window, scalar_requantis
 from systola.compiler.quantise import MAX_STEPS
 
 MAX_COUNT = 1 << 22
-"""Elements whose sum stays within 32 bits, with a margin."""
+"""Elements that can be added within 32 bits, with a margin."""
 MAX_COUNTS = 1 << 12
 """Elements in a window that reaches over the edge."""
 TOLERATED = 2
 """Sums that one pool may round otherwise before two are taken, which is twice the work."""
 
 Mean = Callable[[NDArray[np.int64], Quantisation, Quantisation, int], NDArray[np.int64]]
-"""Codes of means, before they are clamped: of sums less zero points, the quantisations of source
-and result, and how many elements each sum has. It grows with the sums."""
+"""Function that computes codes of means before they are clamped; a code grows with its sum.
+
+Its arguments are sums less zero points, the quantisations of source and result, and the number of
+elements in each sum.
+"""
 
 
 def global_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """QLinearGlobalAveragePool: sums of integers, and one scale."""
+    """Calculate as QLinearGlobalAveragePool: sums of integers, and one scale."""
     scale = source.scale / (result.scale * np.float32(count))
     return np.rint(sums.astype(np.float32) * scale).astype(np.int64) + result.zero_point
 
@@ -44,7 +47,7 @@ def global_mean(
 def pool_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """QLinearAveragePool: sums of float32, which are taken to be exact, and divided twice."""
+    """Calculate as QLinearAveragePool: sums of float32, assumed to be exact, and divided twice."""
     offset = 128 if result.unsigned else 0
     total = sums.astype(np.float32) * source.scale
     steps = total / np.float32(count) / result.scale + np.float32(result.zero_point + offset)
@@ -54,7 +57,7 @@ def pool_mean(
 def real_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """A mean of float32 and QuantizeLinear."""
+    """Calculate a mean of float32 and QuantizeLinear."""
     total = sums.astype(np.float32) * source.scale
     steps = np.rint(total / np.float32(count) / result.scale)
     return steps.astype(np.int64) + result.zero_point
@@ -62,10 +65,10 @@ def real_mean(
 
 @dataclass(frozen=True)
 class _Averages:
-    """What becomes of the sums of windows."""
+    """A requantisation of the sums of windows."""
 
     fits: tuple[Fit, ...]
-    """By the number of elements in the sum: all from 1 on, or that of all windows."""
+    """Fits by the number of elements in the sum: all numbers from 1 on, or one for all windows."""
     biases: tuple[int, ...]
     """Zero points of as many elements."""
     zero_point: int
@@ -74,7 +77,7 @@ class _Averages:
 
     @property
     def differing(self) -> int:
-        """Sums with another result than ONNX Runtime's."""
+        """Return the number of sums with a result that differs from ONNX Runtime's."""
         return sum(fit.differing for fit in self.fits)
 
 
@@ -89,11 +92,11 @@ def add_average(
     limits: Limits,
     mean: Mean,
 ) -> None:
-    """The mean of what of each window lies within the map.
+    """Add the mean over the part of each window that lies within the map.
 
-    ONNX Runtime rounds half to even. Where means often lie between two results, one pool cannot do
-    so, but two can: one counts the even results that a sum has reached, the other the odd ones, and
-    in each of them the steps are at equal distances.
+    ONNX Runtime rounds half to even. If means often lie between two results, one pool cannot do so,
+    but two can. One counts the even results that a sum has reached, the other the odd results. In
+    each of them the steps are at equal distances.
     """
     taps = window.kernel[0] * window.kernel[1]
     counts = range(1, taps + 1) if window.counts_differ(*value.grid) else range(taps, taps + 1)
@@ -102,14 +105,14 @@ def add_average(
     floor, ceiling = code_limits(quantisation, limits)
 
     def averages(parity: int | None) -> _Averages:
-        """Of all results; with a parity, of half of them."""
+        """Return the averages for all results; with a parity, for the results of that parity."""
         fits = tuple(
             _fit(source, quantisation, (floor, ceiling), count, mean, parity) for count in counts
         )
         biases = tuple(-source.zero_point * count for count in counts)
         if parity is None:
             return _Averages(fits, biases, quantisation.zero_point, floor, ceiling)
-        # Half of the zero point keeps what is in between within int8.
+        # Half of the zero point keeps the intermediate results within int8.
         half = quantisation.zero_point // 2
         low, high = (
             max(-128, min((end - quantisation.zero_point + parity) // 2 + half, 127))
@@ -132,8 +135,11 @@ def add_average(
 
 
 def doubtful(source: Quantisation, result: Quantisation, count: int) -> bool:
-    """Whether a mean may be so near to the middle of two results that the rounding of sums in
-    float32, which depends on all elements, makes one or the other of it."""
+    """Return whether the result of a mean may depend on ONNX Runtime's rounding in float32.
+
+    A mean near the middle of two results may go to either of them, since the rounding of sums
+    depends on all elements.
+    """
     scale = float(source.scale) / (float(result.scale) * count)
     middles = np.arange(-MAX_STEPS, MAX_STEPS) + 0.5
     sums = np.rint(middles / scale)
@@ -150,11 +156,11 @@ def _fit(
     mean: Mean,
     parity: int | None,
 ) -> Fit:
-    """For means of `count` elements; with a parity, the number of results of that parity."""
+    """Fit means of `count` elements; with a parity, the number of results of that parity."""
     ends = (-128 - source.zero_point) * count, (127 - source.zero_point) * count
     low, high = (limit - quantisation.zero_point for limit in limits)
     scale = float(source.scale) / (float(quantisation.scale) * count)
-    nearest_multiplier(scale)  # refuses what has no meaning
+    nearest_multiplier(scale)  # refuses scales without a meaning
 
     def results(sums: NDArray[np.int64]) -> NDArray[np.int64]:
         codes = mean(sums, source, quantisation, count)
@@ -165,7 +171,7 @@ def _fit(
     sums = sums[(sums >= ends[0]) & (sums <= ends[1])]
     if parity is None:
         return fit_bias(Wanted(sums, results(sums), low, high), scale)
-    # 2 k is k even ones and k odd ones, 2 k + 1 is one odd one more.
+    # 2 k counts k even and k odd results, 2 k + 1 counts one odd result more.
     half = (results(sums) + parity) // 2
     return fit_bias(Wanted(sums, half, (low + parity) // 2, (high + parity) // 2), scale / 2)
 
@@ -176,9 +182,9 @@ def _steps(
     low: int,
     high: int,
 ) -> NDArray[np.int64]:
-    """For each result above `low` the least sum within `ends` that has at least that result.
+    """Return for each result above `low` the least sum within `ends` with that result or more.
 
-    Those that no sum reaches have a step behind the last sum.
+    A result that no sum reaches has a step after the last sum.
     """
     wanted = np.arange(low + 1, high + 1)
     below = np.full(wanted.shape, ends[0] - 1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scales of Vector for what ONNX Runtime makes of two codes.
+"""The scales with which Vector computes ONNX Runtime's function of two codes.
 
 ONNX Runtime calculates in float32, the machine in integers. There are only 65,536 pairs of codes,
-so the scales are chosen by looking at all of them.
+so all of them are compared to choose the scales.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from systola.compiler.operations import Requantisation, Scale, scalar_requantisa
 from systola.compiler.quantise import double_rounded
 
 Codes = tuple[NDArray[np.int64], Quantisation]
-"""Codes of the machine, and what they mean."""
+"""Codes of the machine, and their quantisation."""
 
 OPERAND_BITS = 20
 """Bits by which ADD and SUBTRACT shift their operands to the left first."""
@@ -28,13 +28,13 @@ OPERAND_BITS = 20
 
 @dataclass(frozen=True)
 class BinaryScales:
-    """What a Binary needs."""
+    """A set of scales for a Binary."""
 
     a: Scale
     b: Scale
     output: Requantisation
     table: NDArray[np.int64] | None
-    """What is to be done with the result, where its bounds are none that the machine has."""
+    """Table to apply to the result if the machine does not have its bounds."""
     differing: int
     """Pairs of codes with another result than ONNX Runtime's."""
 
@@ -42,7 +42,7 @@ class BinaryScales:
 def reference_codes(
     operation: Operation, a: Codes, b: Codes, result: Quantisation, *, fused: bool
 ) -> NDArray[np.int64]:
-    """What ONNX Runtime makes of codes, element by element.
+    """Return the codes that ONNX Runtime computes from codes, element by element.
 
     `fused`: as QLinearAdd or QLinearMul, else in float32 between DequantizeLinear and
     QuantizeLinear.
@@ -82,7 +82,7 @@ def _numbers(codes: NDArray[np.int64], quantisation: Quantisation) -> NDArray[np
 def _multiply_add(
     x: NDArray[np.int64], factor: np.float32, addend: np.float32 | NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """x * factor + addend in float32, rounded once."""
+    """Return x * factor + addend in float32, rounded once."""
     exact = x.astype(np.float64) * np.float64(factor) + np.asarray(addend, np.float64)
     return exact.astype(np.float32)
 
@@ -96,7 +96,7 @@ def binary_scales(
     *,
     fused: bool,
 ) -> BinaryScales:
-    """Scales with which as few pairs of the codes `a` and `b` as possible differ.
+    """Return scales with which as few pairs of the codes `a` and `b` as possible differ.
 
     `limits` bound the result.
     """
@@ -148,7 +148,7 @@ def _operand_scale(operand: Quantisation, common: float) -> Scale:
 
 
 def _scaled(codes: NDArray[np.int64], scale: Scale) -> NDArray[np.int64]:
-    """What ADD and SUBTRACT make of an operand."""
+    """Return an operand as ADD and SUBTRACT scale it."""
     return double_rounded(
         (codes - scale.zero_point) << OPERAND_BITS, scale.multiplier, -scale.shift
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that only move elements, on any array.
 
-On constants they give the results; on an array of positions they tell where each element of a
-calculated result comes from.
+On constants they give the results. On an array of positions they give the position from which each
+element of a calculated result comes.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from systola.compiler.errors import ModelError
 from systola.compiler.onnx.model import Constant, OnnxNode
 
 MOST_ELEMENTS = 1 << 24
-"""Of what is moved, and of what comes of it."""
+"""Elements of the moved tensor and of its result."""
 OUTSIDE = -1
-"""What padding puts where there is no element."""
+"""Position that padding puts where there is no element."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A node with what it needs to know."""
+    """A node with the constants that it needs."""
 
     node: OnnxNode
     opset: int
     whole_numbers: Callable[[int], list[int] | None]
-    """An input by its position, a constant list of whole numbers; None where it is left out."""
+    """Function from the position of an input to constant whole numbers; None if left out."""
     constant: Callable[[int], Constant | None]
-    """An input by its position, a constant; None where it is left out."""
+    """Function from the position of an input to a constant; None if left out."""
 
     def given(self, name: str, position: int) -> list[int] | None:
-        """What is an attribute in old versions of an operator, and an input in new ones."""
+        """Return an attribute of old versions of an operator, or the input in new versions."""
         if name in self.node.attributes:
             return list(self.node.integers(name))
         return self.whole_numbers(position)
 
 
 def move_elements(call: Call, x: Constant) -> list[Constant]:
-    """The results for the array `x`; raises ModelError for what does not fit its shape."""
+    """Return the results for the array `x`; raise ModelError if its shape does not fit."""
     try:
         # numpy makes plain numbers of arrays without dimensions.
         results = [np.asarray(each) for each in ELEMENT_MOVES[call.node.kind](call, x)]
@@ -55,14 +55,14 @@ def move_elements(call: Call, x: Constant) -> list[Constant]:
 
 
 def checked_axis(axis: int, rank: int) -> int:
-    """An axis counted from the front; raises ModelError where there is none."""
+    """Return an axis counted from the front; raise ModelError if there is no such axis."""
     if not -rank <= axis < rank:
         raise ModelError(f"it has no axis {axis}")
     return axis % rank
 
 
 def _check_size(shape: Sequence[int]) -> None:
-    """Raises ModelError for a result that would be too large, before it is made."""
+    """Raise ModelError for a result that would be too large, before it is made."""
     size = 1
     for each in shape:
         size *= max(each, 0)
@@ -83,7 +83,7 @@ def _slice(call: Call, x: Constant) -> list[Constant]:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         place = checked_axis(axis, x.ndim)
         size = x.shape[place]
-        # Backwards, an end in front of the first element is none to Python.
+        # Backwards, Python needs None for an end before the first element.
         last = None if step < 0 and end < -size else end
         index[place] = slice(start, last, step)
     return [x[tuple(index)]]
@@ -183,7 +183,7 @@ _ROUNDED: Mapping[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""Which of two pixels is the nearest one."""
+"""Functions that choose the nearest of two pixels, by mode."""
 
 
 def _resize(call: Call, x: Constant) -> list[Constant]:
@@ -252,4 +252,4 @@ ELEMENT_MOVES: Mapping[str, Callable[[Call, Any], list[Any]]] = {
     "Split": _split,
     "Tile": _tile,
 }
-"""By the kind of node."""
+"""Moves by the kind of node."""

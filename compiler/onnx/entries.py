@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands behind the name of a tensor while a model is translated.
+"""The entries for names of tensors while a model is translated.
 
 Constants are numpy arrays. Between DequantizeLinear and QuantizeLinear the model has float32, which
-the machine never sees: these tensors are a note of what is to be done with codes.
+the machine never sees: these tensors only note operations on codes.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ class Codes:
     """A tensor of int8 or uint8 that is calculated."""
 
     value: Value
-    """Its elements as they are stored, int8 in any shape."""
+    """Elements as they are stored, int8 in any shape."""
     shape: tuple[int, ...]
-    """Of the tensor."""
+    """Shape of the tensor."""
     layout: Layout
     unsigned: bool
 
 
 @dataclass(frozen=True)
 class Dequantised:
-    """Numbers that are a function of codes, element by element."""
+    """A tensor of numbers that are a function of codes, element by element."""
 
     codes: Codes
     quantisation: Quantisation
-    """That of the codes."""
+    """Quantisation of the codes."""
     curve: NDArray[np.float32] | None = None
-    """The numbers for all codes, where these are not those of the quantisation."""
+    """Numbers for all codes; None for the numbers of the quantisation."""
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """The numbers for all codes."""
+        """Return the numbers for all codes."""
         return self.quantisation.numbers if self.curve is None else self.curve
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of numbers."""
+    """The bounds of numbers, from Relu or Clip."""
 
     low: float = -np.inf
     high: float = np.inf
@@ -57,31 +57,31 @@ class Limits:
 
 @dataclass(frozen=True)
 class Pending:
-    """The result of an operator that the machine calculates once it is known how to quantise it."""
+    """A result that the machine calculates once its quantisation is known."""
 
     shape: tuple[int, ...]
     finish: Callable[[Quantisation, Limits], Codes]
     limits: Limits = Limits()
-    """By Relu or Clip behind the operator."""
+    """Bounds by Relu or Clip after the operator."""
     numbers: Callable[[], HostArray] | None = None
-    """Calculates it in float32 on the host, where that can be."""
+    """Function that calculates the tensor in float32 on the host, if possible."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Constants with scales: the codes that a DequantizeLinear of constants takes."""
+    """A set of constants with scales: the codes that a DequantizeLinear of constants takes."""
 
     codes: Constant
-    """int8, uint8 or int32, as the model has them."""
+    """Codes in int8, uint8 or int32, as the model has them."""
     scales: NDArray[np.float32]
-    """One, or one for each element along `axis`."""
+    """One scale, or one for each element along `axis`."""
     zero_points: NDArray[np.int64]
-    """As many."""
+    """Zero points, as many as scales."""
     axis: int
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """The numbers that they stand for."""
+        """Return the numbers that the codes stand for."""
         shape = [1] * self.codes.ndim
         if self.scales.size > 1:
             shape[self.axis] = -1
@@ -93,10 +93,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class HostArray:
-    """A tensor that the host has, of another type than int8."""
+    """A tensor on the host, of another type than int8."""
 
     value: Value
-    """In the tensor's shape."""
+    """Value in the tensor's shape."""
 
 
 Entry = Constant | Codes | Dequantised | Pending | Weights | HostArray

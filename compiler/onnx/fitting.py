@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requantisation fitted to sums and the results that they must have, rounding SINGLE.
+"""A fit of requantisation to sums and their required results, rounding SINGLE.
 
 A sum s becomes at least j if (s + bias) * q >= a(j), with a(j) = (2 j - 1) * 2^(30 - shift). So
-each sum and its result bound q or the bias, and the numbers are taken that violate as few bounds
-as possible.
+each sum and its result bound q or the bias. The fit takes numbers that violate as few bounds as
+possible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CANDIDATES = (0, -1, 1)
 
 @dataclass(frozen=True)
 class Fit:
-    """A requantisation, and how many sums it gives another result."""
+    """A requantisation, with the number of sums to which it gives another result."""
 
     multiplier: int
     shift: int
@@ -33,17 +33,17 @@ class Fit:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Results of sums, without zero point."""
+    """A table of the required results of sums, without zero point."""
 
     sums: NDArray[np.int64]
     results: NDArray[np.int64]
     low: int
-    """Results are clamped to `low` to `high`."""
+    """Bound of results, which are clamped to `low` to `high`."""
     high: int
 
 
 def nearest_multiplier(value: float) -> tuple[int, int]:
-    """(q, shift) with value = q * 2^(shift - 31), q below 2^31, shift as a parameter has it."""
+    """Return (q, shift) with value = q * 2^(shift - 31), q below 2^31, shift as in a parameter."""
     if not 0 < value < 2.0**MAX_LEFT:
         raise ModelError(f"its effective scale {value:.6g} is too large or too small")
     shift = max(math.frexp(value)[1], -MAX_RIGHT)
@@ -51,7 +51,7 @@ def nearest_multiplier(value: float) -> tuple[int, int]:
 
 
 def fit_bias(wanted: Wanted, scale: float) -> Fit:
-    """For sums that are much finer than results: near to `scale`, with a bias."""
+    """Fit a scale near to `scale` with a bias, for sums that are much finer than results."""
     q, shift = nearest_multiplier(scale)
     lower, upper = wanted.results > wanted.low, wanted.results < wanted.high
     best = Fit(q, shift, 0, wanted.sums.size + 1)
@@ -68,7 +68,7 @@ def fit_bias(wanted: Wanted, scale: float) -> Fit:
 
 
 def fit_multiplier(wanted: Wanted, scale: float) -> Fit:
-    """Near to `scale`, without a bias."""
+    """Fit a scale near to `scale`, without a bias."""
     q, shift = nearest_multiplier(scale)
     sums, results = wanted.sums, wanted.results
     lower, upper = results > wanted.low, results < wanted.high
@@ -104,9 +104,9 @@ def _up(a: NDArray[np.int64], b: NDArray[np.int64], chosen: NDArray[np.bool_]) -
 def _least_violated(
     least: NDArray[np.int64], greatest: NDArray[np.int64], near: int
 ) -> tuple[int, int]:
-    """The number that violates as few of these bounds as possible, and how many it violates.
+    """Return the number that violates as few of these bounds as possible, and their count.
 
-    Of such numbers the one nearest to `near`.
+    Of several such numbers the nearest to `near` is taken.
     """
     least, greatest = np.sort(least), np.sort(greatest)
     candidates = np.unique(np.concatenate([[near], least, greatest]))

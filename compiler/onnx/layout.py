@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order the elements of a tensor lie, as opposed to the order that its shape means.
+"""The storage order of a tensor's elements, as opposed to the order of its shape.
 
-ONNX has the channels of a feature map in front of rows and columns, the machine behind them.
-Transpositions and changes of shape only change what is known about the order; elements move where
-an operator cannot do without.
+ONNX has the channels of a feature map before rows and columns, the machine after them.
+Transpositions and changes of shape only change the known order. Elements move only for an operator
+that needs another order.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Layout:
-    """The factors of the number of elements, and the order in which they vary.
+    """A layout: the factors of the number of elements, and the order in which they vary.
 
-    An element's number, counted in the order of the tensor's shape, is a number with one digit for
-    each factor, the first digit the most significant one. Elements are stored in the order of the
-    numbers that the same digits make in the order `order`.
+    An element's number, counted in the order of the tensor's shape, has one digit for each factor,
+    the first digit the most significant. The same digits in the order `order` make another number.
+    Elements are stored in the order of these numbers.
     """
 
     factors: tuple[int, ...]
-    """All above 1."""
+    """Factors, all above 1."""
     order: tuple[int, ...]
 
     def divided(self, shape: Sequence[int]) -> Layout | None:
-        """The same with factors such that each dimension of `shape` is a product of some.
+        """Return the layout with factors such that each dimension of `shape` is a product of some.
 
-        None where there are no such factors.
+        Returns None if there are no such factors.
         """
         edges = sorted({*_tails(self.factors), *_tails(shape)}, reverse=True)
         if any(high % low for high, low in pairwise(edges)):
@@ -47,7 +47,7 @@ class Layout:
         return Layout(factors, tuple(part for factor in self.order for part in parts[factor]))
 
     def axes(self, shape: Sequence[int]) -> list[list[int]]:
-        """For each dimension of `shape` its factors; the layout is divided for it."""
+        """Return the factors of each dimension of `shape`; the layout is divided for it."""
         tails, ends = _tails(shape), _tails(self.factors)
         return [
             [number for number, edge in enumerate(ends[:-1]) if high >= edge > low]
@@ -55,12 +55,12 @@ class Layout:
         ]
 
     def ordered(self, shape: Sequence[int], axes: Sequence[int]) -> Layout:
-        """The same elements stored with the dimensions of `shape` in the order `axes`."""
+        """Return the layout with the dimensions of `shape` stored in the order `axes`."""
         parts = self.axes(shape)
         return Layout(self.factors, tuple(part for axis in axes for part in parts[axis]))
 
     def transposed(self, shape: Sequence[int], permutation: Sequence[int]) -> Layout:
-        """The same storage, seen as a tensor whose dimension i was `permutation`[i] before."""
+        """Return the same storage as a tensor with dimension i taken from `permutation`[i]."""
         parts = self.axes(shape)
         sequence = [part for axis in permutation for part in parts[axis]]
         place = {part: number for number, part in enumerate(sequence)}
@@ -71,27 +71,27 @@ class Layout:
 
     @property
     def stored_factors(self) -> tuple[int, ...]:
-        """The factors in the order of storage."""
+        """Return the factors in the order of storage."""
         return tuple(self.factors[part] for part in self.order)
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """For each place in storage the number of the element there."""
+        """Return for each place in storage the number of the element there."""
         count = np.arange(math.prod(self.factors), dtype=np.int64)
         return count.reshape(self.factors).transpose(self.order).reshape(-1)
 
 
 def plain(shape: Sequence[int]) -> Layout:
-    """Elements stored in the order of the shape."""
+    """Return the layout of elements stored in the order of the shape."""
     factors = tuple(size for size in shape if size > 1)
     return Layout(factors, tuple(range(len(factors))))
 
 
 def stored(shape: Sequence[int], axes: Sequence[int]) -> Layout:
-    """Elements of a tensor of `shape` stored with its dimensions in the order `axes`."""
+    """Return the layout of a tensor of `shape` with its dimensions stored in the order `axes`."""
     return plain(shape).ordered(shape, axes)
 
 
 def _tails(shape: Sequence[int]) -> list[int]:
-    """Products of all sizes, of all but the first, ..., of none."""
+    """Return the products of all sizes, of all but the first, ..., of none."""
     return [*accumulate(reversed(shape), lambda a, b: a * b, initial=1)][::-1]

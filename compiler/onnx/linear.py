@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What convolutions and products have in common: from sums with weights to codes."""
+"""The common part of convolutions and products: from sums with weights to codes."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class Linear:
 
     source: Codes
     quantisation: Quantisation
-    """That of the source."""
+    """Quantisation of the source."""
     weights: NDArray[np.int64]
-    """Without their zero points; the last axis is that of the results."""
+    """Weights without their zero points; the last axis counts the results."""
     scales: NDArray[np.float32]
-    """Of source times weights: one for each result, or one."""
+    """Scales of source times weights: one for each result, or one."""
     bias: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LinearOutput:
-    """How sums become codes."""
+    """A conversion of sums to codes."""
 
     requantisation: Requantisation
     table: NDArray[np.int64] | None
-    """What is to be done with the codes after that, where the machine cannot do it at once."""
+    """Table to apply to the codes after requantisation, if the machine cannot do both at once."""
 
 
 def linear_output(
     scope: Scope, linear: Linear, quantisation: Quantisation, limits: Limits
 ) -> LinearOutput:
-    """The requantisation of sums over all but the last axis of the weights."""
+    """Return the requantisation of sums over all but the last axis of the weights."""
     weights = linear.weights.reshape(-1, linear.weights.shape[-1])
     zero_point = linear.quantisation.zero_point
     ends = weights * (-128 - zero_point), weights * (127 - zero_point)

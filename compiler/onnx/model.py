@@ -17,31 +17,34 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | Constant
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One operation."""
+    """A node with one operation."""
 
     index: int
     """Position in the model, counted from 0."""
     kind: str
-    """Its operator, such as Conv; the domain is not part of it."""
+    """Operator, such as Conv, without its domain."""
     name: str
     inputs: tuple[str, ...]
-    """Names of tensors; empty for an optional one that is not there."""
+    """Names of tensors; empty for a missing optional tensor."""
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
-    """Those that are numbers, lists of numbers, text or tensors."""
+    """Attributes that are numbers, lists of numbers, text or tensors."""
 
     def __str__(self) -> str:
         return f"node {self.index} ({self.kind}{f' {self.name!r}' if self.name else ''})"
 
     def integer(self, name: str, default: int) -> int:
-        """An attribute that is a whole number; ModelError where it is not."""
+        """Return an attribute that is a whole number; raise ModelError if it is not."""
         value = self.attributes.get(name, default)
         if not isinstance(value, int):
             raise ModelError(f"its attribute '{name}' is not a whole number")
         return value
 
     def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """An attribute that is a list of whole numbers; ModelError where it is not, or missing."""
+        """Return an attribute that is a list of whole numbers.
+
+        Raises ModelError if it is no such list, or missing.
+        """
         value = self.attributes.get(name, default)
         if value is None:
             raise ModelError(f"its attribute '{name}' is missing")
@@ -50,14 +53,14 @@ class OnnxNode:
         return tuple(int(item) for item in value)
 
     def number(self, name: str, default: float) -> float:
-        """An attribute that is a finite number; ModelError where it is not."""
+        """Return an attribute that is a finite number; raise ModelError if it is not."""
         value = self.attributes.get(name, default)
         if not isinstance(value, (int, float)) or not np.isfinite(value):
             raise ModelError(f"its attribute '{name}' is not a number")
         return float(value)
 
     def text(self, name: str, default: str) -> str:
-        """An attribute that is text; ModelError where it is not."""
+        """Return an attribute that is text; raise ModelError if it is not."""
         value = self.attributes.get(name, default)
         if not isinstance(value, str):
             raise ModelError(f"its attribute '{name}' is not text")
@@ -66,23 +69,23 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class OnnxInput:
-    """What the user gives."""
+    """An input that the user gives."""
 
     name: str
     dtype: str
-    """In numpy's spelling."""
+    """Type in numpy's spelling."""
     shape: tuple[int, ...]
-    """A first dimension that the model leaves open is 1."""
+    """Shape; a first dimension that the model leaves open is 1."""
 
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """A model whose nodes take nothing that is not there before them."""
+    """A model in which each node takes only tensors that exist before it."""
 
     opset: int
     """Version of the operators that are not ONNX Runtime's own."""
     inputs: tuple[OnnxInput, ...]
     outputs: tuple[str, ...]
     constants: Mapping[str, Constant]
-    """The initialisers by name."""
+    """Initialisers by name."""
     nodes: tuple[OnnxNode, ...]

@@ -17,11 +17,11 @@ from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.quantise import MAX_STEPS, NO_SCALE, fitted_multipliers
 
 _FURTHEST = 1 << 40
-"""A sum that stands for those beyond 32 bits."""
+"""Sum that stands for all sums beyond 32 bits."""
 
 
 def code_limits(quantisation: Quantisation, limits: Limits) -> tuple[int, int]:
-    """Least and greatest code of numbers within `limits`."""
+    """Return the least and the greatest code of numbers within `limits`."""
     ends = np.array([limits.low, limits.high], np.float32)
     low, high = quantisation.codes(ends).tolist()
     return low, max(low, high)
@@ -34,7 +34,7 @@ def runtime_multipliers(
     least_result: int,
     greatest_result: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Multipliers, shifts and whether they are exact, as fitted_multipliers has them.
+    """Return multipliers, shifts and whether they are exact, as fitted_multipliers has them.
 
     `least_result` and `greatest_result` are the bounds of the result without its zero point.
     """
@@ -53,13 +53,13 @@ def runtime_multipliers(
 
 
 def rounded_product(sums: NDArray[np.int64], scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What ONNX Runtime makes of sums, without zero point and bounds."""
+    """Return ONNX Runtime's results of sums, without zero point and bounds."""
     with np.errstate(over="ignore"):
         return np.rint(sums.astype(np.float32) * scale)
 
 
 def _first_sums(scale: NDArray[np.float32]) -> NDArray[np.int64]:
-    """For each step j the least positive sum whose result is at least j, found by bisection."""
+    """Return for each step j the least positive sum with a result of at least j, by bisection."""
     steps = np.arange(1, MAX_STEPS + 1)
     # float32 holds sums and products to one part in 2^24.
     near = np.minimum((steps - 0.5) / scale.astype(np.float64), _FURTHEST)

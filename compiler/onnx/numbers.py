@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """QuantizeLinear and DequantizeLinear, exactly as ONNX Runtime calculates them in float32.
 
-Codes are those of the machine, int8: an uint8 of the model is 128 more, and so is its zero point.
+Codes are the machine's, int8: a uint8 of the model is 128 more, and so is its zero point.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ CODES = np.arange(-128, 128, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Quantisation:
-    """What codes mean: number = scale * (code - zero point)."""
+    """A quantisation, which gives codes a meaning: number = scale * (code - zero point)."""
 
     scale: np.float32
     zero_point: int
-    """In codes of the machine."""
+    """Zero point in codes of the machine."""
     unsigned: bool
-    """The model has uint8 here."""
+    """True if the model has uint8 here."""
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """What all codes stand for."""
+        """Return the numbers that all codes stand for."""
         return self.scale * (CODES - self.zero_point).astype(np.float32)
 
     def codes(self, numbers: NDArray[np.float32]) -> NDArray[np.int64]:
-        """The codes of numbers."""
+        """Return the codes of numbers."""
         with np.errstate(over="ignore", invalid="ignore"):
             steps = np.rint(numbers / self.scale)
-        # Not a number compares as false, and becomes the least code.
+        # A not-a-number compares as false, and becomes the least code.
         steps = np.where(steps > -1000, np.minimum(steps, 1000), -1000)
         return np.clip(steps.astype(np.int64) + self.zero_point, -128, 127)
 
     def same(self, other: Quantisation) -> bool:
-        """Whether codes mean the same to the machine."""
+        """Return whether codes mean the same to the machine."""
         return self.scale == other.scale and self.zero_point == other.zero_point

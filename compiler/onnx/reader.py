@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads ONNX models.
+"""The reader of ONNX models.
 
-The package `onnx` reads the file and checks it; it is imported when it is needed, because it takes
-long. What it lets pass is checked here.
+The package `onnx` reads the file and checks it. It is imported when it is needed, because this
+takes long. Errors that it does not find are found here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from systola.compiler.printable import printable
 
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 LEAST_OPSET = 10
-"""The first one with QuantizeLinear."""
+"""First version of the operators with QuantizeLinear."""
 _MAX_DIMENSIONS = 8
 _MAX_SIZE = 1 << 31
 _NAME_LENGTH = 200
@@ -34,7 +34,7 @@ _FIELDS: Mapping[str, str] = {
     "UINT8": "int32_data",
     "BOOL": "int32_data",
 }
-"""For the types of tensors that are read: the field for content that is not raw bytes."""
+"""Fields for content that is not raw bytes, by the types of tensors that are read."""
 ELEMENT_TYPES: Mapping[str, str] = {
     "FLOAT": "float32",
     "DOUBLE": "float64",
@@ -44,16 +44,16 @@ ELEMENT_TYPES: Mapping[str, str] = {
     "UINT8": "uint8",
     "BOOL": "bool",
 }
-"""numpy's name of each type of ONNX's."""
+"""numpy's name of each of ONNX's types."""
 
 
 def read_onnx(content: bytes) -> OnnxModel:
-    """The model in the content of an .onnx file.
+    """Return the model in the content of an .onnx file.
 
-    Raises ModelError for a file that is no such model, is damaged, keeps its weights elsewhere, or
-    has functions, sparse tensors or sizes that are not known.
+    Raises ModelError for a file that is no such model, is damaged, or keeps its weights elsewhere.
+    It also refuses functions, sparse tensors and unknown sizes.
     """
-    # The package comes without type information that pyright could use: its objects are Any.
+    # The package has no type information that pyright could use, so its objects are Any.
     onnx: Any = import_module("onnx")
     decode_error: type[Exception] = import_module("google.protobuf.message").DecodeError
     try:
@@ -71,7 +71,7 @@ def read_onnx(content: bytes) -> OnnxModel:
     try:
         onnx.checker.check_model(model)
     except UnicodeDecodeError:
-        # Its complaint quotes a name that is no text.
+        # Its message quotes a name that is no text.
         raise ModelError(_DAMAGED) from None
     except onnx.checker.ValidationError as error:
         reason = _printable(str(error).strip().split("\n")[0])
@@ -120,7 +120,7 @@ class _Reader:
         self._kinds = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
 
     def constant(self, tensor: Any) -> Constant:
-        """Content of a tensor."""
+        """Return the content of a tensor."""
         name = _printable(tensor.name)
         kind = self._types.get(tensor.data_type, f"type {tensor.data_type}")
         if kind not in ELEMENT_TYPES:
@@ -138,7 +138,7 @@ class _Reader:
         data = getattr(tensor, _FIELDS[kind])
         if len(data) != size:
             raise ModelError(f"tensor '{name}' should have {size} elements, it has {len(data)}")
-        # Some not-a-numbers do not like to be converted.
+        # The conversion of some not-a-numbers warns.
         with np.errstate(invalid="ignore"):
             values = np.array(data, np.float64 if dtype.kind == "f" else np.int64)
         if dtype.kind in "iu":
@@ -149,7 +149,7 @@ class _Reader:
             return values.astype(dtype).reshape(shape)
 
     def input(self, value: Any) -> OnnxInput:
-        """An input of the model."""
+        """Return an input of the model."""
         name = _printable(value.name)
         tensor = value.type.tensor_type
         kind = self._types.get(tensor.elem_type, f"type {tensor.elem_type}")
@@ -168,7 +168,7 @@ class _Reader:
         return OnnxInput(_text(value.name), ELEMENT_TYPES[kind], tuple(shape))
 
     def node(self, index: int, node: Any) -> OnnxNode:
-        """A node with those of its attributes that any supported operator has."""
+        """Return a node with the attributes that any supported operator has."""
         attributes: dict[str, Attribute] = {}
         result = OnnxNode(
             index,
@@ -206,10 +206,10 @@ class _Reader:
 
 
 def _text(name: str | bytes) -> str:
-    """A name of the file; the package gives what is no text as bytes."""
+    """Return a name of the file; the package gives bytes if it is no text."""
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
 def _printable(name: str | bytes) -> str:
-    """Returns the start of a name of the file, as it can be shown."""
+    """Return the start of a name of the file, in printable form."""
     return printable(_text(name)[:_NAME_LENGTH])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the translation of one node of an ONNX model may look at and add to."""
+"""The state of a translation that one node of an ONNX model may read and add to."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from systola.compiler.operations import Node, Reshape, Unary, Value
 from systola.compiler.quantise import table_bytes
 
 MAX_ELEMENTS = 1 << 23
-"""Of a value that is calculated, for all samples in one of the model's own."""
+"""Elements of a calculated value, for all samples in one sample of the model."""
 MAX_WEIGHTS = 1 << 24
 """Elements of constants with scales."""
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
-"""Scales of activations beyond have no meaning; what is calculated with them would overflow."""
+"""Bounds of meaningful scales of activations; beyond them calculations would overflow."""
 
 
 class Scope:
-    """The tensors so far, and what calculates them.
+    """A scope with the tensors so far, and the operations that calculate them.
 
-    All methods raise ModelError for what is not supported.
+    All methods raise ModelError for an unsupported node.
     """
 
     def __init__(
         self, opset: int, repeat: int, shapes: Mapping[str, tuple[int, ...]] | None = None
     ) -> None:
-        """`repeat`: samples in one of the model's own, which become separate ones.
+        """Create a scope for `repeat` samples in one sample of the model, which become separate.
 
-        `shapes`: of results as they are in the model, with all of these samples, where known.
+        `shapes`: known shapes of results as they are in the model, with all of these samples.
         """
         self.opset = opset
         self.repeat = repeat
@@ -59,10 +59,10 @@ class Scope:
         self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
         self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self._first_shape: dict[Value, Value] = {}
-        """For values that are others in another shape, those."""
+        """First value with the same elements, for each value that is another shape of it."""
 
     def define(self, name: str, entry: Entry) -> None:
-        """Says what the tensor `name` is."""
+        """Define the tensor `name`."""
         if isinstance(entry, Codes | Dequantised | HostArray | Pending | Weights):
             shape = entry_shape(entry)
             constant = isinstance(entry, Weights)
@@ -73,45 +73,45 @@ class Scope:
             if times > 1:
                 self._check_samples(name, shape)
         else:
-            # Of arrays without dimensions numpy makes numbers.
+            # numpy makes plain numbers of arrays without dimensions.
             entry = np.asarray(entry)
         self._entries[name] = entry
 
     def _check_samples(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise ModelError where a result has more than a sample, as `shape` is of one sample."""
+        """Raise ModelError if a result has more than a sample; `shape` is of one sample."""
         expected = (self.repeat, *shape[1:])
         if shape[:1] != (1,) or self._shapes.get(name, expected) != expected:
             raise ModelError("it mixes samples")
 
     def add_input(self, value: Value) -> None:
-        """Says that the user gives a value."""
+        """Note that the user gives a value."""
         self._from_host.add(value)
 
     def result(self, node: OnnxNode, entry: Entry) -> None:
-        """Says what the result of a node is; further ones are not known."""
+        """Define the result of a node; further results stay unknown."""
         self.define(node.outputs[0], entry)
 
     def entry(self, node: OnnxNode, position: int) -> Entry:
-        """An input of a node."""
+        """Return an input of a node."""
         found = self.optional(node, position)
         if found is None:
             raise ModelError(f"its input {position} is missing")
         return found
 
     def optional(self, node: OnnxNode, position: int) -> Entry | None:
-        """An input of a node, None where it is left out."""
+        """Return an input of a node, None if it is left out."""
         if position >= len(node.inputs) or not node.inputs[position]:
             return None
         return self.named(node.inputs[position])
 
     def named(self, name: str) -> Entry:
-        """The tensor `name`."""
+        """Return the tensor `name`."""
         if name not in self._entries:
             raise ModelError(f"its input {name!r} is nothing that is supported")
         return self._entries[name]
 
     def constant(self, node: OnnxNode, position: int) -> Constant:
-        """An input that must be a constant."""
+        """Return an input that must be a constant."""
         entry = self.entry(node, position)
         if isinstance(entry, Weights):
             return entry.numbers
@@ -120,28 +120,28 @@ class Scope:
         return entry
 
     def integers(self, node: OnnxNode, position: int) -> list[int]:
-        """An input that must be a constant list of whole numbers, or a single one."""
+        """Return an input that must be a constant list of whole numbers, or a single number."""
         array = self.constant(node, position)
         if array.dtype.kind not in "iu" or array.size > 64:
             raise ModelError(f"its input {position} must be a short list of whole numbers")
         return [int(value) for value in array.reshape(-1).tolist()]
 
     def dequantised(self, node: OnnxNode, position: int) -> Dequantised:
-        """An input that a DequantizeLinear gives."""
+        """Return an input that comes from a DequantizeLinear."""
         entry = self.entry(node, position)
         if not isinstance(entry, Dequantised) or entry.curve is not None:
             raise ModelError(f"its input {position} must come from a DequantizeLinear")
         return entry
 
     def codes(self, node: OnnxNode, position: int) -> Codes:
-        """An input that is calculated and quantised."""
+        """Return an input that is calculated and quantised."""
         entry = self.entry(node, position)
         if not isinstance(entry, Codes):
             raise ModelError(f"its input {position} must be a calculated tensor of int8 or uint8")
         return entry
 
     def quantisation(self, node: OnnxNode, scale: int, zero_point: int) -> Quantisation:
-        """That of the inputs at two positions: a scale and a zero point."""
+        """Return the quantisation from the inputs at two positions: a scale and a zero point."""
         scales, zero_points, unsigned = self.scales(node, scale, zero_point)
         if scales.size != 1:
             raise ModelError("it needs one scale, not one for each channel")
@@ -150,10 +150,10 @@ class Scope:
     def scales(
         self, node: OnnxNode, scale: int, zero_point: int, dtype: str = "uint8"
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], bool]:
-        """Scales, as many zero points, and whether the codes are uint8.
+        """Return scales, as many zero points, and whether the codes are uint8.
 
-        Channels without weights have a scale of 0, or of next to nothing.
-        `dtype` is that of the codes where there is no zero point.
+        Channels without weights have a scale of 0, or of next to nothing. `dtype` is the type of
+        the codes if there is no zero point.
         """
         scales = self.constant(node, scale)
         if scales.dtype != np.float32 or scales.ndim > 1:
@@ -173,7 +173,7 @@ class Scope:
         return scales, zero_points, dtype == "uint8"
 
     def add(self, item: Node | HostStage) -> None:
-        """Appends an operation."""
+        """Append an operation."""
         self.items.append(item)
         if isinstance(item, HostStage) or (
             isinstance(item, Reshape) and item.source in self._from_host
@@ -183,7 +183,7 @@ class Scope:
     def look_up(
         self, node: OnnxNode, source: Codes, table: NDArray[np.int64], unsigned: bool
     ) -> Codes:
-        """Code by code the entry of a table in the order of CODES."""
+        """Return the entry for each code in a table in the order of CODES."""
         result = Value(node.outputs[0], source.value.shape)
         content = table_bytes(table.astype(np.int8))
         self.add(Unary(operator=str(node), source=source.value, result=result, table=content))
@@ -198,10 +198,10 @@ class Scope:
         *,
         to_host: bool = False,
     ) -> Value:
-        """The elements stored with the tensor's dimensions in the order `axes`, in a new shape.
+        """Return the elements with the tensor's dimensions in the order `axes`, in a new shape.
 
-        They are moved where they lie otherwise. `user` is a name for what takes the value;
-        `to_host`: the host takes it.
+        They are moved if they are stored in another order. `user` names the operator that takes the
+        value. `to_host`: the host takes it.
         """
         layout = codes.layout.divided(codes.shape)
         if layout is None:
@@ -211,7 +211,7 @@ class Scope:
         return self._in_order(user, codes.value, layout, wanted, shape, to_host=to_host)
 
     def in_order_of_shape(self, user: object, codes: Codes) -> Codes:
-        """The tensor stored in the order of its shape."""
+        """Return the tensor stored in the order of its shape."""
         layout = plain(codes.shape)
         value = self._in_order(user, codes.value, codes.layout, layout, codes.shape)
         return replace(codes, value=value, layout=layout)
@@ -219,7 +219,7 @@ class Scope:
     def stored_like(
         self, user: object, codes: Codes, layout: Layout, shape: tuple[int, ...]
     ) -> Value:
-        """The elements stored as `layout` has them, in a new shape."""
+        """Return the elements in the order of `layout`, in a new shape."""
         return self._in_order(user, codes.value, codes.layout, layout, shape)
 
     def _in_order(
@@ -234,7 +234,7 @@ class Scope:
     ) -> Value:
         source, target = layout.divided(wanted.factors), wanted.divided(layout.factors)
         if source is None or target is None:
-            # Factors that fit no others: in the order of the shape first, which has any factors.
+            # No common factors: use the order of the shape first, which has any factors.
             between = plain(layout.factors)
             value = self._in_order(user, value, layout, between, between.factors)
             whole = plain((math.prod(layout.factors),))
@@ -266,13 +266,13 @@ class Scope:
         origin: NDArray[np.int64],
         fill: int = 0,
     ) -> None:
-        """Gives each element of `result` the one of `source` that `origin` says, see moved."""
+        """Set each element of `result` to the element of `source` at its `origin`, see moved."""
         for item in moved(str(user), source, result, origin, fill):
             self.add(item)
 
     def reshaped(self, user: object, value: Value, shape: tuple[int, ...]) -> Value:
-        """The same elements in the same order in another shape."""
-        # A shape in between would have to be one that the machine can make this one of.
+        """Return the same elements in the same order in another shape."""
+        # The machine might not be able to make this shape of a shape in between.
         value = self._first_shape.get(value, value)
         if value.shape == shape:
             return value
@@ -286,7 +286,7 @@ class Scope:
         return self._reshaped[key]
 
     def natural(self, user: object, codes: Codes) -> tuple[tuple[int, ...], Value]:
-        """An order of the dimensions in which the tensor is stored, or can be, and its value then.
+        """Return an order in which the dimensions are stored, or can be, and the value in it.
 
         The value has the shape that value_shape gives.
         """
@@ -303,7 +303,10 @@ class Scope:
         return order, self.arranged(user, codes, order, value_shape(codes.shape, order))
 
     def feature_map(self, node: OnnxNode, codes: Codes) -> Value:
-        """A tensor of samples x channels x rows x columns, or without rows, as 1 x H x W x C."""
+        """Return a tensor of samples x channels x rows x columns as 1 x H x W x C.
+
+        Rows may be missing.
+        """
         shape = codes.shape
         if len(shape) not in (3, 4) or shape[0] != 1:
             raise ModelError(f"a feature map of shape {shape} is not supported")
@@ -314,7 +317,7 @@ class Scope:
     def map_result(
         self, name: str, like: Codes, value_shape: tuple[int, ...], unsigned: bool
     ) -> Codes:
-        """A feature map to be calculated from `like`, with as many spatial dimensions.
+        """Return a feature map to calculate from `like`, with as many spatial dimensions.
 
         `value_shape` is 1 x H x W x C.
         """
@@ -337,13 +340,13 @@ def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quant
 
 
 def value_shape(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the value of a tensor stored in that order: a map where there are channels."""
+    """Return the shape of the value of a tensor in this order: a map if there are channels."""
     sizes = tuple(shape[axis] for axis in order)
     return (1, *sizes) if len(sizes) == 3 and sizes[0] == 1 else sizes
 
 
 def entry_shape(entry: Entry) -> tuple[int, ...]:
-    """The shape of a tensor."""
+    """Return the shape of a tensor."""
     match entry:
         case Codes() | Pending():
             return entry.shape

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an ONNX model to operations for the machine and the host.
+"""The translation of an ONNX model to operations for the machine and the host.
 
-Results are those of ONNX Runtime 1.31 on the CPU with all its optimisations (ORT_ENABLE_ALL), which
+The results equal ONNX Runtime 1.31 on the CPU with all its optimisations (ORT_ENABLE_ALL). These
 make QLinear operators of DequantizeLinear, an operator and QuantizeLinear.
 """
 
@@ -49,9 +49,9 @@ TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
 
 
 def translate_onnx(content: bytes) -> Translation:
-    """The operations of the model in the content of an .onnx file.
+    """Return the operations of the model in the content of an .onnx file.
 
-    Raises ModelError, with number, operator and name of the node, for what is not supported.
+    Raises ModelError, with number, operator and name of the node, for an unsupported node.
     """
     model = read_onnx(content)
     repeat = _repeat(model)
@@ -59,7 +59,7 @@ def translate_onnx(content: bytes) -> Translation:
         try:
             return translate_model(model, repeat, inferred_shapes(content))
         except ModelError:
-            # Something mixes the samples: then they are one.
+            # An operator mixes the samples: then they are one.
             pass
     return translate_model(model, 1)
 
@@ -67,9 +67,9 @@ def translate_onnx(content: bytes) -> Translation:
 def translate_model(
     model: OnnxModel, repeat: int, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> Translation:
-    """Return the operations of a model, without those that its outputs do not need.
+    """Return the operations of a model, without operations that its outputs do not need.
 
-    `repeat`: samples in one of the model's. `shapes`: of results in the model, where known.
+    `repeat`: samples in one sample of the model. `shapes`: known shapes of results in the model.
     """
     if not model.inputs or not model.outputs:
         raise ModelError("the model has no inputs or no outputs")
@@ -106,13 +106,13 @@ def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[st
 
 
 def _repeat(model: OnnxModel) -> int:
-    """Samples in one of the model's: the first dimension of feature maps and sequences."""
+    """Return the samples in one sample of the model: the first size of maps and sequences."""
     sizes = {each.shape[0] if len(each.shape) > 2 else 1 for each in model.inputs}
     return sizes.pop() if len(sizes) == 1 else 1
 
 
 def _needed(model: OnnxModel) -> list[OnnxNode]:
-    """The nodes that the outputs depend on."""
+    """Return the nodes that the outputs depend on."""
     wanted = set(model.outputs)
     needed: list[OnnxNode] = []
     for node in reversed(model.nodes):
@@ -145,7 +145,7 @@ def _input(scope: Scope, given: OnnxInput) -> Value:
 
 
 def _output(scope: Scope, name: str) -> Value:
-    """What the user gets, in the order of the tensor's shape."""
+    """Return an output for the user, in the order of the tensor's shape."""
     try:
         return _given_output(scope, name)
     except ModelError as error:

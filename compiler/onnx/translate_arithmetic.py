@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums, differences and products of two tensors, element by element."""
+"""The translation of sums, differences and products of two tensors, element by element."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ OPERATIONS = {
 }
 
 Operand = Codes | NDArray[np.int64]
-"""A calculated tensor, or constants in codes of the machine."""
+"""Calculated tensor, or constants in codes of the machine."""
 
 
 def translate_binary(scope: Scope, node: OnnxNode) -> None:
-    """Add, Sub, Mul, Max and Min of two tensors; these, Div, Pow and PRelu of one and a number."""
+    """Translate Add, Sub, Mul, Max and Min of two tensors. With one tensor and a number, Div, Pow
+    and PRelu are translated, too.
+    """
     entries = scope.entry(node, 0), scope.entry(node, 1)
     if all(isinstance(entry, np.ndarray) for entry in entries):
         scope.result(node, _folded(node, entries[0], entries[1]))
@@ -60,7 +62,7 @@ def translate_binary(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
-    """QLinearAdd and QLinearMul, operators of ONNX Runtime."""
+    """Translate QLinearAdd and QLinearMul, operators of ONNX Runtime."""
     operands: list[tuple[Operand, Quantisation]] = []
     for position in (0, 3):
         quantisation = scope.quantisation(node, position + 1, position + 2)
@@ -76,7 +78,7 @@ def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
 
 
 def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) -> None:
-    """Max and Min: of codes with the scale of the result, which grow with the numbers."""
+    """Define Max and Min, of codes with the result's scale, which grow with the numbers."""
     operands: list[Dequantised] = []
     for entry in entries:
         if not isinstance(entry, Dequantised) or len(node.inputs) != len(entries):
@@ -91,7 +93,7 @@ def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) 
         codes: list[Codes] = []
         for operand in operands:
             table = np.clip(quantisation.codes(operand.numbers), *code_limits(quantisation, limits))
-            # The largest complement is that of the smallest.
+            # The largest complement belongs to the smallest number.
             table = table if largest else -1 - table
             codes.append(scope.look_up(node, operand.codes, table, quantisation.unsigned))
         first, second = codes
@@ -121,7 +123,7 @@ def _operand(entry: Entry) -> tuple[Operand, Quantisation]:
 def _machine_codes(codes: NDArray[np.generic]) -> NDArray[np.int64]:
     if str(codes.dtype) not in ("int8", "uint8"):
         raise ModelError(f"constants of {codes.dtype} are not supported")
-    # Of arrays without dimensions numpy makes numbers.
+    # numpy makes plain numbers of arrays without dimensions.
     return np.asarray(codes.astype(np.int64) - (128 if codes.dtype == np.uint8 else 0))
 
 
@@ -175,11 +177,11 @@ _APPLY: dict[str, Callable[..., NDArray[np.generic]]] = {
     "Pow": np.power,
     "PRelu": _bent,
 }
-"""Functions of two arrays, of constants or of one number and all codes of the other."""
+"""Functions of two arrays, of constants or of one number and all codes of the other operand."""
 
 
 def _curve(node: OnnxNode, a: Entry, b: Entry) -> Dequantised | None:
-    """With a constant of one element in float32, the result is a function of the codes."""
+    """Return a function of codes, for an operand that is one constant in float32."""
     for entry, other, first in ((a, b, True), (b, a, False)):
         if isinstance(other, Weights) and other.codes.size == 1 and node.kind not in OPERATIONS:
             other = other.numbers
@@ -232,7 +234,7 @@ def _add_binary(
 
 
 def _codes_of(operand: Operand) -> NDArray[np.int64]:
-    """The codes that an operand can have."""
+    """Return the codes that an operand can have."""
     return np.unique(operand) if isinstance(operand, np.ndarray) else CODES
 
 
@@ -280,7 +282,7 @@ def _emit(
 def _orders(
     scope: Scope, node: OnnxNode, main: Codes, shape: tuple[int, ...]
 ) -> Iterator[tuple[Value, Layout]]:
-    """The largest operand as it is stored, and as it could be."""
+    """Yield the largest operand in its present storage order, and in other possible orders."""
     layout = main.layout.divided(shape)
     if layout is not None:
         yield main.value, layout
@@ -299,10 +301,10 @@ def _beside(
     layout: Layout,
     shape: tuple[int, ...],
 ) -> Value | NDArray[np.int8] | None:
-    """An operand stored like `value`, which has the layout `layout` of a tensor of `shape`.
+    """Return an operand stored like `value`, which has the layout `layout` of a tensor of `shape`.
 
-    None where it has one number for several elements of `value` that are not all its pixels or
-    all its channels.
+    Returns None if one number belongs to several elements of `value` that are neither all its
+    pixels nor all its channels.
     """
     if isinstance(operand, np.ndarray):
         whole = np.broadcast_to(operand, shape).reshape(layout.factors)
@@ -311,7 +313,7 @@ def _beside(
         return value
     if operand.shape == shape:
         return scope.stored_like(node, operand, layout, value.shape)
-    # Dimensions of size 1 in front change nothing about the elements.
+    # Leading dimensions of size 1 change nothing about the elements.
     own = (1,) * (len(shape) - len(operand.shape)) + operand.shape
     parts = layout.axes(shape)
     kept = {part for axis, size in enumerate(own) if size > 1 for part in parts[axis]}

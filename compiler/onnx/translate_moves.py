@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that only move elements, as operations."""
+"""The translation of operators that only move elements to operations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PADDED = "Pad"
 
 
 def translate_move(scope: Scope, node: OnnxNode) -> None:
-    """What ELEMENT_MOVES has, of constants or of codes."""
+    """Translate an operator that only moves elements, of constants or of codes."""
     entry = scope.entry(node, 0)
     if node.kind == "Gather" and isinstance(scope.entry(node, 1), HostArray):
         _embed(scope, node, entry)
@@ -84,7 +84,7 @@ def _moved(scope: Scope, node: OnnxNode, call: Call, entry: Entry) -> list[Entry
 
 
 def _padding(node: OnnxNode, call: Call) -> float:
-    """The number that Pad puts around."""
+    """Return the number that Pad puts around."""
     if "value" in node.attributes:
         return node.number("value", 0.0)
     given = call.constant(2)
@@ -96,7 +96,7 @@ def _padding(node: OnnxNode, call: Call) -> float:
 
 
 def _fill(node: OnnxNode, call: Call, entry: Dequantised) -> int:
-    """The code of what Pad puts around."""
+    """Return the code of the number that Pad puts around."""
     number = _padding(node, call)
     codes = np.flatnonzero(entry.numbers == np.float32(number))
     if codes.size == 0:
@@ -126,7 +126,7 @@ def _moved_codes(scope: Scope, node: OnnxNode, call: Call, codes: Codes, fill: i
 
 
 def _embed(scope: Scope, node: OnnxNode, entry: Entry) -> None:
-    """Gather of constant rows with calculated numbers."""
+    """Translate Gather of constant rows with calculated numbers."""
     indices = scope.entry(node, 1)
     assert isinstance(indices, HostArray)
     codes = entry.codes if isinstance(entry, Weights) else entry
@@ -163,7 +163,7 @@ class _Part:
     """An input of a concatenation."""
 
     entry: Dequantised | Constant
-    """A constant in codes of the machine."""
+    """Tensor, or a constant in codes of the machine."""
     quantisation: Quantisation
 
     @property
@@ -172,7 +172,7 @@ class _Part:
 
 
 def translate_concat(scope: Scope, node: OnnxNode) -> None:
-    """Concat of constants, of codes, or between DequantizeLinear and QuantizeLinear."""
+    """Translate Concat of constants, of codes, or between DequantizeLinear and QuantizeLinear."""
     entries = [scope.entry(node, position) for position in range(len(node.inputs))]
     if not entries:
         raise ModelError("it has no inputs")
@@ -200,7 +200,7 @@ def translate_concat(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_concat(scope: Scope, node: OnnxNode) -> None:
-    """QLinearConcat, an operator of ONNX Runtime."""
+    """Translate QLinearConcat, an operator of ONNX Runtime."""
     quantisation = scope.quantisation(node, 0, 1)
     parts: list[_Part] = []
     for position in range(2, len(node.inputs) - 2, 3):
@@ -234,7 +234,7 @@ def _dequantised_part(entry: Entry) -> _Part:
 
 
 def _joined_shape(shapes: list[tuple[int, ...]], axis: int) -> tuple[int, ...]:
-    """Of arrays one behind the other."""
+    """Return the shape of arrays joined along `axis`."""
     rest = {(*shape[:axis], 0, *shape[axis + 1 :]) for shape in shapes}
     if len(rest) > 1 or any(axis >= len(shape) for shape in shapes):
         raise ModelError("its inputs do not fit one another")
@@ -250,7 +250,7 @@ def _join(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """The parts with the scale of the result, one behind the other."""
+    """Join the parts, with the scale of the result."""
     shape = _joined_shape([part.shape for part in parts], axis)
     codes = [
         _requantised_part(scope, node, number, part, quantisation, limits)
@@ -271,7 +271,7 @@ def _join(
 def _join_in_turn(
     scope: Scope, node: OnnxNode, values: list[Value], result: Value, axis: int
 ) -> None:
-    """Pixels of the parts in turn: all parts one behind the other, and moved from there."""
+    """Join the pixels of the parts in turn: join the parts first, then move the pixels."""
     flat = [scope.reshaped(node, value, (value.pixels, value.channels)) for value in values]
     behind = Value(f"{result.name} joined", (result.pixels, result.channels))
     scope.add(Concatenation(operator=str(node), result=behind, parts=tuple(flat), axis=0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling."""
+"""The translation of pooling."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from systola.compiler.operations import (
 
 
 def translate_max_pool(scope: Scope, node: OnnxNode) -> None:
-    """MaxPool and GlobalMaxPool, of codes or of what they stand for."""
+    """Translate MaxPool and GlobalMaxPool, of codes or of the numbers that they stand for."""
     source = scope.entry(node, 0)
     if isinstance(source, Dequantised) and bool((np.diff(source.numbers) >= 0).all()):
         # Numbers that grow with the codes have their maximum where the codes have it.
@@ -60,7 +60,7 @@ def _max_pool(scope: Scope, node: OnnxNode, source: Codes) -> Codes:
 
 
 def translate_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """AveragePool between DequantizeLinear and QuantizeLinear."""
+    """Translate AveragePool between DequantizeLinear and QuantizeLinear."""
     source = _numbers(scope, node)
     window = read_window(node, _sizes(source.codes.shape))
 
@@ -74,7 +74,7 @@ def translate_average_pool(scope: Scope, node: OnnxNode) -> None:
 
 
 def _numbers(scope: Scope, node: OnnxNode) -> Dequantised:
-    """An input that is a function of codes."""
+    """Return an input that is a function of codes."""
     source = scope.entry(node, 0)
     if not isinstance(source, Dequantised):
         raise ModelError("its input must come from a DequantizeLinear")
@@ -89,7 +89,9 @@ def _average_on_host(
     limits: Limits,
     window: Window,
 ) -> Codes:
-    """The mean of numbers that are no multiples of a scale, in float32 as ONNX Runtime has it."""
+    """Calculate the mean of numbers that are no multiples of a scale, in float32 as in ONNX
+    Runtime.
+    """
     value = scope.feature_map(node, source.codes)
     shape = (1, *window.out, value.channels)
     real = Value(f"{value.name} in float32", value.shape, "float32")
@@ -119,13 +121,13 @@ def _average_on_host(
 
 
 def translate_qlinear_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """QLinearAveragePool, an operator of ONNX Runtime."""
+    """Translate QLinearAveragePool, an operator of ONNX Runtime."""
     source, quantisation = _qlinear(scope, node)
     scope.result(node, _average_pool(scope, node, source, quantisation, Limits()))
 
 
 def translate_global_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
+    """Translate GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
     source = _numbers(scope, node)
     sizes = _sizes(source.codes.shape)
 
@@ -141,7 +143,7 @@ def translate_global_average_pool(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_global_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """QLinearGlobalAveragePool, an operator of ONNX Runtime."""
+    """Translate QLinearGlobalAveragePool, an operator of ONNX Runtime."""
     source, quantisation = _qlinear(scope, node)
     scope.result(node, _global_average(scope, node, source, quantisation, Limits()))
 
@@ -170,7 +172,7 @@ def _average_pool(
 def _padded(
     scope: Scope, node: OnnxNode, source: Dequantised, value: Value, window: Window
 ) -> tuple[Value, Window]:
-    """The map with zeros around it as far as the windows reach, and the windows in it."""
+    """Return the map with zeros around it as far as the windows reach, and the windows in it."""
     height, width = (
         (out - 1) * stride + (kernel - 1) * dilation + 1
         for out, stride, kernel, dilation in zip(

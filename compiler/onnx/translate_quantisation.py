@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QuantizeLinear and DequantizeLinear."""
+"""The translation of QuantizeLinear and DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from systola.compiler.operations import Value
 
 
 def translate_quantize(scope: Scope, node: OnnxNode) -> None:
-    """QuantizeLinear: an operator in front of it gets its scale, and is calculated."""
+    """Translate QuantizeLinear: the operator before it gets its scale, and is calculated."""
     source = scope.entry(node, 0)
     if isinstance(source, Weights):
         source = source.numbers
@@ -41,7 +41,7 @@ def translate_quantize(scope: Scope, node: OnnxNode) -> None:
 def requantised(
     scope: Scope, node: OnnxNode, source: Dequantised, quantisation: Quantisation
 ) -> Codes:
-    """Numbers that are a function of codes, quantised: other codes."""
+    """Return the codes of numbers that are a function of other codes."""
     table = quantisation.codes(source.numbers)
     if np.array_equal(table, np.arange(-128, 128)):
         return replace(source.codes, unsigned=quantisation.unsigned)
@@ -75,7 +75,7 @@ def _quantised_constant(scope: Scope, node: OnnxNode, source: Constant) -> Const
 
 
 def translate_dequantize(scope: Scope, node: OnnxNode) -> None:
-    """DequantizeLinear: a note of what the codes mean."""
+    """Translate DequantizeLinear to a note of the codes' meaning."""
     source = scope.entry(node, 0)
     if isinstance(source, np.ndarray):
         dtype = str(source.dtype)
@@ -99,7 +99,7 @@ def translate_dequantize(scope: Scope, node: OnnxNode) -> None:
 
 
 def _channel_shape(node: OnnxNode, shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The shape of scales that go with an array of `shape`."""
+    """Return the shape of scales for an array of `shape`."""
     if count == 1:
         return (1,) * len(shape)
     axis = node.integer("axis", 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means, largest and smallest numbers along any axes."""
+"""The translation of means, largest and smallest numbers along any axes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from systola.compiler.operations import Convolution, Pooling, Value, Window
 
 
 def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
-    """ReduceMean of what DequantizeLinear gives; float32 where no QuantizeLinear follows."""
+    """Translate ReduceMean after DequantizeLinear; float32 if no QuantizeLinear follows."""
     source = scope.dequantised(node, 0)
     shape = source.codes.shape
     found = _axes(scope, node, shape)
@@ -45,7 +45,7 @@ def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
 def _axes(
     scope: Scope, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[set[int], tuple[int, ...]] | None:
-    """Return the axes of a reduction and the shape of its result; None where it does nothing."""
+    """Return the axes of a reduction and the shape of its result; None if it changes nothing."""
     if "axes" in node.attributes:
         given = list(node.integers("axes"))
     elif scope.optional(node, 1) is not None:
@@ -64,7 +64,7 @@ def _axes(
 
 
 def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
-    """ReduceMax and ReduceMin of what DequantizeLinear gives, along any axes: a pool."""
+    """Translate ReduceMax and ReduceMin after DequantizeLinear, along any axes, to a pool."""
     source = scope.entry(node, 0)
     if not isinstance(source, Dequantised):
         raise ModelError("its input must come from a DequantizeLinear")
@@ -136,7 +136,7 @@ def _add_mean(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """A pool, or where channels are added, a convolution with ones."""
+    """Add a pool, or if channels are added, a convolution with ones."""
     shape = source.codes.shape
     if len(shape) > 4:
         raise ModelError(f"a mean over {shape} is not supported")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax, which the host calculates."""
+"""The translation of Softmax, which the host calculates."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from systola.compiler.operations import Value
 from systola.compiler.quantised_softmax import fits_float32
 
 ALONG_ONE_AXIS = 13
-"""The version of the operators from which on Softmax is along one axis."""
+"""First version of the operators in which Softmax is along one axis."""
 
 
 def translate_softmax(scope: Scope, node: OnnxNode) -> None:
-    """Softmax of what DequantizeLinear gives; float32 where no QuantizeLinear follows."""
+    """Translate Softmax after DequantizeLinear; float32 if no QuantizeLinear follows."""
     source = scope.entry(node, 0)
     if isinstance(source, HostArray) and source.value.dtype == "float32":
         _on_numbers(scope, node, source)
@@ -43,7 +43,7 @@ def translate_softmax(scope: Scope, node: OnnxNode) -> None:
 
 
 def _numbers(scope: Scope, node: OnnxNode) -> HostArray:
-    """The result in float32."""
+    """Return the result in float32."""
     source = scope.dequantised(node, 0)
     codes = source.codes
     value = scope.arranged(node, codes, range(len(codes.shape)), codes.shape, to_host=True)
@@ -69,7 +69,7 @@ def _on_numbers(scope: Scope, node: OnnxNode, source: HostArray) -> HostArray:
 
 
 def translate_qlinear_softmax(scope: Scope, node: OnnxNode) -> None:
-    """QLinearSoftmax, an operator of ONNX Runtime."""
+    """Translate QLinearSoftmax, an operator of ONNX Runtime."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     quantisation = scope.quantisation(node, 3, 4)
     opset = node.integer("opset", scope.opset)

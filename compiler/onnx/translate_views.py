@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that only change the shape of a tensor or the order of its dimensions."""
+"""The translation of operators that only change a tensor's shape or its dimensions' order."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from systola.compiler.onnx.scope import Scope, entry_shape
 from systola.compiler.operations import Value
 
 CASTS = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
-"""The types that constants may be converted to, by ONNX's numbers."""
+"""Types that constants may be converted to, by ONNX's numbers."""
 
 
 def translate_identity(scope: Scope, node: OnnxNode) -> None:
-    """Identity, and Dropout, which does nothing but in training."""
+    """Translate Identity, and Dropout, which has an effect only in training."""
     scope.result(node, scope.entry(node, 0))
 
 
 def translate_cast(scope: Scope, node: OnnxNode) -> None:
-    """Cast of constants, or of numbers to float32."""
+    """Translate Cast of constants, or of numbers to float32."""
     entry = scope.entry(node, 0)
     target = CASTS.get(node.integer("to", 0))
     if isinstance(entry, np.ndarray) and target is not None:
@@ -49,7 +49,7 @@ def translate_cast(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_reshape(scope: Scope, node: OnnxNode) -> None:
-    """Reshape to a constant shape."""
+    """Translate Reshape to a constant shape."""
     shape = _shape(scope, node)
     target = scope.integers(node, 1)
     if scope.repeat > 1 and target[:1] == [scope.repeat]:
@@ -68,7 +68,7 @@ def translate_reshape(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_flatten(scope: Scope, node: OnnxNode) -> None:
-    """Flatten to two dimensions."""
+    """Translate Flatten to two dimensions."""
     shape = _shape(scope, node)
     axis = node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
@@ -78,7 +78,7 @@ def translate_flatten(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_squeeze(scope: Scope, node: OnnxNode) -> None:
-    """Squeeze of dimensions of size 1."""
+    """Translate Squeeze of dimensions of size 1."""
     shape = _shape(scope, node)
     axes = _given_axes(scope, node, len(shape))
     if axes is None:
@@ -89,7 +89,7 @@ def translate_squeeze(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_unsqueeze(scope: Scope, node: OnnxNode) -> None:
-    """Unsqueeze: dimensions of size 1 more."""
+    """Translate Unsqueeze, which adds dimensions of size 1."""
     shape = list(_shape(scope, node))
     count = len(node.integers("axes", ())) or len(scope.integers(node, 1))
     axes = _given_axes(scope, node, len(shape) + count) or []
@@ -99,7 +99,7 @@ def translate_unsqueeze(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_transpose(scope: Scope, node: OnnxNode) -> None:
-    """Transpose: what is stored stays where it is."""
+    """Translate Transpose: stored elements stay in their places."""
     shape = _shape(scope, node)
     order = node.integers("perm", tuple(range(len(shape)))[::-1])
     if sorted(order) != list(range(len(shape))):
@@ -156,7 +156,7 @@ def _shape(scope: Scope, node: OnnxNode) -> tuple[int, ...]:
 
 
 def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
-    """Axes as an attribute or, from version 13 on, as an input; None where there are none."""
+    """Return axes from an attribute or, since version 13, an input; None if there are none."""
     if "axes" in node.attributes:
         axes = list(node.integers("axes"))
     elif scope.optional(node, 1) is not None:
@@ -172,7 +172,7 @@ def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
 
 
 def _reshape(scope: Scope, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """The same elements in the same order in another shape."""
+    """Give the same elements in the same order another shape."""
     entry = scope.entry(node, 0)
     match entry:
         case np.ndarray():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of convolutions and pools, from the attributes that they have in common."""
+"""The windows of convolutions and pools, from their common attributes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.operations import Window
 
 MOST = 1 << 20
-"""Of any number in a window: beyond any map."""
+"""Largest number in a window: beyond any map."""
 
 
 def read_window(
     node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int] | None = None
 ) -> Window:
-    """The window of a node over a map of `sizes`: rows and columns, or columns only.
+    """Return the window of a node over a map of `sizes`: rows and columns, or columns only.
 
-    `kernel` is that of the weights, where there are some.
+    `kernel` is the kernel of the weights, None without weights.
     """
     spatial = len(sizes)
     if spatial not in (1, 2):
@@ -51,7 +51,7 @@ def read_window(
             room = size + before + behind - extent
             if node.integer("ceil_mode", 0):
                 count = -(-room // strides[axis]) + 1
-                # A window must not begin behind the map and what is in front of it.
+                # A window must not begin after the end of the map and its padding at the start.
                 count -= (count - 1) * strides[axis] >= size + before
             else:
                 count = room // strides[axis] + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fused activations that no operation has, as operators of their own."""
+"""A rewrite of fused activations that no operation has, as operators of their own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from systola.compiler.tflite.graph import Graph, Operator
 
 _OPTION = "FusedActivationFunction"
 _ALONE = ("RELU_N1_TO_1",)
-"""Activations of which there is an operator by the same name."""
+"""Activations for which an operator of the same name exists."""
 
 
 def without_rare_activations(graph: Graph) -> Graph:
-    """`graph` with an operator behind each one that has such an activation."""
+    """Return `graph` with a separate operator after each operator with such an activation."""
     tensors = list(graph.tensors)
     operators: list[Operator] = []
     for operator in graph.operators:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dilated convolutions in the form of SPACE_TO_BATCH_ND, convolution and BATCH_TO_SPACE_ND.
+"""A rewrite of dilated convolutions from SPACE_TO_BATCH_ND, convolution and BATCH_TO_SPACE_ND.
 
-Of that form is what converters make of some dilated convolutions, those along one axis above all.
+Converters write some dilated convolutions in this form, above all those along one axis.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 EXPLICIT = "EXPLICIT"
-"""Padding of a convolution whose options FirstH and FirstW tell where its first window is."""
+"""Padding of a convolution with options FirstH and FirstW for the place of its first window."""
 _VIEWS = ("RESHAPE", "EXPAND_DIMS", "SQUEEZE")
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def dilated_convolutions(graph: Graph) -> Graph:
-    """`graph` with a convolution for each such group of operators; others stay as they are."""
+    """Return `graph` with a convolution for each such group of operators; others stay."""
     return _Rewriter(graph).graph()
 
 
@@ -30,7 +30,7 @@ class _Rewriter:
         self._graph = graph
         self._tensors = list(graph.tensors)
         self._replaced: dict[int, list[Operator]] = {}
-        """For the last operator of a group, by its index, what stands for all of it."""
+        """Replacement of a group of operators, by the index of the group's last operator."""
         self._users: dict[int, list[Operator]] = {}
         for operator in graph.operators:
             for number in set(operator.inputs):
@@ -46,7 +46,7 @@ class _Rewriter:
         return replace(self._graph, tensors=tuple(self._tensors), operators=tuple(operators))
 
     def _next(self, operator: Operator, kinds: tuple[str, ...]) -> Operator | None:
-        """The only operator that takes the result, where it is of those kinds."""
+        """Return the only operator that takes the result, or None if its kind is not in `kinds`."""
         if len(operator.outputs) != 1 or operator.outputs[0] in self._graph.outputs:
             return None
         users = self._users.get(operator.outputs[0], [])
@@ -89,7 +89,7 @@ class _Rewriter:
     def _plan(
         self, first: Operator, convolution: Operator, last: Operator
     ) -> tuple[list[int], list[int], dict[str, Any]] | None:
-        """Sizes of the source's and the result's map, and options; None where it is no such group.
+        """Return sizes of the source's and the result's map, and options; None for any other group.
 
         Along each axis the map is padded and cut into `block` parts of every block-th pixel.
         """
@@ -147,14 +147,14 @@ class _Rewriter:
         return tensor.data if tensor.dtype == "int32" else None
 
     def _view(self, number: int, shape: tuple[int, ...], like: Tensor | None = None) -> int:
-        """A new tensor of another shape; its number."""
+        """Add a tensor of another shape and return its number."""
         tensor = self._tensors[number]
         self._tensors.append(replace(like or tensor, name=tensor.name, shape=shape, data=None))
         return len(self._tensors) - 1
 
 
 def _axes(source: tuple[int, ...], spread: tuple[int, ...], blocks: int) -> tuple[int, ...] | None:
-    """Which of height and width each of the blocks is along; None for other shapes."""
+    """Return the axes of the blocks, each height or width; None for other shapes."""
     if len(spread) != 4 or source[-1:] != spread[-1:]:
         return None
     if len(source) == 4 and blocks in (1, 2):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators of TensorFlow Lite that only move elements, on any array.
 
-On an array of positions they tell where each element of the result comes from.
+On an array of positions they give the position from which each element of the result comes.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ from systola.compiler.errors import ModelError
 from systola.compiler.tflite.graph import Operator
 
 VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
-"""Those that change nothing but the shape."""
+"""Operators that change only the shape."""
 OUTSIDE = -1
-"""What padding puts where there is no element."""
+"""Position that padding puts where there is no element."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operator with what it needs to know."""
+    """An operator with the constants and shapes that it needs."""
 
     operator: Operator
     constant: Callable[[int], NDArray[np.int64]]
-    """Input by its position, whole numbers; raises ModelError where it is no constant."""
+    """Function from the position of an input to whole numbers; raises ModelError if not constant.
+    """
     shapes: Sequence[tuple[int, ...]]
-    """Of the results."""
+    """Shapes of the results."""
 
     def option(self, name: str) -> int:
-        """An option of the operator, 0 where it is missing."""
+        """Return an option of the operator, 0 if it is missing."""
         return int(self.operator.options.get(name, 0))
 
     def options(self, name: str) -> tuple[int, ...]:
-        """An option of several numbers, none where it is missing."""
+        """Return an option of several numbers, an empty tuple if it is missing."""
         return self.operator.options.get(name, ())
 
     def pairs(self, position: int, axes: int) -> list[tuple[int, int]]:
-        """An input that is a constant of one pair for each of so many axes."""
+        """Return an input that is a constant with one pair for each of `axes` axes."""
         values = self.constant(position)
         if values.shape != (axes, 2):
             raise ModelError(f"its pairs of numbers have shape {values.shape}, not {(axes, 2)}")
@@ -50,12 +51,15 @@ class Call:
 
 
 def source_position(operator: Operator) -> int:
-    """Which of the inputs is moved."""
+    """Return the position of the input that is moved."""
     return 1 if operator.kind == "SPLIT" else 0
 
 
 def move_elements(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """The results for the array `x`; raises ModelError where their shapes are not as given."""
+    """Return the results for the array `x`.
+
+    Raises ModelError if their shapes are not as given.
+    """
     try:
         results = ELEMENT_MOVES[call.operator.kind](call, x)
     except (ValueError, IndexError, ZeroDivisionError) as error:
@@ -71,14 +75,17 @@ def move_elements(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def checked_axis(axis: int, rank: int) -> int:
-    """An axis counted from the front; raises ModelError where there is none."""
+    """Return an axis counted from the front; raise ModelError if there is no such axis."""
     if not -rank <= axis < rank:
         raise ModelError(f"it has no axis {axis}")
     return axis % rank
 
 
 def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """What RESHAPE, SQUEEZE or EXPAND_DIMS make of `shape`, whatever the model says they do."""
+    """Return the shape that RESHAPE, SQUEEZE or EXPAND_DIMS make of `shape`.
+
+    The result's shape in the model is ignored.
+    """
     match call.operator.kind:
         case "RESHAPE":
             return _reshaped(call, shape)
@@ -94,7 +101,7 @@ def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reshaped(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape is an input, or an option in older models; one size of it may be -1."""
+    """Return the shape from an input, or from an option in older models; one size may be -1."""
     wanted = call.options("NewShape")
     if len(call.operator.inputs) > 1:
         wanted = tuple(call.constant(1).reshape(-1).tolist())
@@ -113,7 +120,7 @@ def _view(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _number(call: Call, position: int) -> int:
-    """An input that is a constant of one number."""
+    """Return an input that is a constant of one number."""
     values = call.constant(position)
     if values.size != 1:
         raise ModelError(f"its input {position} of shape {values.shape} should be one number")
@@ -121,7 +128,7 @@ def _number(call: Call, position: int) -> int:
 
 
 def reduced_shape(shape: tuple[int, ...], axes: Set[int], *, keep: bool) -> tuple[int, ...]:
-    """What an operator makes of `shape` that has one result along `axes`."""
+    """Return the shape of a result that has one element along `axes` of `shape`."""
     sizes = (1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(sizes) if keep or axis not in axes)
 
@@ -184,13 +191,13 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
             index.append(None)
         elif masked("ShrinkAxisMask"):
             if stride < 0:
-                # TensorFlow has no such thing, and what LiteRT makes of it depends on the number.
+                # TensorFlow has no such stride, and LiteRT's result depends on the number.
                 raise ModelError(f"a stride of {stride} along an axis that goes is not supported")
             index.append(first or 0)
         else:
             if call.option("Offset"):
                 high = low + high
-                # LiteRT does not cut off what lies outside then.
+                # In these cases LiteRT does not cut off the elements outside.
                 other_axes = call.option("NewAxisMask") or call.option("EllipsisMask")
                 if other_axes or not 0 <= low <= high <= x.shape[axis]:
                     raise ModelError(f"its bounds do not fit its input of shape {x.shape}")
@@ -236,7 +243,10 @@ def _mirror_pad(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def read_padding(call: Call, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Elements before and behind along each axis, which must give the shape of the result."""
+    """Return elements before and after along each axis.
+
+    They must give the shape of the result.
+    """
     pairs = call.pairs(1, len(shape))
     if any(min(pair) < 0 for pair in pairs):
         raise ModelError(f"its padding does not fit its input of shape {shape}")
@@ -265,7 +275,7 @@ def _depth_to_space(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """RESIZE_NEAREST_NEIGHBOR; LiteRT calculates the places in float32."""
+    """Resize as RESIZE_NEAREST_NEIGHBOR; LiteRT calculates the places in float32."""
     if x.ndim != 4 or len(call.shapes[0]) != 4:
         raise ModelError(f"its input should be a feature map, not of shape {x.shape}")
     if tuple(call.constant(1).reshape(-1).tolist()) != call.shapes[0][1:3]:
@@ -283,7 +293,7 @@ def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _block_and_pairs(call: Call) -> tuple[list[int], list[tuple[int, int]]]:
-    """The sizes of a block, and for each axis what is added or cut off before and behind."""
+    """Return the block sizes, and for each axis the elements added or cut off on both sides."""
     block = call.constant(1).reshape(-1)
     return block.tolist(), call.pairs(2, len(block))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants that a model calculates from other constants and from shapes."""
+"""A calculation of constants from other constants and from shapes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """`graph` with what needs no input calculated, and its operators left out.
+    """Return `graph` without the operators that need no input; their results become constants.
 
-    Sizes that the file leaves open are calculated, too.
-
-    What cannot be calculated here stays an operator, for the translation to judge.
+    Sizes that the file leaves open are calculated, too. An operator that cannot be calculated here
+    stays, for the translation to judge.
     """
     tensors = list(graph.tensors)
     variable = set(graph.inputs)
@@ -64,7 +63,7 @@ def fold_constants(graph: Graph) -> Graph:
 def _calculated(
     operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> list[NDArray[Any]] | None:
-    """The results of an operator of which all inputs are constants; None where it has others."""
+    """Return the results of an operator with constant inputs only; None for other operators."""
     arrays = [tensor.data if tensor else None for tensor in inputs]
     if any(array is None for array in arrays) or not outputs:
         return None
@@ -127,7 +126,7 @@ def _fill(
 def _product(
     operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """REDUCE_PROD of all elements."""
+    """Multiply all elements, as REDUCE_PROD does."""
     rank = constants[0].ndim
     axes = {checked_axis(axis, rank) for axis in constants[1].reshape(-1).tolist()}
     keep = bool(operator.options.get("KeepDims"))
@@ -145,7 +144,7 @@ def _cast(
 
 
 def _quantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
-    """QUANTIZE, to int8 as an operator of the model would have it."""
+    """Apply QUANTIZE, to int8 as an operator of the model would."""
     if (source.dtype, result.dtype) == ("float32", "int8"):
         return to_int8(data, result.scale, result.zero_point)
     if (source.dtype, result.dtype) == ("int8", "int8"):
@@ -155,7 +154,7 @@ def _quantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[An
 
 
 def _dequantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
-    """DEQUANTIZE from int8."""
+    """Apply DEQUANTIZE from int8."""
     if (source.dtype, result.dtype) != ("int8", "float32"):
         raise ModelError("other types are left to the translation")
     return to_float(data, source.scale, source.zero_point)

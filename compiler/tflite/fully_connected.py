@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FULLY_CONNECTED as a layer."""
+"""The translation of FULLY_CONNECTED to a layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FUSED = {"NONE": Function.NONE, "RELU": Function.RELU, "RELU6": Function.RELU6}
 
 
 def fused_activation(operator: Operator) -> str:
-    """The activation fused into an operator; raises ModelError where it is not one of FUSED."""
+    """Return the activation fused into an operator; raise ModelError if it is not in FUSED."""
     activation = str(operator.options.get("FusedActivationFunction", "NONE"))
     if activation not in FUSED:
         raise ModelError(f"the fused activation {activation} is not supported")
@@ -32,7 +32,7 @@ def fused_activation(operator: Operator) -> str:
 
 
 def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
-    """The `n` values of a bias, zeros where there is none; raises ModelError for another."""
+    """Return the `n` values of a bias, zeros without a bias; raise ModelError for another size."""
     if bias is None:
         return np.zeros(n, np.int64)
     need_type("bias", bias, "int32")
@@ -42,7 +42,7 @@ def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
 
 
 def multiplier(scale: float) -> tuple[int, int]:
-    """LiteRT's multiplier and shift; raises ModelError where the machine has no such shift."""
+    """Return LiteRT's multiplier and shift; raise ModelError if the machine lacks the shift."""
     if scale < 2.0**MAX_LEFT:
         q, shift = quantise_multiplier(scale)
         if shift <= MAX_LEFT:
@@ -51,7 +51,7 @@ def multiplier(scale: float) -> tuple[int, int]:
 
 
 def check_symmetric(weights: Tensor) -> None:
-    """Raise ModelError for a zero point of weights, which only those of uint8 may have."""
+    """Raise ModelError for a zero point of weights, which only weights of uint8 may have."""
     if bool(weights.zero_points.any()) and not weights.unsigned:
         raise ModelError("its weights have a zero point other than 0, which is not supported")
 
@@ -68,12 +68,11 @@ def centred(weights: Tensor) -> NDArray[np.int64]:
 def fully_connected(
     graph: Graph, operator: Operator, source: Tensor, result: Tensor, semantics: Semantics
 ) -> tuple[Layer, int]:
-    """The layer that `operator` is, and how many of its channels are inexact.
+    """Return the layer for `operator`, and the number of its inexact channels.
 
-    Weights of more than 8 bits are several parts, each of which takes all inputs.
-
-    Inexact are those that LiteRT's scale has no equal multiplier for, see exact_multipliers.
-    Raises ModelError for what is not supported.
+    Weights of more than 8 bits are several parts, each of which takes all inputs. A channel is
+    inexact if no multiplier equals LiteRT's scale, see exact_multipliers. Raises ModelError for an
+    unsupported operator.
     """
     inputs = [graph.tensors[n] if n >= 0 else None for n in operator.inputs]
     weights = inputs[1] if len(inputs) > 1 else None
@@ -122,7 +121,7 @@ def fully_connected(
 def _double_multipliers(
     source: Tensor, result: Tensor, weights: Tensor, n: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Multipliers and shifts for DOUBLE rounding."""
+    """Return multipliers and shifts for DOUBLE rounding."""
     if len(weights.scales) == 1:
         # LiteRT multiplies a single scale in float32.
         scales = np.full(n, to_single(source.scale * weights.channel_scales[0]) / result.scale)
@@ -139,7 +138,7 @@ def _single_multipliers(
     values: NDArray[np.int64],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Multipliers and shifts for SINGLE rounding, and which channels are exact."""
+    """Return multipliers and shifts for SINGLE rounding, and whether each channel is exact."""
     zero_point = source.zero_point
     # The least and the greatest sum that any input gives.
     low_end, high_end = values * (-128 - zero_point), values * (127 - zero_point)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads TensorFlow Lite models.
+"""The reader of TensorFlow Lite models.
 
-The schema classes are those that the FlatBuffers compiler makes, from the package `tflite`. They
-check nothing, so whatever goes wrong in them means that the file is damaged.
+The schema classes come from the FlatBuffers compiler, in the package `tflite`. They check nothing,
+so any exception in them means that the file is damaged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IDENTIFIER = b"TFL3"
 _BUILTIN_CODE = 10
 """Place of the field `builtin_code` in the table of an OperatorCode's fields."""
 _NO_OFFSET = 1
-"""Offset of a buffer of a large model whose place is not set; smaller models have 0."""
+"""Offset of a buffer of a large model without a set place; smaller models have 0."""
 _CUT = "the model is damaged or cut short"
 _MAX_DIMENSIONS = 8
 _NAME_LENGTH = 200
@@ -37,7 +37,7 @@ _DAMAGED = (
     ValueError,
     struct.error,
 )
-"""What the schema classes raise when they follow an offset to nowhere."""
+"""Exceptions that the schema classes raise when they follow an offset to nowhere."""
 
 # The package comes without type information: from here on its objects are Any.
 _schema: Any = import_module("tflite")
@@ -46,8 +46,8 @@ _schema: Any = import_module("tflite")
 def read_tflite(content: bytes, *, main: bool = False) -> Graph:
     """Return the network in the content of a .tflite file.
 
-    `main`: only the first of several subgraphs. Raises ModelError for a file that is no such
-    model or is damaged, and without `main` for one of more than one subgraph.
+    With `main`, only the first of several subgraphs is read. Raises ModelError for a file that is
+    no such model or is damaged, and without `main` for a file with more than one subgraph.
     """
     if content[4:8] != IDENTIFIER:
         raise ModelError("not a TensorFlow Lite model")
@@ -68,7 +68,7 @@ class _Reader:
 
     def graph(self, *, main: bool) -> Graph:
         model = self._model
-        # What nobody needs is read all the same: it shows whether the end of the file is there.
+        # Unused buffers are read, too: this shows whether the end of the file is present.
         for number in self._numbers(model.BuffersLength()):
             self._content_of(model.Buffers(number))
         for number in self._numbers(model.MetadataLength()):
@@ -94,7 +94,7 @@ class _Reader:
         )
 
     def _numbers(self, length: int) -> range:
-        """range(length), where each item takes at least four bytes of the file."""
+        """Return range(length), after a check that each item can take four bytes of the file."""
         if length * 4 > len(self._content):
             raise ModelError(_CUT)
         return range(length)
@@ -138,7 +138,7 @@ class _Reader:
     def _data(
         self, name: str, number: int, dtype: str, shape: tuple[int, ...]
     ) -> NDArray[Any] | None:
-        """Content of buffer `number`, None where it is empty or of a type that numpy lacks."""
+        """Return the content of buffer `number`, None if it is empty or numpy lacks its type."""
         if number >= self._model.BuffersLength():
             raise ModelError(f"the model is damaged: there is no buffer {number}")
         buffer = self._model.Buffers(number)
@@ -167,7 +167,7 @@ class _Reader:
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
         code = self._model.OperatorCodes(operator.OpcodeIndex())
         # The older of the two fields holds codes up to 127 only, and the interpreter takes the
-        # larger one. The package's BuiltinCode() does not give the newer one below 127.
+        # larger code. The package's BuiltinCode() does not give the newer field below 127.
         offset = code._tab.Offset(_BUILTIN_CODE)
         newer = struct.unpack_from("<i", self._content, code._tab.Pos + offset)[0] if offset else 0
         number = max(code.DeprecatedBuiltinCode(), newer)
@@ -185,7 +185,7 @@ class _Reader:
 
 
 def _printable(name: bytes | None) -> str:
-    """Returns the start of a name of the file, as it can be shown."""
+    """Return the start of a name of the file, in printable form."""
     return printable((name or b"").decode(errors="replace")[:_NAME_LENGTH])
 
 
@@ -274,13 +274,13 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-"""For the kinds of operators whose options matter: their class and their options."""
+"""Class and names of the options, for the kinds of operators with relevant options."""
 
 
 def _options(kind: str, operator: Any) -> Mapping[str, Any]:
-    """Options of an operator by the names of the schema; empty where the file has none.
+    """Return options of an operator by the names of the schema; empty if the file has none.
 
-    Activations and kinds of padding by their names.
+    Activations and kinds of padding are given by their names.
     """
     union = operator.BuiltinOptions()
     if kind not in _OPTIONS or union is None:
@@ -302,7 +302,7 @@ def _options(kind: str, operator: Any) -> Mapping[str, Any]:
 
 
 def _option(options: Any, field: str) -> Any:
-    """A number, or a tuple of numbers, as many as a shape may have."""
+    """Return a number, or a tuple of numbers, as many as a shape may have."""
     length = getattr(options, f"{field}Length", None)
     if length is None:
         return getattr(options, field)()
@@ -312,5 +312,5 @@ def _option(options: Any, field: str) -> Any:
 
 
 def _names(enumeration: type) -> dict[int, str]:
-    """Names of the constants of a schema class, by value."""
+    """Return names of the constants of a schema class, by value."""
     return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}

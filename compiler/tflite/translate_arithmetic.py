@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that work element by element, as operations."""
+"""The translation of operators that work element by element to operations."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ MOST_SUM_SCALE = 4
 
 
 def translate_binary(scope: Scope, operator: Operator) -> None:
-    """ADD, SUB and MUL of int8, or of whole numbers on the host."""
+    """Translate ADD, SUB and MUL of int8, or of whole numbers on the host."""
     one_result(operator, 2)
     if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
         translate_whole_numbers(scope, operator)
@@ -104,14 +104,17 @@ def translate_binary(scope: Scope, operator: Operator) -> None:
 
 
 def check_broadcast(result: Value, *operands: Value | NDArray[np.int8]) -> None:
-    """Raises ModelError unless the result has the shape that operands are spread to."""
+    """Raise ModelError unless the result has the shape that operands are spread to."""
     shapes = [operand.shape for operand in operands]
     if broadcast_shape(shapes) != result.shape:
         raise ModelError(f"its inputs of shapes {shapes} do not make shape {result.shape}")
 
 
 def with_one_constant(node: Binary) -> Unary | None:
-    """A table instead, where one operand is a value and the other the same number everywhere."""
+    """Return a table in place of an operation between a value and one constant number.
+
+    Returns None for other operations.
+    """
     for value, constant in ((node.a, node.b), (node.b, node.a)):
         if (
             isinstance(value, Value)
@@ -134,7 +137,7 @@ def _sum_scale(tensor: Tensor, common: float) -> Scale:
 def spread(
     scope: Scope, operator: Operator, operand: Value | NDArray[np.int8], result: Value
 ) -> Value | NDArray[np.int8]:
-    """An operand in a form that Binary takes: of the result's shape, or a value of one pixel."""
+    """Return an operand in a form for Binary: of the result's shape, or a value of one pixel."""
     try:
         if not isinstance(operand, Value):
             return np.broadcast_to(operand, result.shape)
@@ -154,7 +157,7 @@ def spread(
         return operand
     wide = Value(f"{operand.name} for {operator}", result.shape)
     if operand.channels < result.channels:
-        # All channels first: then whole pixels can be repeated.
+        # All channels come first: then whole pixels can be repeated.
         channels = Value(f"{wide.name} in all channels", (*operand.shape[:-1], result.channels))
         each = np.broadcast_to(positions, channels.shape)
         scope.add(*moved(str(operator), operand, channels, each))
@@ -168,7 +171,7 @@ def spread(
 
 
 def translate_extreme(scope: Scope, operator: Operator) -> None:
-    """MAXIMUM and MINIMUM of int8: a pool over both, or of whole numbers on the host."""
+    """Translate MAXIMUM and MINIMUM: of int8 to a pool over both, of whole numbers to the host."""
     one_result(operator, 2)
     if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
         translate_whole_numbers(scope, operator)
@@ -210,14 +213,14 @@ def translate_extreme(scope: Scope, operator: Operator) -> None:
 
 
 def complement(scope: Scope, operator: Operator, source: Value) -> Value:
-    """Return -1 - x of each code: the largest of these is that of the smallest code."""
+    """Return -1 - x of each code: the largest complement belongs to the smallest code."""
     result = Value(f"{source.name} negated", source.shape)
     _add_table(scope, operator, source, result, (-1 - INT8).astype(np.int8))
     return result
 
 
 def translate_table(scope: Scope, operator: Operator) -> None:
-    """Functions of single elements: a table."""
+    """Translate functions of single elements to a table."""
     source, source_tensor, result, result_tensor = _unary(scope, operator)
     table = TABLES[operator.kind](operator, source_tensor, result_tensor)
     _add_table(scope, operator, source, result, table)
@@ -263,11 +266,11 @@ TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {
     **dict.fromkeys(("RELU_N1_TO_1", "RELU_0_TO_1"), _relu),
     **CURVE_TABLES,
 }
-"""Functions of operators and the tensors that they take and give, in the order of INT8."""
+"""Functions that make a table, in the order of INT8, from an operator, its input and its output."""
 
 
 def translate_prelu(scope: Scope, operator: Operator) -> None:
-    """PRELU with constant slopes: a table, or for several slopes two parts and their sum."""
+    """Translate PRELU with constant slopes: a table, or for several slopes a sum of two parts."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     slopes, slope_tensor = scope.operand(operator, 1)
@@ -306,7 +309,7 @@ def translate_prelu(scope: Scope, operator: Operator) -> None:
             output=scalar_requantisation(q, shift, zero_point=zero_point),
         )
     )
-    # One of the two is 0.
+    # One of the two parts is 0.
     zero_points = zero_point, zero_point
     scope.add(exact_sum(str(operator), result, (parts[0], parts[2]), zero_points, zero_point))
 
@@ -318,7 +321,9 @@ def _add_table(
 
 
 def translate_quantize(scope: Scope, operator: Operator) -> None:
-    """QUANTIZE: from float32 and between bytes on the host, from int8 a requantisation."""
+    """Translate QUANTIZE: from int8 to a requantisation, from float32 and between bytes to work of
+    the host.
+    """
     one_result(operator, 1)
     source_tensor = scope.tensor(operator, 0)
     result_tensor = scope.graph.tensors[operator.outputs[0]]
@@ -343,7 +348,7 @@ def translate_quantize(scope: Scope, operator: Operator) -> None:
 
 
 def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Tensor) -> None:
-    """QUANTIZE of what DEQUANTIZE gives: a table, or nothing."""
+    """Translate QUANTIZE after DEQUANTIZE to a table, or to nothing."""
     codes, before = scope.dequantised[source]
     floats = to_float(INT8.astype(np.int8), before.scale, before.zero_point)
     table = to_int8(floats, tensor.scale, tensor.zero_point)
@@ -356,7 +361,7 @@ def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Ten
 
 
 def _byte_table(source: Tensor, result: Tensor) -> NDArray[Any]:
-    """QUANTIZE between int8 and uint8, of all codes from the least on."""
+    """Return the table of QUANTIZE between int8 and uint8, for all codes from the least on."""
     codes = INT8 if source.dtype == "int8" else INT8 + 128
     low, high = (0, 255) if result.dtype == "uint8" else (-128, 127)
     q, shift = quantise_multiplier(source.scale / result.scale)
@@ -367,12 +372,12 @@ def _byte_table(source: Tensor, result: Tensor) -> NDArray[Any]:
 
 
 def translate_rescale(scope: Scope, operator: Operator) -> None:
-    """QUANTIZE from int8, RELU and RELU6: requantisation, with bounds."""
+    """Translate QUANTIZE from int8, RELU and RELU6 to a requantisation with bounds."""
     source, source_tensor, result, result_tensor = _unary(scope, operator)
     scale = source_tensor.scale / result_tensor.scale
     function, ceiling = Function.NONE, 127
     if operator.kind != "QUANTIZE":
-        # LiteRT divides these scales in float32, those of QUANTIZE in float64.
+        # LiteRT divides these scales in float32, but the scales of QUANTIZE in float64.
         scale = to_single(scale)
         function = Function.RELU6 if operator.kind == "RELU6" else Function.RELU
         ceiling = relu_limits(operator.kind, result_tensor.scale, result_tensor.zero_point)[1]

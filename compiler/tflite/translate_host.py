@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that stay on the host."""
+"""The translation of operators that stay on the host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from systola.compiler.whole_numbers import WHOLE_TYPES
 
 
 def translate_softmax(scope: Scope, operator: Operator) -> None:
-    """SOFTMAX of int8."""
+    """Translate SOFTMAX of int8."""
     one_result(operator, 1)
     source, source_tensor = scope.source(operator)
     result, tensor = scope.result(operator)
@@ -42,7 +42,7 @@ def translate_softmax(scope: Scope, operator: Operator) -> None:
 
 
 def translate_flip_sign(scope: Scope, operator: Operator) -> None:
-    """FLIP_SIGN: between uint8 of inputs and outputs and the int8 of the machine."""
+    """Translate FLIP_SIGN, between uint8 of inputs and outputs and the int8 of the machine."""
     source, _ = scope.source(operator, dtype=scope.tensor(operator, 0).dtype)
     dtype = scope.graph.tensors[operator.outputs[0]].dtype
     result, _ = scope.result(operator, dtype=dtype)
@@ -50,7 +50,7 @@ def translate_flip_sign(scope: Scope, operator: Operator) -> None:
 
 
 def translate_dequantize(scope: Scope, operator: Operator) -> None:
-    """DEQUANTIZE to float32."""
+    """Translate DEQUANTIZE to float32."""
     one_result(operator, 1)
     source, tensor = scope.source(operator)
     result, _ = scope.result(operator, dtype="float32")
@@ -60,7 +60,9 @@ def translate_dequantize(scope: Scope, operator: Operator) -> None:
 
 
 def translate_gather(scope: Scope, operator: Operator) -> None:
-    """GATHER: constant numbers move elements, calculated ones choose rows of a constant table."""
+    """Translate GATHER: constant numbers move elements, calculated numbers choose rows of a
+    constant table.
+    """
     one_result(operator, 2)
     table, numbers = scope.tensor(operator, 0), scope.tensor(operator, 1)
     if numbers.data is not None:
@@ -76,7 +78,7 @@ def translate_gather(scope: Scope, operator: Operator) -> None:
 
 
 def translate_embedding_lookup(scope: Scope, operator: Operator) -> None:
-    """EMBEDDING_LOOKUP: rows of a constant table."""
+    """Translate EMBEDDING_LOOKUP: calculated numbers choose rows of a constant table."""
     one_result(operator, 2)
     if scope.tensor(operator, 1).data is None:
         raise ModelError("its table must be a constant")
@@ -99,7 +101,7 @@ def _add_embedding(scope: Scope, operator: Operator, table: int, numbers: int) -
 
 
 def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
-    """ARG_MAX and ARG_MIN of int8, uint8 or float32, on the host."""
+    """Translate ARG_MAX and ARG_MIN of int8, uint8 or float32, on the host."""
     one_result(operator, 2)
     tensor = scope.tensor(operator, 0)
     if tensor.dtype not in ("int8", "uint8", "float32"):
@@ -119,7 +121,9 @@ def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
 
 
 def translate_cast(scope: Scope, operator: Operator) -> None:
-    """CAST between types that the host has; codes of int8 and uint8 are whole numbers there."""
+    """Translate CAST between types that the host has; codes of int8 and uint8 are whole numbers
+    there.
+    """
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
     result_dtype = scope.graph.tensors[operator.outputs[0]].dtype
@@ -133,7 +137,7 @@ def translate_cast(scope: Scope, operator: Operator) -> None:
 
 
 def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
-    """Functions of whole numbers, element by element."""
+    """Translate functions of whole numbers, element by element."""
     one_result(operator, 1)
     operands: list[NDArray[Any] | None] = []
     sources: list[Value] = []
@@ -160,7 +164,7 @@ def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The shape that operands are spread to; None where there is none."""
+    """Return the shape that operands are spread to; None if there is none."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -168,6 +172,6 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None
 
 
 def check_same_shape(source: Value, result: Value) -> None:
-    """Raises ModelError where an operator changes the shape that should not."""
+    """Raise ModelError if an operator changes the shape, but should not."""
     if source.shape != result.shape:
         raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UNIDIRECTIONAL_SEQUENCE_LSTM with activations of 8 and cells of 16 bits, as an operation."""
+"""The translation of UNIDIRECTIONAL_SEQUENCE_LSTM, with activations of 8 and cells of 16 bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from systola.compiler.tflite.graph import Operator, Tensor, need_type
 from systola.compiler.tflite.scope import Scope
 from systola.compiler.tflite.translate_moves import join
 
-# Positions of the inputs; those of the four gates are in the order input, forget, cell, output.
+# Positions of the inputs; the order of the four gates is input, forget, cell, output.
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = 1, 5, 12
 _PEEPHOLES, _PROJECTION, _NORMALISATION = range(9, 12), range(16, 18), range(20, 24)
 _HIDDEN_STATE, _CELL_STATE = 18, 19
@@ -37,7 +37,8 @@ GATE_FRACTION = 12
 
 
 def translate_lstm(scope: Scope, operator: Operator) -> None:
-    """A whole sequence, with gates and cells of 16 bits; no peepholes, projection, normalisation.
+    """Translate a whole sequence, with gates and cells of 16 bits, without peepholes, projection
+    and normalisation.
 
     Raises ModelError for these.
     """
@@ -55,7 +56,7 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
         raise ModelError("diagonal recurrent weights are not supported")
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
-    # It is that of the hidden state that counts, but LiteRT prepares nothing without one.
+    # The hidden state's scale is used, but without a scale of the result LiteRT prepares nothing.
     if not len(result_tensor.scales):
         raise ModelError("its result has no scale")
     hidden = scope.tensor(operator, _HIDDEN_STATE)
@@ -68,13 +69,13 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     if time_major and scope.repeat > 1:
         raise ModelError("its first dimension is time, which no sample has a part of")
     bits = math.frexp(cell.scale)[1] - 1
-    # LiteRT has a tanh of 0 to 6 integer bits; without one, its result is the input gate, which
+    # LiteRT has a tanh of 0 to 6 integer bits; without a tanh, its result is the input gate, which
     # lies where the result should be.
     has_tanh = 0 <= 15 + bits <= 6
     if cell.scale != 2.0**bits or not -25 <= bits <= 0 or 15 + bits in (5, 6):
         raise ModelError(f"cells with the scale {cell.scale} are not supported")
-    # Its scale is that of the results, which are copied into the state as they are. The four
-    # tensors before this one matter with normalisation only.
+    # Its scale is equal to the results' scale: results are copied into the state unchanged. The
+    # four tensors before this one matter with normalisation only.
     inner = hidden
     if len(operator.intermediates) > _HIDDEN_SCALE:
         inner = scope.graph.tensors[operator.intermediates[_HIDDEN_SCALE]]
@@ -107,7 +108,9 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
 def _sequences(
     scope: Scope, operator: Operator, source: Value, result: Value, axis: int
 ) -> Iterator[tuple[Value, Value]]:
-    """Each of the sequences, which `axis` counts, and its result; joins these in the end."""
+    """Yield each of the sequences, which `axis` counts, with its result; join the results at the
+    end.
+    """
     if source.shape[axis] == 1:
         yield source, result
         return
@@ -162,7 +165,7 @@ def _sums(
     shape: tuple[int, int],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int8], Requantisation]:
-    """Weights, inputs x cells, and the requantisation of their products with `source`."""
+    """Return weights, inputs x cells, and the requantisation of their products with `source`."""
     need_type(what, weights, "int8")
     if weights.data is None or weights.shape != shape:
         raise ModelError(f"its {what} should have the shape {shape}, not {weights.shape}")

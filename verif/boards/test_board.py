@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board at the pins of its serial line, driven by the host's own driver: every byte, with noise.
+"""A test of a board at the pins of its serial line, driven by the host's own driver, with noise.
 
-The driver blocks, so it runs in a thread beside the simulation.
+Every byte is compared. The driver blocks, so it runs in a thread beside the simulation.
 """
 
 from importlib.resources import files
@@ -36,7 +36,7 @@ SILENCE_BITS = 600
 
 
 class SimulatedLine:
-    """The Line to the pins. A fraction `noise` of what is sent and of what comes is damaged."""
+    """A Line to the pins that damages a fraction `noise` of the bytes in both directions."""
 
     name = "simulation"
 
@@ -70,7 +70,7 @@ class SimulatedLine:
         return self._damage(came) if (came := resume(self._read)()) else b""
 
     async def _read(self):
-        """What comes until the line is quiet."""
+        """Return the received bytes once the line is quiet."""
         came = b""
         for _ in range(SILENCE_BITS // 20):
             await self._line.wait(20)
@@ -84,7 +84,7 @@ class SimulatedLine:
 
 
 async def start(dut, *, noise=0.0, faster=0.0):
-    """The line to a board that has just been reset."""
+    """Return the line to a board that has just been reset."""
     begin_reset(dut.rst)
     Clock(dut.clk, CLOCK_NS, unit="ns").start()
     line = SerialLine(dut, divisor=DIVISOR, faster=faster)
@@ -96,8 +96,11 @@ async def start(dut, *, noise=0.0, faster=0.0):
 
 @cocotb.test
 async def noisy_products(dut):
-    """Over a line that is too fast and damages a tenth of all frames: the same bytes as the golden
-    model, run by run, and what the board holds already is not sent again."""
+    """Run products over a line that is too fast and damages a tenth of all frames.
+
+    The bytes equal the golden model's, run by run. Content that the board already holds is not sent
+    again.
+    """
     line = await start(dut, noise=0.1, faster=0.02)
     random = np.random.default_rng(rng("products").getrandbits(64))
     transferred = []
@@ -123,7 +126,7 @@ async def noisy_products(dut):
 
 @cocotb.test
 async def network(dut):
-    """A quantised network from its file, in the bytes of its reference."""
+    """Run a quantised network from its file, and compare with its reference."""
     line = await start(dut)
     name = "mlp_odd_relu6_tanh_sigmoid"
     folder = files("systola.models")
@@ -140,7 +143,7 @@ async def network(dut):
 
 @cocotb.test
 async def control(dut):
-    """Waiting for the host, interrupts, tags, faults, and a machine that was left running."""
+    """Wait for the host, interrupt, tag and fault, and start on a machine that still runs."""
     line = await start(dut)
     tags = [encode(Opcode.DEBUG_TAG, tag=number) for number in (5, 6)]
     memory = np.zeros(4096, np.uint8)
@@ -171,7 +174,7 @@ async def control(dut):
 
 @cocotb.test
 async def refusals(dut):
-    """One line for a wrong configuration, too large a program, a line without a board."""
+    """Expect one line for a wrong configuration, a too large program, a line without a board."""
     line = await start(dut)
     program = compile_chain(CONFIG, [random_layer(np.random.default_rng(1), 400, 100)], 1)
 

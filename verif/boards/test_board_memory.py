@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The on-board memory behind its AXI ports: bursts on all of them at once, against an array."""
+"""Tests of the on-board memory: bursts on all its AXI ports at once, against an array."""
 
 import itertools
 import logging
@@ -74,7 +74,7 @@ class Rig(wiring.Component):
 
 
 def generate(data_bytes):
-    """Verilog of the rig, with the port names that the AXI models look for."""
+    """Return Verilog of the rig, with the port names that the AXI models look for."""
     rig = Rig(data_bytes=data_bytes)
     ports = {
         PORT_PREFIX[path[0]] + path[1]: (
@@ -87,7 +87,7 @@ def generate(data_bytes):
 
 
 class Bench:
-    """The rig between masters that pause at random in a fraction of the cycles."""
+    """A bench around the rig with masters that pause at random in a fraction of the cycles."""
 
     def __init__(self, dut, pauses):
         self.dut = dut
@@ -119,7 +119,7 @@ class Bench:
 @cocotb.test
 @cocotb.parametrize(pauses=[0.0, 0.4])
 async def all_at_once(dut, pauses):
-    """Each port has a quarter of the memory for itself, and reads what was written there."""
+    """Let each port write and read back its own quarter of the memory."""
     bench = Bench(dut, pauses)
     await bench.start()
     random = rng("memory", pauses)
@@ -161,7 +161,7 @@ async def all_at_once(dut, pauses):
 
 @cocotb.test
 async def beyond_the_memory(dut):
-    """Answers with an error, changes nothing; the ports go on."""
+    """Answer with an error and change nothing; the ports go on."""
     bench = Bench(dut, 0.0)
     await bench.start()
     random = rng("beyond")
@@ -179,7 +179,7 @@ async def beyond_the_memory(dut):
 
 @cocotb.test
 async def a_beat_a_cycle(dut):
-    """A long burst takes hardly longer than it has beats."""
+    """Check that a long burst takes hardly more cycles than beats."""
     bench = Bench(dut, 0.0)
     await bench.start()
     data_bytes = int(chosen_variant())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The serial bridge at its pins: requests, repeated ones, noise, broken frames."""
+"""Tests of the serial bridge at its pins: requests, repeated requests, noise, broken frames."""
 
 import struct
 import zlib
@@ -32,7 +32,7 @@ MEMORY_BYTES, REGISTER_BYTES = 2048, 1024
 
 
 class Rig(wiring.Component):
-    """The bridge between two memories, one of them in place of the registers."""
+    """A bridge between two memories, one of them in place of the registers."""
 
     def __init__(self):
         super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1)})
@@ -56,18 +56,18 @@ class Rig(wiring.Component):
 
 
 def request(operation, sequence, address, *words, count=None):
-    """Content of a request, as the protocol's text has it."""
+    """Return the content of a request, as the protocol's text defines it."""
     header = struct.pack("<BBHI", operation, sequence, count or len(words), address)
     return header + struct.pack(f"<{len(words)}I", *words)
 
 
 def reply(status, sequence, *words):
-    """Content of a reply."""
+    """Return the content of a reply."""
     return struct.pack(f"<BBH{len(words)}I", status, sequence, len(words), *words)
 
 
 class Host:
-    """The bridge with its clock, and what it sends."""
+    """A bridge with its clock, and the bytes that it sends."""
 
     def __init__(self, dut, faster=0.0):
         self.bench = Bench(dut, Rig())
@@ -79,7 +79,7 @@ class Host:
         await self.line.wait(3)
 
     async def replies(self, quiet=500):
-        """The content of all frames, once the line has been quiet for so many bits."""
+        """Return the content of all frames, once the line has been quiet for `quiet` bits."""
         count = -1
         while count != len(self.line.received):
             count = len(self.line.received)
@@ -90,7 +90,7 @@ class Host:
         return [decode_frame(part) for part in parts if part]
 
     async def ask(self, *contents):
-        """The replies to requests, sent one after the other."""
+        """Send requests one after the other and return the replies."""
         answers = []
         for content in contents:
             await self.line.send(encode_frame(content))
@@ -99,7 +99,7 @@ class Host:
 
 
 def test_frames():
-    """A frame by hand: ENDs, escapes and the CRC."""
+    """Encode a frame by hand: ENDs, escapes and the CRC."""
     content = bytes([1, END, 2, ESCAPE])
     crc = zlib.crc32(content).to_bytes(4, "little")
     assert not {END, ESCAPE} & set(crc)
@@ -118,7 +118,7 @@ def test_frames():
 @cocotb.test
 @cocotb.parametrize(faster=[-0.03, 0.0, 0.03])
 async def reads_and_writes(dut, faster):
-    """Both spaces, of all lengths, on a line that is a little too fast or too slow."""
+    """Use both spaces, with all lengths, on a line that is a little too fast or too slow."""
     host = Host(dut, faster)
     await host.start()
     random = rng("bridge", faster)
@@ -143,7 +143,7 @@ async def reads_and_writes(dut, faster):
 
 @cocotb.test
 async def refuses(dut):
-    """Whole frames that make no sense, and addresses without anything behind them."""
+    """Refuse whole frames with invalid content, and addresses without a register or memory."""
     host = Host(dut)
     await host.start()
     for content in (
@@ -176,7 +176,7 @@ async def refuses(dut):
 
 @cocotb.test
 async def repeated_writes(dut):
-    """A write that comes again is answered again, and not carried out again."""
+    """Answer a repeated write again without writing again."""
     host = Host(dut)
     await host.start()
     first = request(Operation.WRITE_REGISTERS, 5, 0, 1)
@@ -194,8 +194,10 @@ async def repeated_writes(dut):
 
 @cocotb.test
 async def noise(dut):
-    """Flipped bits, lost bytes, cut frames, glitches and garbage: nothing happens but an answer
-    that fails to come, and the next request is served."""
+    """Send flipped bits, lost bytes, cut frames, glitches and garbage.
+
+    The only effect is a missing answer, and the next request is served.
+    """
     host = Host(dut)
     await host.start()
     random = rng("noise")
@@ -225,7 +227,7 @@ async def noise(dut):
         await host.line.send(broken)
         if sequence % 3 == 0:
             await host.line.wait(random.uniform(0, 15))
-            # What is nearly half a bit may pass for a start bit, and cost the frame behind it.
+            # A glitch of nearly half a bit may pass for a start bit, and cost the next frame.
             await host.line.glitch(random.uniform(0.05, 0.3))
             await host.line.wait(1)
         value = random.getrandbits(32)
@@ -239,7 +241,7 @@ async def noise(dut):
 
 @cocotb.test
 async def cut_end(dut):
-    """A frame whose last END is lost is served with the next, if that is a repetition only once."""
+    """Lose the last END of a frame: it is served with the next, and a repetition only once."""
     host = Host(dut)
     await host.start()
     frame = encode_frame(request(Operation.WRITE_MEMORY, 1, 0, 42))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two halves of the UART, at their pins."""
+"""Tests of the two halves of the UART, at their pins."""
 
 import cocotb
 import pytest
@@ -18,7 +18,7 @@ DIVISOR = 13
 
 
 class Uart(wiring.Component):
-    """Both halves, side by side."""
+    """A UART with both halves, side by side."""
 
     def __init__(self):
         super().__init__(
@@ -48,7 +48,7 @@ class Uart(wiring.Component):
 
 
 class Rig:
-    """The UART with its clock, and what it has received."""
+    """The UART with its clock, and the bytes that it has received."""
 
     def __init__(self, dut, faster=0.0):
         self.bench = Bench(dut, Uart())
@@ -74,7 +74,7 @@ class Rig:
 @cocotb.test
 @cocotb.parametrize(faster=[-0.03, 0.0, 0.03])
 async def receives_every_byte(dut, faster):
-    """Back to back and with pauses, from a line that is a little too fast or too slow."""
+    """Receive back to back and with pauses, from a line that is a little too fast or too slow."""
     rig = Rig(dut, faster)
     await rig.start()
     random = rng("uart", faster)
@@ -90,7 +90,7 @@ async def receives_every_byte(dut, faster):
 
 @cocotb.test
 async def glitches_are_nothing(dut):
-    """Short pulses on the idle line are no bytes, and one in the middle of a bit changes none."""
+    """Ignore short pulses on the idle line, and a pulse in the middle of a bit."""
     rig = Rig(dut)
     await rig.start()
     for _ in range(20):
@@ -114,7 +114,10 @@ async def glitches_are_nothing(dut):
 
 @cocotb.test
 async def no_stop_bit(dut):
-    """A byte without its stop bit is an error, a line that stays low only one; then all is well."""
+    """Count one error for a byte without its stop bit, and one for a line that stays low.
+
+    Afterwards bytes are received again.
+    """
     rig = Rig(dut)
     await rig.start()
     await rig.line.send_bits([0] * 40 + [1, 1])
@@ -127,7 +130,7 @@ async def no_stop_bit(dut):
 @cocotb.test
 @cocotb.parametrize(faster=[-0.03, 0.0, 0.03])
 async def sends_every_byte(dut, faster):
-    """The other end, with a clock of its own, reads every byte; one takes ten bits."""
+    """Send every byte to a receiver with its own clock; a byte takes ten bits."""
     rig = Rig(dut, faster)
     await rig.start()
     random = rng("uart", faster)

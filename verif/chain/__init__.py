@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same programs on the golden model and on every simulator: the same bytes and cycles."""
+"""A check that the golden model and every simulator agree on the bytes and cycles of programs."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make chain`: random programs on the golden model, Amaranth's simulator, the C++ library, both
-cocotb simulators, and netlists: the same bytes everywhere, the same cycles wherever there are any.
+"""The command `make chain`: it runs random programs on the golden model and on all simulators.
+
+These are Amaranth's simulator, the C++ library, both cocotb simulators, and netlists. The bytes are
+the same everywhere, and the cycles are the same wherever there is a clock.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ GOLDEN = "golden model"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 where two of them differ."""
+    """Run the command and return the exit status, 1 if two of the results differ."""
     options = _parser().parse_args(arguments)
     try:
         config = preset(options.preset)
@@ -37,7 +39,7 @@ Link = Callable[[Config, int, int], list[Facts]]
 
 
 def links(netlists: Sequence[str] = ()) -> dict[str, Link]:
-    """What runs programs beside the golden model, by name."""
+    """Return the simulators that run programs beside the golden model, by name."""
     found: dict[str, Link] = {"C++ library": library_facts, "Amaranth": amaranth_facts}
     for simulator in SIMULATORS:
         found[f"cocotb, {simulator}"] = cocotb_facts(simulator)
@@ -47,7 +49,7 @@ def links(netlists: Sequence[str] = ()) -> dict[str, Link]:
 
 
 def compare(config: Config, seed: int, count: int, others: dict[str, Link]) -> int:
-    """Runs the programs everywhere; 1 where something differs."""
+    """Run the programs everywhere and return 1 if a result differs, else 0."""
     expected = golden_facts(config, seed, count)
     print(f"{GOLDEN}: {sum(facts.fault != (0, 0, 0) for facts in expected)} faults", flush=True)
     times: list[tuple[object, ...]] | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is compared between the links of the chain."""
+"""The facts that are compared between the links of the chain."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 
 LATENCY, STALL = 7, 0.1
-"""Of the memories."""
+"""Latency in cycles and stall probability of the memories."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a program left behind; of a machine with a clock also when."""
+    """The state that a program left, and the times of its events on a machine with a clock."""
 
     host: str
     """SHA-256 of the host window."""
@@ -34,17 +34,20 @@ class Facts:
     """Code of the last Interrupt_Host, 0 without one."""
     tags: tuple[int, ...]
     times: tuple[object, ...] = ()
-    """Cycles, those of each class by name, and those of the tags."""
+    """Total cycles, cycles of each class by name, and cycles of the tags."""
 
 
 def meant_faults(config: Config, seed: int, count: int) -> list[Fault | None]:
-    """In which each of `programs` ends, the last one: all others at Halt."""
+    """Return the fault in which each program of `programs` ends.
+
+    Only the last program has one; all others end at Halt.
+    """
     faults = static_faults(config)
     return [*[None] * (count - 1), faults[seed % len(faults)]]
 
 
 def programs(config: Config, seed: int, count: int) -> list[Image]:
-    """Random programs, the last of which ends in a fault."""
+    """Return random programs, the last of which ends in a fault."""
     return [
         random_program(config, f"chain {seed} {index}", instructions=10, fault=fault)
         for index, fault in enumerate(meant_faults(config, seed, count))
@@ -52,8 +55,10 @@ def programs(config: Config, seed: int, count: int) -> list[Image]:
 
 
 def golden_facts(config: Config, seed: int, count: int) -> list[Facts]:
-    """Of `programs` on the golden model, which has no clock. Fails where one ends as it should
-    not."""
+    """Return the facts of `programs` on the golden model, which has no clock.
+
+    Fails if a program ends otherwise than intended.
+    """
     golden = Machine(config)
     found: list[Facts] = []
     for image, meant in zip(
@@ -75,7 +80,7 @@ def golden_facts(config: Config, seed: int, count: int) -> list[Facts]:
 
 
 def facts_of(result: RunResult) -> Facts:
-    """Of a program on a simulated machine."""
+    """Return the facts of a program on a simulated machine."""
     assert bool(result.status & Status.FAULT) == bool(result.fault_cause)
     return Facts(
         host=hashlib.sha256(result.host.tobytes()).hexdigest(),
@@ -91,12 +96,12 @@ def facts_of(result: RunResult) -> Facts:
 
 
 def to_json(facts: list[Facts]) -> str:
-    """For a file, from one process to another."""
+    """Write facts as JSON, for a file that another process reads."""
     return json.dumps([asdict(each) for each in facts])
 
 
 def from_json(text: str) -> list[Facts]:
-    """What `to_json` was given."""
+    """Read the facts that `to_json` wrote."""
 
     def tuples(value: Any) -> Any:
         return tuple(map(tuples, value)) if isinstance(value, list) else value

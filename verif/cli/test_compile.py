@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu compile, and tpu run of what it makes, on the golden model."""
+"""Tests of tpu compile, and of tpu run with its result, on the golden model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "spilled" not in out
     expected = outputs(samples)["y_ref"]
     command = f"run {program} --input {samples} --output {y} --backend iss --json {figures}"
-    # Full batches and a rest, one sample, and options that say the same again.
+    # Try full batches and a rest, one sample, and options that repeat the defaults.
     for options, count in (("", len(expected)), ("--limit 1", 1), ("--batch 5 --limit 10", 10)):
         assert run(f"{command} {options} --preset small", capsys)[0] == 0
         assert np.array_equal(outputs(y)["y"], expected[:count])
@@ -54,7 +54,7 @@ def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.thorough
 def test_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On the RTL, with slow memories, as text, JSON and picture."""
+    """Show figures of the RTL with slow memories, as text, JSON and picture."""
     name = MODELS / "cnn_residual_dw_pool"
     figures, picture = tmp_path / "f.json", tmp_path / "r.svg"
     status, out, _ = run(
@@ -112,7 +112,7 @@ def test_two_inputs_and_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_spilling_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A map of 4096 lines and its sum with itself in a buffer of 1024."""
+    """Spill: a map of 4096 lines is added to itself in a buffer of 1024 lines."""
     writer = ModelWriter()
     a, b = (writer.tensor((1, 32, 32, 4), "int8", 0.1, zero) for zero in (0, 3))
     c = writer.tensor((1, 32, 32, 4), "int8", 0.2, -3)
@@ -139,7 +139,7 @@ def test_semantics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_host_stage_without_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A word that is not in the vocabulary."""
+    """Classify a word that is not in the vocabulary."""
     with np.load(MODELS / "lstm_text_100.npz") as stored:
         x = stored["x"][:2].astype(np.int64)
     x[1, 0, 3] = 1000
@@ -156,7 +156,7 @@ def test_host_stage_without_a_result(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def fingerprints(hash_seed: int, folder: Path) -> dict[str, Any]:
-    """The compiled programs of all stored models, from a process of their own."""
+    """Return hashes of the compiled programs of all stored models, from a separate process."""
     script = (
         "import hashlib, json\n"
         "from systola.verif.cli.test_compile import MODELS, NAMES\n"

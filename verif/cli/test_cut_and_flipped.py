@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input files of each kind cut short, or with a bit flipped, at places all over them.
+"""Tests with input files of each kind cut short, or with a bit flipped, at many places.
 
-A command gives one line and status 2 and writes nothing, or, where the file is a valid one still,
-the result of the file as it is. It takes neither long nor much memory. What has a checksum is
+A command prints one line, gives status 2 and writes nothing. If the file is still valid, it gives
+the result of this file instead. It takes neither long nor much memory. A file with a checksum is
 refused wherever a bit of its content is flipped.
 """
 
@@ -33,9 +33,9 @@ from systola.verif.compiler.isolation import Isolation
 STEP = 97
 """Bytes from one place to the next."""
 SAMPLES = 12
-"""Places of a file that the quick test looks at."""
+"""Places of a file that the quick test tries."""
 MOST_BYTES = 2 << 30
-"""Address space that commands may take beyond what the process has at the start."""
+"""Bytes of address space that commands may take beyond the process's space at the start."""
 MODEL = "mlp_floatio.tflite"
 ASSEMBLY = "# a comment\nset_register register=1, value=5\nloop count=3\nnop\nend_loop\nhalt\n"
 
@@ -46,10 +46,10 @@ class Kind:
 
     make: Callable[[], bytes]
     command: str
-    """Reads `m` and writes `out`."""
+    """Command that reads `m` and writes `out`."""
     sealed: bool
-    """Whether a checksum covers the content, so that no cut file and no flipped bit in the middle
-    can be valid."""
+    """True if a checksum covers the content: no cut file and no flipped bit in the middle is valid.
+    """
 
 
 def model(name: str) -> bytes:
@@ -57,7 +57,7 @@ def model(name: str) -> bytes:
 
 
 def onnx() -> bytes:
-    """The smallest of the stored ONNX models."""
+    """Return the smallest of the stored ONNX models."""
     folder = files("systola.models")
     found = [each.read_bytes() for each in folder.iterdir() if each.name.endswith(".onnx")]
     return min(found, key=len)
@@ -120,9 +120,11 @@ def content_of(name: str) -> bytes:
 
 
 def run_all(kind: str, content: bytes, places: list[int]) -> Iterator[tuple[str, str]]:
-    """Runs the command of a kind on the whole file, and cut and flipped at `places`. Yields what
-    was done, and what is wrong with what came of it: nothing, or a text. To be called in a process
-    of its own."""
+    """Run the command of a kind on the whole file, and on the file cut and flipped at `places`.
+
+    Yields the change that was made, and the error in the result, or an empty text. It must be
+    called in a process of its own.
+    """
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + MOST_BYTES, resource.RLIM_INFINITY))
     with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +144,7 @@ def run_all(kind: str, content: bytes, places: list[int]) -> Iterator[tuple[str,
 
 
 def _wrong(command: str, *, valid: bool | None) -> str:
-    """Runs a command; gives what is wrong, or else the exit status."""
+    """Run a command and return its error, or else the exit status."""
     out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
     before = sorted(os.listdir())
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -183,19 +185,22 @@ def check(isolation: Isolation, name: str, places: list[int]) -> None:
 
 
 def _is_content(name: str, place: int) -> bool:
-    """Whether a byte is neither in the directory of an archive nor in the headers of its members,
-    where times and attributes stand, which nothing depends on."""
+    """Return whether a byte is content of a member of an archive.
+
+    Bytes in the archive's directory and in headers of members are not: they hold times and
+    attributes that nothing depends on.
+    """
     content = content_of(name)
     if place >= content.find(b"PK\x01\x02"):
         return False
     header, following = content.rfind(b"PK\x03\x04", 0, place + 1), content.find(b"PK", place + 1)
-    # The last byte that is compressed has bits that nothing depends on.
+    # The last compressed byte has bits that nothing depends on.
     return place - header > 100 and following - place > 1
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_some_places(isolation: Isolation, name: str) -> None:
-    """The first, the last, and some between, in a constant order."""
+    """Try the first place, the last, and some between, in a constant order."""
     size = len(content_of(name))
     check(
         isolation, name, sorted({number * (size - 1) // (SAMPLES - 1) for number in range(SAMPLES)})

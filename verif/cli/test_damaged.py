@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files on the command line: one line on stderr and exit status 2, or a result."""
+"""Tests of damaged files on the command line: one line on stderr and status 2, or a result."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Check = Callable[[str, str], int]
 def check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Check:
-    """A function that runs a command, which reads `m` and writes `out`, and gives its exit status.
+    """Return a function that runs a command and gives its exit status.
 
-    What else it takes tells what `m` is.
+    The command reads `m` and writes `out`. The second argument of the function describes `m`.
     """
     monkeypatch.chdir(tmp_path)
 
@@ -63,7 +63,7 @@ def test_models(check: Check) -> None:
 
 
 def test_running_models(check: Check) -> None:
-    """Models that are compiled only to be run."""
+    """Run models that are compiled only to be run."""
     np.savez("x.npz", x=np.zeros((2, 1, 64), np.float32))
     statuses: list[int] = []
     for number in range(PROGRAMS):
@@ -85,7 +85,7 @@ def test_programs(check: Check) -> None:
 
 
 def test_a_model_of_no_work(check: Check) -> None:
-    """All it does is to change a shape, for which there is not even a program."""
+    """Run a model that only changes a shape, for which there is not even a program."""
     writer = ModelWriter()
     source, target = writer.tensor((1, 4), "int8", 0.1), writer.tensor((2, 2), "int8", 0.1)
     shape = writer.tensor((2,), "int32", data=np.array([2, 2], np.int32))

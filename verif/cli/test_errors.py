@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes of the user: one clear line on stderr, exit status 2, nothing left behind."""
+"""Tests of mistakes of the user: one clear line on stderr, exit status 2, no file left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONVOLVE = "convolve buffer=0, accumulator=0, k_tiles=1, n_tiles=1, plane=1\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a model and inputs of all kinds in it."""
+    """Enter a working directory that has a model and inputs of all kinds."""
     monkeypatch.chdir(tmp_path)
     model = (files("systola.models") / MODEL).read_bytes()
     Path("m.tflite").write_bytes(model)
@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Exit status, standard output and error of a command line."""
+    """Return exit status, standard output and error of a command line."""
     try:
         status = main.main(shlex.split(command))
     except SystemExit as exit_:
@@ -266,7 +266,7 @@ def start(*words: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A test run in the background inherits a SIGINT that is ignored.
+        # A test run in the background inherits an ignored SIGINT.
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
@@ -292,5 +292,5 @@ def test_reader_goes_away(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == ""
-        # A write that ends short because the reader goes away is no error to Python.
+        # Python sees no error in a write that ends short because the reader goes away.
         assert process.wait(timeout=60) in (0, 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No command loses a file, whatever its options name: all options, as the parser has them."""
+"""Tests that no command loses a file, for any value of every option that the parser has."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ RUNS = {
     "synth": "synth --preset tiny --unit counters --seeds 0",
     "info": "info --preset tiny",
 }
-"""A line for each command that writes files, without the options that name these."""
+"""Lines for each command that writes files, without the options that name these."""
 READS = {
     ("run", "model"): "run {} --input a",
     ("run", "input"): "run model --input {}",
@@ -65,7 +65,7 @@ READS = {
     ("gemm", "port"): "gemm 3 4 5 --backend serial --port {}",
     ("asm", "file"): "asm {}",
 }
-"""A line for each argument that names a file to read, where the command writes any."""
+"""Lines for each argument that names a file to read, if the command writes any file."""
 NO_FILES = {
     ("run", "key"): "names of arrays",
     ("run", "scheduler"): "an address",
@@ -81,7 +81,7 @@ NO_FILES = {
 SLOW = {"verilog", "synth"}
 """Commands that take seconds."""
 LONG = {"run", "compile", "demo"}
-"""Commands of which every kind of output would be too much for the quick tests."""
+"""Commands for which the quick tests would take too long with every kind of output."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def arguments() -> Iterator[tuple[str, argparse.Action]]:
 
 
 def named_files() -> list[Option]:
-    """Return all arguments that name files: their converter says so."""
+    """Return all arguments that name files, as their converters show."""
     found: list[Option] = []
     for command, action in arguments():
         try:
@@ -133,7 +133,7 @@ READ_AND_WRITTEN = [
 
 
 def test_all_names_of_files_are_known() -> None:
-    """A new argument of plain text is a file here, or said not to be one."""
+    """Require that a new argument of plain text is listed here as a file or as no file."""
     plain = {
         (command, action.dest)
         for command, action in arguments()
@@ -149,7 +149,7 @@ def test_all_names_of_files_are_known() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with inputs that have further names."""
+    """Enter a working directory that has inputs with further names."""
     monkeypatch.chdir(tmp_path)
     Path("model").write_bytes((files("systola.models") / MODEL).read_bytes())
     y = np.arange(20) % 10
@@ -170,7 +170,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def line_of(begin: str, given: Mapping[Option, str], others: str = "out") -> str:
-    """Return a command line with some outputs, and with all others that there must be."""
+    """Return a command line with some outputs, and all others that are required."""
     words = [begin, *(f"{option.flag} {name}" for option, name in given.items())]
     command = begin.split()[0]
     for option in OUTPUTS:
@@ -180,7 +180,7 @@ def line_of(begin: str, given: Mapping[Option, str], others: str = "out") -> str
 
 
 def assert_refused(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command is a mistake of the user, in one line that has `says`, and changes nothing."""
+    """Check that a command is refused in one line that has `says`, and changes nothing."""
     before = tree(Path())
     status, out, err = run(command, capsys)
     assert (status, out) == (2, ""), command
@@ -213,7 +213,7 @@ def test_two_outputs_are_two_files(
         ("old", "below/to_old"),
         ("old", "below/hard_old"),
     ):
-        # Which of the two is found to be the other depends on their order in the parser.
+        # The message names them in the order that the parser has.
         says = "is named twice" if one == other else ", too: the output would be written over it"
         line = line_of(RUNS[first.command], {first: one, second: other})
         assert_refused(line, says, capsys)
@@ -239,7 +239,7 @@ def test_what_cannot_be_written(
 
 @pytest.mark.parametrize("option", OUTPUTS, ids=str)
 def test_what_must_not_be_written(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
-    make_parser()  # loads what is not everybody's to read
+    make_parser()  # loads modules that not every user may read
     with protected_folder(), as_nobody():
         for name in ("old", "below/new", "below/old", "below/to_old"):
             line = line_of(RUNS[option.command], {option: name})
@@ -264,7 +264,7 @@ def outputs(command: str) -> list[Option]:
 def test_what_is_there_stays_what_it_is(
     command: str, kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All outputs of a command at once: links, FIFOs, devices."""
+    """Write all outputs of a command at once to links, FIFOs and devices."""
     words, read = [RUNS[command]], dict[str, bytes]()
     readers: list[Thread] = []
 
@@ -321,7 +321,7 @@ def test_a_full_disk(
 
 @pytest.mark.thorough
 def test_a_timeline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only the RTL has one."""
+    """Ask for a timeline, which only the RTL has."""
     line = "gemm 3 4 5 --preset tiny --timeline below/to_old -q"
     before = tree(folder)
     assert run(line, capsys)[0] == 0  # builds the simulator, if need be
@@ -343,7 +343,7 @@ def test_devices_can_be_named_twice(folder: Path, capsys: pytest.CaptureFixture[
     "name", ["/dev/stdout", "here", *map(thorough, ("/proc/self/fd/1", "pipe"))]
 )
 def test_names_of_standard_output(name: str, folder: Path) -> None:
-    """Text that is printed neither follows nor destroys an output that goes to the same place."""
+    """Send an output to standard output: printed text neither follows nor destroys it."""
     command = [sys.executable, "-m", "systola.cli.main", "info", "--preset", "tiny", "--json"]
     if name == "pipe":
         done = subprocess.run([*command, "/dev/stdout"], capture_output=True, text=True)
@@ -400,7 +400,7 @@ def test_a_model_that_was_read_stays(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_description_is_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A network of 10 units can be saved to a file called 10."""
+    """Save a network of 10 units to a file called 10."""
     assert run(f"{RUNS['train']} --save 10", capsys)[0] == 0
     assert run(f"{RUNS['train']} --save m.tpu", capsys)[0] == 0
     assert Path("10").read_bytes() == Path("m.tpu").read_bytes()

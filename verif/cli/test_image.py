@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu image: a driver without this project runs a network from its files."""
+"""Tests of tpu image: a driver without this project runs a network from its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODELS = Path(str(files("systola.models")))
 
 
 class Driver:
-    """A host that knows no more than the files of the folder: numbers and offsets of image.h."""
+    """A host that knows only the files of the folder: numbers and offsets of image.h."""
 
     def __init__(self, folder: Path, config: Config) -> None:
         text = (folder / "image.h").read_text()
@@ -49,7 +49,9 @@ class Driver:
 
 
 def from_hex(path: Path, word: int) -> bytes:
-    """The bytes of a .hex file, as $readmemh of a memory of `word` bytes takes them."""
+    """Return the bytes of a .hex file, as $readmemh of a memory with `word` bytes a word reads
+    them.
+    """
     lines = [each for each in path.read_text().splitlines() if not each.startswith("//")]
     assert all(len(line) == 2 * word for line in lines)
     return b"".join(int(line, 16).to_bytes(word, "little") for line in lines)
@@ -60,7 +62,7 @@ def from_hex(path: Path, word: int) -> bytes:
     [("small-compact", "cnn_s2_valid5_same3_1x1"), ("6x10", "mlp_odd_relu6_tanh_sigmoid")],
 )
 def test_network(name: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two runs in one host window give the interpreter's bytes; nothing else is loaded between."""
+    """Run twice in one host window and compare with the interpreter; nothing is loaded between."""
     command = f"image {MODELS / model}.tflite --preset {name} -o {tmp_path}/image"
     assert run(command, capsys)[::2] == (0, "")
     config = preset(name)
@@ -77,7 +79,7 @@ def test_network(name: str, model: str, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_hex_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Words are as wide as the port, or as --word says; the last one is filled up."""
+    """Write words as wide as the port, or as --word sets them, with the last word filled up."""
     model = MODELS / "mlp_floatio.tflite"
     command = f"image {model} --preset 6x10 -o {tmp_path}/image"
     for options, word in (("", 16), (" --word 4", 4), (" --word 48", 48)):
@@ -89,7 +91,7 @@ def test_hex_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_header_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Names out of the model do no harm; stages of the host are named with their numbers."""
+    """Compile a header with odd names from the model; host stages have numbers in their names."""
     model = (MODELS / "mlp_floatio.tflite").read_bytes()
     evil = b"serving_*/\\\x1b[1m\\"
     assert model.count(b"serving_default_x") > 0
@@ -108,7 +110,7 @@ def test_header_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.thorough
 def test_several_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each program of a network has a folder; its outputs are the inputs of the next one."""
+    """Write each program to a folder; its outputs are the inputs of the next program."""
     config = replace(preset("tiny"), buffer_lines=64)
     content = (MODELS / "std_fc_autoencoder_ad.tflite").read_bytes()
     program = api.compile(content, preset=config, batch=8).to_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/networks.md shows works: its Python, its commands and its table of columns."""
+"""Tests of docs/networks.md: its Python, its commands and its table of columns work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from systola.verif.compiler.float_digits import as_tflite, digits, trained
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "networks.md").read_text()
 MODEL = "cnn_residual_dw_pool"
-"""Stands for the network that the page trains."""
+"""Model in place of the network that the page trains."""
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_from_a_float_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The lines work, the page shows the output, and int8 loses less than a point."""
+    """Run the lines of the page: they print its output, and int8 loses less than a point."""
     monkeypatch.chdir(tmp_path)
     Path("digits_float.tflite").write_bytes(as_tflite())
     for name, end in (("digits_float", ""), ("digits_test", "_test")):
@@ -102,14 +102,14 @@ def test_columns_and_semantics() -> None:
 
 
 def test_messages() -> None:
-    """The messages that the page quotes are those of the code."""
+    """Check that the messages on the page are in the code."""
     root = Path(__file__).resolve().parents[2]
     text = "".join(
         path.read_text()
         for folder in ("arch", "compiler", "runtime")
         for path in (root / folder).rglob("*.py")
     )
-    # Parts of a text that stand in several lines; then everything that is filled in.
+    # First join texts over several lines; then replace everything that is filled in.
     text = re.sub(r'"\s*\n\s*f?"', "", text)
     for kind in ("float32", "int8"):
         text = text.replace(f"is {kind}", "is {}")
@@ -130,7 +130,7 @@ def example(title: str) -> str:
 
 @pytest.mark.parametrize("title", ["From Keras", "From PyTorch"])
 def test_examples_are_python(title: str) -> None:
-    """From the trained model to both accuracies they have at most ten lines."""
+    """Check that at most ten lines lead from the trained model to both accuracies."""
     script = example(title)
     compile(script, title, "exec")
     last = script.rpartition("\n\n")[2]
@@ -148,7 +148,7 @@ def test_examples(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With their framework they work, and int8 loses less than a point."""
+    """Run the examples with their frameworks: int8 loses less than a point."""
     pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
     exec(example(title).replace('"rtl"', '"iss"'), {})

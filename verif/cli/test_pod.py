@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--cores of the commands: results, reports, and one line for what does not go with it."""
+"""Tests of --cores: results, reports, and one line for options that do not fit it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUN = "run m.tflite --input x.npz --output y.npz --preset tiny"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    """The working directory, with a model and samples in it; the results that these should have."""
+    """Enter a working directory with a model and samples, and return the expected results."""
     monkeypatch.chdir(tmp_path)
     content = (files("systola.models") / MODEL).read_bytes()
     Path("m.tflite").write_bytes(content)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names out of files and from the command line: a terminal shows them and obeys none of them.
+"""Tests that a terminal shows names from files and the command line, and obeys none of them.
 
-The same files with question marks for the hostile characters say how many lines are to be printed.
+The same files with question marks for the hostile characters give the number of lines to expect.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from systola.verif.cli.test_errors import MODEL as TFLITE
 
 MODEL = "onnx_skl_mlp_48relu_qop_u8s8_pc.onnx"
 HOSTILE = "(\x1b]0;x\x07\x1b[2J\n\r\t\x9b1m\u202e\u2066\u2028\x7f<b>$\\frac$"
-"""Escape sequences of one and of two bytes, line ends, marks of direction, HTML, and a formula."""
+"""Escape sequences of one and two bytes, line ends, marks of direction, HTML, and a formula."""
 SHOWN = "(?]0;x??[2J????1m????<b>$\\frac$"
-"""The same with nothing that a terminal obeys."""
+"""A copy of HOSTILE without characters that a terminal obeys."""
 NAMES = {"hostile": HOSTILE, "shown": SHOWN}
 
 
 def named(content: bytes, suffix: str) -> bytes:
-    """An ONNX model with `suffix` after each of its names."""
+    """Return an ONNX model with `suffix` after each of its names."""
     model = onnx.load_from_string(content)
     graph = model.graph
     model.producer_name = model.doc_string = graph.name = suffix
@@ -49,7 +49,10 @@ def named(content: bytes, suffix: str) -> bytes:
 
 
 def renamed_tflite(content: bytes, name: str) -> bytes:
-    """A TensorFlow Lite model whose tensors begin with `name`, in the room of their own names."""
+    """Return a TensorFlow Lite model with `name` at the start of its tensors' names.
+
+    The lengths of the names stay.
+    """
     found = [each for each in (b"serving_default", b"StatefulPartitionedCall") if each in content]
     assert found
     for each in found:
@@ -59,7 +62,7 @@ def renamed_tflite(content: bytes, name: str) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with the same files with hostile names and with those shown."""
+    """Enter a working directory with files that have hostile names, and files with shown names."""
     monkeypatch.chdir(tmp_path)
     content = (files("systola.models") / MODEL).read_bytes()
     np.savez("x.npz", x=np.zeros((2, 1, 64), np.float32))
@@ -67,7 +70,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pack = Packer.pack
     for kind, text in NAMES.items():
         Path(f"{kind}.onnx").write_bytes(onnx_file := named(content, text))
-        # It holds more names than the model: those of operators.
+        # It holds more names than the model: the names of operators.
         with monkeypatch.context() as patch:
             patch.setattr(Packer, "pack", with_suffix(pack, text))
             program = api.compile(onnx_file, preset="tiny", batch=2).to_bytes()
@@ -93,7 +96,7 @@ def with_suffix(pack, text: str):
 
 
 def run(command: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Exit status, standard output and error of a command line of these words."""
+    """Return exit status, standard output and error of a command line of these words."""
     try:
         status = main.main(command)
     except SystemExit as exit_:
@@ -103,7 +106,7 @@ def run(command: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int
 
 
 def check_text(text: str) -> None:
-    """Nothing in it but what can be shown, and line feeds."""
+    """Check that a text has only printable characters and line feeds."""
     bad = {each for each in text if not each.isprintable() and each != "\n"}
     assert not bad, text
 
@@ -131,12 +134,12 @@ RUN = "run {} --backend iss --input x.npz --output y.npz"
 def test_names_in_files(
     command: str, status: int, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is printed has no such character, and as many lines as without any."""
+    """Check that the output has no hostile character, and the expected number of lines."""
     printed = [run(command.format(kind, kind).split(), capsys) for kind in NAMES]
     assert [each[0] for each in printed] == [status, status], printed
     for _, out, err in printed:
         check_text(out + err)
-    # The status and the lines, of which a name makes no more and no fewer.
+    # Compare the status and the number of lines, which no name may change.
     assert [out.count("\n") for _, out, _ in printed] == [printed[1][1].count("\n")] * 2
     assert [err.count("\n") for _, _, err in printed] == [printed[1][2].count("\n")] * 2
 
@@ -152,7 +155,9 @@ def test_a_tflite_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.thorough
 def test_written_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pictures, pages and figures show no such character, and a formula as it stands."""
+    """Check that pictures, pages and figures have no hostile character, and show formulas
+    literally.
+    """
     name = f"a{HOSTILE}.onnx"
     Path(name).write_bytes(Path("hostile.onnx").read_bytes())
     written = ["--report", "r.html", "--roofline", "r.svg", "--json", "j"]
@@ -171,7 +176,7 @@ def test_written_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_words_of_the_command_line(
     command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a command does not know, and files that are not there, are named in one line."""
+    """Check that unknown words and missing files are named in one line."""
     for words in ([HOSTILE], ["--preset", HOSTILE], [HOSTILE, "--json", HOSTILE, "-o", HOSTILE]):
         status, out, err = run([command, *words], capsys)
         assert (status, out) == (2, "")
@@ -195,7 +200,7 @@ def test_a_file_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_errors_in_python(folder: Path) -> None:
-    """Whoever calls from Python sees a message in a terminal, too."""
+    """Check that a caller in Python can show a message in a terminal, too."""
     model = api.load("hostile.tpu")
     narrow = {f"x{HOSTILE}y": np.zeros((1, 64), np.float32)}
     with pytest.raises(ModelError) as wrong:

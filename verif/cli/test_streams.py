@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tpu command in poor surroundings: no UTF-8, closed streams, names of bytes, no PATH."""
+"""Tests of the tpu command with no UTF-8, closed streams, names of bytes, and no PATH."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BYTES = os.fsdecode(b"m\xff\xc3.tflite")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a model and samples in it."""
+    """Enter a working directory that has a model and samples."""
     monkeypatch.chdir(tmp_path)
     model = (files("systola.models") / MODEL).read_bytes()
     Path("m.tflite").write_bytes(model)
@@ -37,10 +37,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(
     *words: str, environment: dict[str, str] | None = None, shell: str = 'exec "$@"'
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs tpu; `shell` is the script that starts it."""
+    """Run tpu; `shell` is the script that starts it."""
     return subprocess.run(
         ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "systola.cli.main", *words],
-        # Python that does not buffer lets argparse ignore an output that takes nothing.
+        # Without buffers, Python lets argparse ignore an output that takes nothing.
         env={**os.environ, **(environment or {}), "PYTHONUNBUFFERED": ""},
         capture_output=True,
         check=False,
@@ -125,7 +125,7 @@ def test_closed_and_full_outputs(words: tuple[str, ...], folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_no_path(folder: Path) -> None:
-    """Where no tool is found, one line says so."""
+    """Report in one line that no tool is found."""
     program = [sys.executable, "-m", "systola.cli.main", "gemm", "2", "2", "2", "--preset", "2x2"]
     environment = {"SYSTOLA_BUILD": str(folder), "PATH": "/nowhere"}
     found = subprocess.run(program, env=environment, capture_output=True, check=False)

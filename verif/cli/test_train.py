@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu train: what it prints and saves, and its mistakes."""
+"""Tests of tpu train: its output, its files, and its mistakes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     status, out, err = run(f"train m.tpu --data plain.npz -q --json - {MACHINE}", capsys)
     assert (status, err) == (0, "")
     figures = json.loads(out)
-    # Four batches of 64 in each of two epochs, and one of 50.
+    # Each of two epochs has four batches of 64 and one of 50.
     assert (figures["epochs"], figures["steps"], figures["preset"]) == (3, 9, "8x8-training")
     assert len(figures["loss"]) == 1 and "val_loss" not in figures
     step = figures["step_energy"]
@@ -60,7 +60,10 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_a_saved_model_goes_on_with_its_settings(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Preset, back end, cores, batch and optimiser are the file's, but for those that are given."""
+    """Continue with preset, back end, cores, batch and optimiser from the file.
+
+    Options on the command line take their place.
+    """
     machine = "--backend iss --preset 8x8-training --cores 2 --latency 3"
     options = "--batch-size 20 --learning-rate 0.25 --momentum 0.5 --loss categorical_crossentropy"
     np.savez("hot.npz", x=np.load("plain.npz")["x"], y=np.eye(10)[np.load("plain.npz")["y"]])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the command shows itself: groups, version, completion, how much it says, its cache."""
+"""Tests of the command's own texts: groups, version, completion, verbosity, cache."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_nothing_shows_the_groups(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is one and the same everywhere."""
+    """Check that the version is the same everywhere."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     version = project["version"]
     assert run("--version", capsys) == (0, f"tpu {version}\n", "")
@@ -53,7 +53,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_completion(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """What bash would offer after 'tpu ga' and 'tpu verilog --fab'."""
+    """Offer the completions of 'tpu ga' and 'tpu verilog --fab' in bash."""
     _, script, _ = run("completion bash", capsys)
     path = tmp_path / "completion"
     path.write_text(script)
@@ -81,7 +81,7 @@ def test_quiet_and_verbose(capsys: pytest.CaptureFixture[str], root: Path) -> No
 
 
 def test_cache(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    """It shows and removes what has been built, and nothing else."""
+    """Show and remove built files, and nothing else."""
     assert run("cache", capsys)[1].startswith(f"0.0 MiB in {root}")
 
     def make(work: Path) -> Path:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs that were run have exercised: of the instruction set, and of the hardware."""
+"""A record of the parts of the instruction set and of the hardware that programs have exercised."""

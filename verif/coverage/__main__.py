@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make coverage`: runs random programs of every kind, and tells what all runs have covered.
+"""The command `make coverage`: it runs random programs of every kind and reports the coverage.
 
-What was covered before on the same hardware is kept and added to. Exit status 1 where a program
-fails or something that must be covered is not.
+Earlier coverage on the same hardware is kept and added to. The exit status is 1 if a program fails
+or if a required item is not covered.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from systola.verif.regress.cases import KINDS
 from systola.verif.regress.job import Report, jobs, run_job
 
 PRESETS = ("4x4-training", "bare")
-"""The first has all that a machine can have but links, the second nothing that can be left out."""
+"""The first preset has all features except links; the second has only the required features."""
 
 _TIMES = {"faults": 12}
-"""So many times more programs than of other kinds: each is one instruction, and one bin."""
+"""Programs of this kind for each program of another kind: each is one instruction and hits one bin.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status."""
+    """Run the command and return the exit status."""
     options = _parser().parse_args(arguments)
     if problem := wrong_name(options.preset):
         print(f"coverage: {problem}", file=sys.stderr)

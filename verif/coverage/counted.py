@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Verilator has counted: lines, branches and toggles of the hardware's Verilog."""
+"""The counts of Verilator: lines, branches and toggles of the hardware's Verilog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODULE = re.compile(r"^module (\\\S+|\w+)")
 
 @dataclass(frozen=True)
 class Point:
-    """Something that is counted: `kind` is one of KINDS, `what` the signal or the branch."""
+    """A point that is counted: `kind` is one of KINDS, `what` names the signal or the branch."""
 
     kind: str
     module: str
@@ -31,19 +31,21 @@ class Point:
 
 
 def counting_verilog(config: Config) -> str:
-    """The machine with the signals of the probes in it."""
+    """Return the Verilog of the machine, with the signals of the probes in it."""
     return with_probes(verilog_of(config))
 
 
 def counting_library(config: Config) -> Path:
-    """The simulator that counts."""
+    """Build the simulator that counts, and return its path."""
     name = f"{config.name}, counting"
     return build_library(counting_verilog(config), name=name, options=OPTIONS, optimise="-O1")
 
 
 def read_points(file: Path, modules: list[str]) -> Counter[Point]:
-    """How often each point was passed. `modules`: that of each line, see `modules_of`; points of
-    none do not count."""
+    """Return the number of passes through each point.
+
+    `modules` has the module of each line, see `modules_of`. Points outside any module do not count.
+    """
     points: Counter[Point] = Counter()
     for text in file.read_text().splitlines():
         if match := _POINT.fullmatch(text):

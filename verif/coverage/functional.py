@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bins of the instruction set, and the golden model that says which of them a program hits."""
+"""The bins of the instruction set, and a golden model that finds the bins which a program hits."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ _VALUES = frozenset(
         *("multiplier_a", "multiplier_b", "shift_a", "shift_b", "zero_a", "zero_b", "limit"),
     )
 )
-"""Fields that are numbers to compute with; the others are places and sizes."""
+"""Fields that hold numbers to compute with; all other fields hold places and sizes."""
 _OUTSIDE = (
     *(Fault.HOST_READ_ERROR, Fault.HOST_WRITE_ERROR, Fault.WEIGHT_READ_ERROR),
     *(Fault.FETCH_ERROR, Fault.BUS_TIMEOUT, Fault.MEMORY_ERROR),
 )
-"""Faults whose cause is not in the program: the golden model does not know of them."""
+"""Faults with a cause outside the program, so that the golden model cannot predict them."""
 _NARROW = (Function.NONE, Function.RELU, Function.RELU6, Function.TABLE)
 _WIDE = (Function.NONE, *GATES)
 _SCALED = (Function.TANH, Function.EXP)
-"""Functions whose argument has as many integer bits as `table` says."""
+"""Functions that take the number of the argument's integer bits from the field `table`."""
 _RECIPROCALS = {RECIPROCAL: "1/x", INVERSE_ROOT: "1/sqrt(x)"}
-"""What EXP is instead, by `table`."""
+"""Functions that the opcode field EXP also selects, by the value of `table`."""
 _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
 def functional_bins() -> dict[str, list[str]]:
-    """All bins, by group."""
+    """Return all bins, by group."""
     return {
         "opcodes": [entry.mnemonic for entry in INSTRUCTIONS],
         "fields": [name for entry in INSTRUCTIONS for name in _field_bins(entry)],
@@ -83,7 +83,7 @@ def _watched(entry: Instruction) -> Iterator[Field]:
     if entry.opcode == Opcode.REQUIRE_MACHINE:
         return  # one value of each field is no fault
     for field in entry.fields:
-        # The corners of a count of iterations are among those of control.
+        # The bins of control already have the corners of a count of iterations.
         if (entry.opcode, field.name) != (Opcode.LOOP, "count"):
             yield field
 
@@ -197,7 +197,7 @@ _WINDOWS: dict[str, Callable[[Window], bool]] = {
     "a map of one pixel": lambda w: w.height == w.width == 1,
     "lines between rows": lambda w: w.pitch > w.width,
 }
-"""Windows that are used; each may be true of Convolve, Depthwise or Pool."""
+"""Kinds of windows in use; each may occur with Convolve, Depthwise or Pool."""
 
 
 def _last(start: int, windows: int, step: int, taps: int, gap: int) -> int:
@@ -231,12 +231,12 @@ def _fault(cause: Fault, opcode: Opcode | None) -> str:
 
 
 def outside_fault_bin(cause: Fault) -> str | None:
-    """The bin of a fault that the golden model does not know of."""
+    """Return the bin of a fault that the golden model cannot predict, None for any other fault."""
     return f"faults: {_fault(cause, None)}" if cause in _OUTSIDE else None
 
 
 class Observer(Machine):
-    """The golden model; counts in `hits` the bins, as "group: bin", that programs hit."""
+    """A golden model that counts in `hits` the bins, as "group: bin", that programs hit."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -257,7 +257,7 @@ class Observer(Machine):
         *,
         limit: int | None = None,
     ) -> Outcome:
-        """As of the golden model."""
+        """Run as the golden model does."""
         self._offset = program_offset
         self._hazards = Hazards(self.config)
         self._again, self._bodies = False, []
@@ -387,7 +387,7 @@ class Observer(Machine):
                 pass
 
     def end_loop(self) -> None:
-        """As of the golden model; knows when a pass is not the first one."""
+        """End a loop as the golden model does, and note when a pass is not the first."""
         behind = self._next
         super().end_loop()
         if self._next != behind:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bins of the instructions of the links, and the golden pod that says which of them it hits.
+"""The bins of the link instructions, and a golden pod that finds the bins which it hits.
 
-What cores wait for shows there as in hardware: a part that cannot move its next row, and an
-instruction that cannot go on. A soft reset does not: verif/system/test_pod.py has it on the RTL.
+The pod waits as the hardware does: a part that cannot move its next row, and an instruction that
+cannot go on. It has no soft reset: verif/system/test_pod.py covers that on the RTL.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from systola.golden.pod import Core, Pod
 _PARTS = tuple(part for part in LinkPart if part != LinkPart.BARRIER)
 _RECEIVES = (LinkPart.RECEIVE_LEFT, LinkPart.RECEIVE_RIGHT)
 _CAUSES = {Fault.LINK_TIMEOUT: tuple(LinkPart), Fault.LINK_KIND: _RECEIVES}
-"""Faults whose address names parts, and which."""
+"""Parts of a link that the address of a fault can name, by fault."""
 
 
 def link_bins() -> list[str]:
-    """All bins."""
+    """Return all bins."""
     parts = [_name(part) for part in _PARTS]
     return [
         *(f"send {what} {side.name.lower()}" for side in Side for what in ("lines", "sums")),
@@ -46,7 +46,7 @@ def link_bins() -> list[str]:
 def observed_run(
     config: Config, images: Sequence[Image], order: random.Random | None = None
 ) -> tuple[list[Outcome], Counter[str]]:
-    """How the programs of a pod end, and the bins that they hit; see Pod.run."""
+    """Run the programs of a pod and return their ends and the bins that they hit; see Pod.run."""
     hits: Counter[str] = Counter()
 
     def observed(
@@ -64,7 +64,7 @@ def observed_run(
 
 
 class _ObservedCore(Core):
-    """Counts what it does, and what it waits for when it cannot go on."""
+    """A core that counts its steps, and the reasons for which it waits."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class _ObservedCore(Core):
         self._hits = hits
 
     def step(self, barriers: int) -> bool:
-        """As of the golden model."""
+        """Take a step as the golden model does."""
         arrived = self.arrived
         moved = super().step(barriers)
         self._hits["barrier"] += self.arrived - arrived

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of what is covered, as HTML."""
+"""The coverage page, as HTML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = ("line", "branch", "toggle")
 
 
 def page(coverage: Coverage, waivers: Mapping[str, str], heading: str) -> str:
-    """The whole page; `heading` says what it is of."""
+    """Return the whole page; `heading` names its subject."""
     return "\n".join(_lines(coverage, waivers, heading)) + "\n"
 
 

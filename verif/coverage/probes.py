@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of the micro-architecture, as signals whose toggles are counted.
+"""Events of the micro-architecture, as signals with toggles that are counted.
 
-A probe is an expression of signals that Amaranth's Verilog names, seen from the top module.
+A probe is an expression of signals that have names in Amaranth's Verilog, seen from the top module.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _LISTS = (
     *("host_reading", "matrix_reading", "matrix_summing"),
     *("activate_reading", "activate_operands", "activate_writing", "host_writing"),
 )
-"""Of the scoreboard: instructions under way, from their issue on."""
+"""Lists of the scoreboard with the instructions under way, from their issue on."""
 _SHARED = ("operands", "dma_out", "dma_in")
-"""Ports of the unified buffer that have to give way."""
+"""Ports of the unified buffer that sometimes have to wait for another port."""
 
 
 def probes() -> dict[str, str]:
-    """The expression of each event, 1 while it happens."""
+    """Return the expression of each event, which is 1 while the event happens."""
     return dict(_probes())
 
 
@@ -69,7 +69,7 @@ def _probes() -> Iterator[tuple[str, str]]:
 
 
 def with_probes(verilog: str) -> str:
-    """The Verilog with a signal for each probe at the end of module `tpu`."""
+    """Return the Verilog with a signal for each probe at the end of module `tpu`."""
     start = verilog.index("\nmodule tpu(")
     end = verilog.index("\nendmodule", start)
     lines = [f"  wire probe_{number} = {text};" for number, text in enumerate(probes().values())]
@@ -77,5 +77,5 @@ def with_probes(verilog: str) -> str:
 
 
 def probe_name(number: int) -> str:
-    """The event of `probe_NUMBER`."""
+    """Return the event of `probe_NUMBER`."""
     return list(probes())[number]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has been covered: adds up over programs, processes, machines and days."""
+"""A coverage record that adds up over programs, processes, machines and days."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from systola.verif.kit.machines import machine
 
 @dataclass
 class Coverage:
-    """`hits` of functional bins, by "group: bin"; `points` of the Verilog of each preset, those
-    that were never passed included. `versions` tells by preset which Verilog that is."""
+    """A record of covered bins and points.
+
+    `hits` counts functional bins, by "group: bin". `points` counts the points of each preset's
+    Verilog, with those never passed. `versions` identifies that Verilog, by preset.
+    """
 
     hits: Counter[str] = field(default_factory=Counter[str])
     points: dict[str, Counter[Point]] = field(default_factory=dict[str, Counter[Point]])
@@ -28,8 +31,10 @@ class Coverage:
 
     @classmethod
     def of(cls, machine: Simulator, golden: Observer, faults: Counter[Fault]) -> Coverage:
-        """What a machine from `counting_library` and the golden model beside it have seen, and the
-        faults that the machine has reported."""
+        """Collect the coverage of a machine from `counting_library` and of its golden model.
+
+        `faults` counts the faults that the machine has reported.
+        """
         config = machine.config
         text = counting_verilog(config)
         with tempfile.TemporaryDirectory() as folder:
@@ -43,8 +48,10 @@ class Coverage:
         return cls(hits, {config.name: points}, {config.name: content_key(text)})
 
     def add(self, other: Coverage) -> None:
-        """Takes over what another one has seen. Points of another Verilog than the newest do not
-        count any more."""
+        """Add the hits of another record.
+
+        Points of a Verilog other than the newest no longer count.
+        """
         self.hits.update(other.hits)
         for name, points in other.points.items():
             if self.versions.get(name) != other.versions[name]:
@@ -53,7 +60,7 @@ class Coverage:
             self.points[name].update(points)
 
     def write(self, path: Path) -> None:
-        """Keeps it in a file."""
+        """Write the record to a file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         points = {
             name: [[*astuple(point), count] for point, count in counted.items()]
@@ -65,7 +72,9 @@ class Coverage:
 
     @classmethod
     def read(cls, path: Path) -> Coverage:
-        """What a file has kept; points of presets whose hardware has changed since are left out."""
+        """Read a record from a file, without points of presets with hardware that has changed
+        since.
+        """
         entry = json.loads(path.read_text())
         versions = {
             name: version

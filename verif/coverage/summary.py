@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is covered, what is waived, and what is missing."""
+"""The items that are covered, waived or missing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from systola.verif.coverage.record import Coverage
 
 WAIVERS = Path(__file__).with_name("waivers.toml")
 BARS = {"line": 0.95, "branch": 0.95}
-"""Shares of the Verilog that must be covered; of functional bins and probes it is all."""
+"""Shares of the Verilog that must be covered; functional bins and probes must all be covered."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A group of bins, or the points of a kind in a module. `waived` has the names in full."""
+    """A group of bins, or the points of a kind in a module.
+
+    `waived` has the full names.
+    """
 
     group: str
     name: str
@@ -30,18 +33,18 @@ class Part:
 
     @property
     def share(self) -> float:
-        """How much of what is not waived is covered."""
+        """Return the covered share of all items that are not waived, 0 to 1."""
         wanted = len(self.covered) + len(self.missing)
         return len(self.covered) / wanted if wanted else 1.0
 
 
 def waivers(path: Path = WAIVERS) -> Mapping[str, str]:
-    """Patterns of names, each with its reason."""
+    """Return patterns of names, each with its reason."""
     return tomllib.loads(path.read_text())
 
 
 def functional_parts(coverage: Coverage, waived: Iterable[str] = ()) -> list[Part]:
-    """The bins of the instruction set by group, and the probes over all presets."""
+    """Return the bins of the instruction set by group, and the probes over all presets."""
     patterns = list(waived)
     parts: list[Part] = []
     for group, names in functional_bins().items():
@@ -79,7 +82,7 @@ def _split(
 
 
 def point_parts(coverage: Coverage, preset: str, waived: Iterable[str] = ()) -> list[Part]:
-    """Lines, branches and toggles of each module of a preset."""
+    """Return lines, branches and toggles of each module of a preset."""
     patterns = list(waived)
     found: dict[tuple[str, str], tuple[list[str], set[str]]] = {}
     for point, count in coverage.points[preset].items():
@@ -97,13 +100,13 @@ def point_parts(coverage: Coverage, preset: str, waived: Iterable[str] = ()) -> 
 
 
 def idle(waived: Iterable[str], parts: Iterable[Part]) -> list[str]:
-    """The patterns that waive nothing."""
+    """Return the patterns that waive nothing."""
     names = [name for part in parts for name in part.waived]
     return [pattern for pattern in waived if not any(fnmatchcase(n, pattern) for n in names)]
 
 
 def total(parts: Iterable[Part]) -> Part:
-    """All of them as one."""
+    """Join all parts into one."""
     many = list(parts)
     return Part(
         many[0].group if many else "",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bins are hit by what they name and by nothing else; records of runs add up; the page tells."""
+"""Tests that each bin is hit by its event only, that records add up, and that the page shows it."""
 
 from collections import Counter
 from pathlib import Path
@@ -37,7 +37,7 @@ COPY = {"rows": 4, "stride": CONFIG.input_pitch, "blocks": 1, "tail": CONFIG.row
 
 
 def hits(*words, observer=None, fault=None):
-    """The bins that a program hits, which ends in `fault`, or at Halt."""
+    """Return the bins that a program hits; it ends in `fault`, or at Halt."""
     golden = observer or Observer(CONFIG)
     image = make_image([*words, HALT], host=random_memory(np.random.default_rng(0), 4))
     check_end(golden.run(image.host.copy(), image.weights, 0).fault, ends_in(fault))
@@ -63,7 +63,7 @@ def test_names_are_unique():
 
 
 def test_every_hit_is_a_bin():
-    """Nothing is counted under a name that no bin has."""
+    """Check that nothing is counted under a name that is no bin."""
     names = {f"{group}: {name}" for group, names in functional_bins().items() for name in names}
     observer = Observer(CONFIG)
     for index in range(40):
@@ -237,7 +237,7 @@ def test_nothing_run_is_nothing_covered(tmp_path, capsys):
 
 @pytest.mark.thorough
 def test_a_run():
-    """The simulator that counts, on a few programs: they pass, and most opcodes are hit."""
+    """Run a few programs on the simulator that counts: they pass, and most opcodes are hit."""
     (job,) = jobs("programs", ["tiny"], random_seed(), 0, 12, counting=True)
     report = run_job(job)
     assert not report.failures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The random programs of pods, whole and damaged, hit every bin of the links' instructions."""
+"""A test that random programs of pods, whole and damaged, hit every bin of link instructions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from systola.verif.kit.seeds import random_seed
 CONFIG = preset("tiny-links")
 CORES = 3
 MOST = 400
-"""Programs after which all bins have been hit; a third of them or less is what it takes."""
+"""Programs after which all bins must be hit; a third of this number usually suffices."""
 
 
 @pytest.mark.thorough
 def test_random_programs_hit_all_bins() -> None:
-    """Those of verif/system/test_pod.py, in lockstep with the RTL there."""
+    """Run the random programs of verif/system/test_pod.py, which runs them in lockstep with the
+    RTL.
+    """
     hits: Counter[str] = Counter()
     bins = link_bins()
     for number in range(MOST):

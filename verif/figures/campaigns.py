@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs whose results are on the page, at the size that the page quotes."""
+"""The campaigns with results on the page, at the size that the page states."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Campaign:
-    """`python -m MODULE ARGUMENTS`, which `command` calls, too; `{seed}` stands for a new seed.
+    """A campaign, run by `python -m MODULE ARGUMENTS`, which `command` calls, too.
 
-    Its result is what `pattern` finds in the output, each time anew.
+    `{seed}` stands for a new seed. The result is every text in the output that matches `pattern`.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Campaign:
     pattern: str
 
     def results(self, output: str) -> list[str]:
-        """The lines of the result, in order."""
+        """Return the lines of the result, in order."""
         return [" ".join(found.split()) for found in re.findall(self.pattern, output, re.MULTILINE)]
 
 
@@ -113,4 +113,4 @@ CAMPAIGNS = (
         pattern=r"^\d+ of \d+ as they should be$",
     ),
 )
-"""In the order of the page."""
+"""Campaigns in the order of the page."""

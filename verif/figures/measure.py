@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make figures`: runs the campaigns of the page and stores what they show.
+"""The command `make figures`: it runs the campaigns of the page and stores their results.
 
-`python -m systola.verif.figures.measure [NAME ...]`: all of them take some hours.
+`python -m systola.verif.figures.measure [NAME ...]`: all campaigns take some hours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 where a campaign fails."""
+    """Run the command and return the exit status, 1 if a campaign fails."""
     parser = OneLineParser(prog="figures", description=__doc__)
     names = [campaign.name for campaign in CAMPAIGNS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(campaign: Campaign, seed: int) -> Figure:
-    """The figure of one campaign, whose output goes on to stderr as it comes."""
+    """Run one campaign, pass its output on to stderr at once, and return its figure."""
     before = commit_and_changes()
     started = time.monotonic()
     command = [sys.executable, "-m", campaign.module]

@@ -15,7 +15,7 @@ from systola.verif.soak import history
 
 
 def page() -> str:
-    """The text of docs/trust.md."""
+    """Return the text of docs/trust.md."""
     plan = features()
     known = stored()
     missing = [campaign.name for campaign in CAMPAIGNS if campaign.name not in known]

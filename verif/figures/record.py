@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What campaigns have shown, and when: figures.json."""
+"""The results of campaigns with their dates: figures.json."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ FIGURES = Path(__file__).with_name("figures.json")
 
 @dataclass(frozen=True)
 class Figure:
-    """The result of one campaign."""
+    """A record that has the result of one campaign."""
 
     passed: bool
     results: tuple[str, ...]
     seed: int
     seconds: int
-    """By the clock, on the machine that ran it."""
+    """Elapsed seconds on the machine that ran it."""
     date: str
     commit: str
 
 
 def stored(path: Path = FIGURES) -> dict[str, Figure]:
-    """By the name of the campaign; empty where nothing was stored."""
+    """Return the stored figures by the name of the campaign, or an empty dictionary."""
     if not path.exists():
         return {}
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -35,6 +35,6 @@ def stored(path: Path = FIGURES) -> dict[str, Figure]:
 
 
 def store(name: str, figure: Figure, path: Path = FIGURES) -> None:
-    """Puts one figure in the place of its predecessor."""
+    """Store one figure in place of the old figure of this name."""
     content = {known: asdict(of) for known, of in stored(path).items()} | {name: asdict(figure)}
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")

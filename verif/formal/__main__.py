@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the proofs and the faults planted for each, and prints a table.
+"""The command `make formal`: it runs the proofs, plants faults for each, and prints a table.
 
-`make formal`, or `python -m systola.verif.formal [PART ...]`: those whose unit or claim contains
-one of the parts. Exit status 1 if one does not hold or a fault is not found, 2 for a mistake.
+`python -m systola.verif.formal [PART ...]` runs the proofs with a unit or claim that contains a
+PART. The exit status is 1 if a proof does not hold or a fault is not found, and 2 for a mistake.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums that are compared without carries; the requantiser against its formula, for all sums and
-parameters.
+"""Proofs that sums compare without carries, and that the requantiser equals its formula.
 
-No solver finds that a sum of products of halves is the product, which is school arithmetic:
-(a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b d. So the multipliers are cut out. One
-proof shows that they get the halves of the right factors and that the sum of what they give, any
-numbers at all, reaches the rounding. The other one takes it from there.
+The requantiser is proven for all sums and parameters. No solver finds that a sum of products of
+halves is the product, which is school arithmetic:
+
+    (a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b d
+
+So the multipliers are cut out, and their products are any numbers. One proof shows that the
+multipliers get the halves of the right factors, and that the sum of their products reaches the
+rounding. The other proof starts at that sum.
 """
 
 from unittest.mock import patch
@@ -23,9 +26,9 @@ from systola.verif.formal.proof import Fault, Proof
 
 TOP, BOTTOM = (1 << 31) - 1, -(1 << 31)
 MULTIPLIED = Requantiser.MULTIPLIER_STAGE + LATENCY
-"""Cycles from the value to the outer products; the mixed ones are there a cycle before."""
+"""Cycles from the value to the outer products; the mixed products come one cycle earlier."""
 ADDED = Requantiser.ROUNDING_STAGE - MULTIPLIED
-"""Cycles from the outer products to the sum of all."""
+"""Cycles from the outer products to the sum of all products."""
 
 
 def clipped(value: Value, low: Value, high: Value) -> Value:
@@ -33,14 +36,14 @@ def clipped(value: Value, low: Value, high: Value) -> Value:
 
 
 def ago(m: Module, value: Value, cycles: int, name: str) -> Value:
-    """`value` as it was some cycles ago."""
+    """Return `value` as it was `cycles` cycles ago."""
     for cycle in range(cycles):
         value = before(m, value, f"{name}_{cycle}")
     return value
 
 
 class SumsToHarness(Harness):
-    """All sums of two numbers, one of them short, and a carry."""
+    """A harness with all sums of two numbers, one of them short, and a carry."""
 
     def claims(self, m: Module) -> None:
         total, a, b = (anything(m, bits, name) for name, bits in (("k", 6), ("a", 6), ("b", 4)))
@@ -49,7 +52,7 @@ class SumsToHarness(Harness):
 
 
 class _Requantiser(Harness):
-    """Free inputs, and multipliers whose products are anything, or 0 for those WITHOUT."""
+    """A harness with free inputs, and multipliers that give free products, or 0 if in WITHOUT."""
 
     BITS = 8
     LENDS = False
@@ -75,7 +78,7 @@ class _Requantiser(Harness):
 
 
 class FactorsHarness(_Requantiser):
-    """From the sum to the multipliers, and from their products to the rounding."""
+    """A harness from the sum to the multipliers, and from their products to the rounding."""
 
     def claims(self, m: Module) -> None:
         dut, unit, multipliers = self.unit(m)
@@ -118,21 +121,21 @@ class FactorsHarness(_Requantiser):
 
 
 class LendingFactorsHarness(FactorsHarness):
-    """For 16 bits; and one of the multipliers is lent in between, to products of its own."""
+    """A harness for 16 bits in which one multiplier is lent in between, to other products."""
 
     BITS = 16
     LENDS = True
 
 
 class RoundingHarness(_Requantiser):
-    """From the product, without the bits that no rounding looks at, to the clamped result and to
-    the number that is not clamped.
+    """A harness from the product to the clamped and to the unclamped result.
 
-    (p + 2^(30 + r)) >> (31 + r) is (p' + 2^r) >> (r + 1) where p' = p >> 30, and the high word of
-    twice the product, rounded, is (p' + 1) >> 1.
+    The product lacks the bits that no rounding reads. (p + 2^(30 + r)) >> (31 + r) equals (p' +
+    2^r) >> (r + 1) with p' = p >> 30. The high word of twice the product, rounded, is (p' + 1) >>
+    1.
 
-    Shifts come in turn, 0 to 31, one a cycle, so that the solver sees one at a time; nothing else
-    is bounded, as a result depends on inputs of the last LATENCY cycles only.
+    Shifts come in turn, 0 to 31, one a cycle, so that the solver sees one at a time. Nothing else
+    is bounded, since a result depends on inputs of the last LATENCY cycles only.
     """
 
     WITHOUT = (2, 3)
@@ -176,7 +179,7 @@ class RoundingHarness(_Requantiser):
 
 
 class WideRoundingHarness(RoundingHarness):
-    """For 16 bits."""
+    """A harness of the rounding for 16 bits."""
 
     BITS = 16
 
@@ -184,7 +187,7 @@ class WideRoundingHarness(RoundingHarness):
 STAGES = Requantiser.LATENCY + 1
 """Cycles until the first result has come out."""
 CASES = Requantiser.LATENCY + 32 + 1
-"""Cycles until each shift has come out."""
+"""Cycles until a result for each shift has come out."""
 ROUNDING_FAULTS = (
     Fault(unit="requantiser", old="& ~longer[k]", new="& ~longer[k - 1]"),
     Fault(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bursts: all that was asked for, once, in order, and no burst across 4 KiB."""
+"""Proofs of bursts: all requested beats, once, in order, and no burst across 4 KiB."""
 
 from amaranth.hdl import Assert, Assume, Module, Mux, Signal
 
@@ -18,17 +18,20 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 BUS_BYTES = 256
-"""So few beats in 4 KiB that bursts of 8 reach its edge often; addresses in beats count alike."""
+"""Bytes of a beat: 4 KiB have so few beats that bursts of 8 often reach the edge.
+
+Addresses in beats behave alike for any width.
+"""
 BURST_BEATS = 8
 ADDRESS_BITS = 16
 BEAT_BITS = 7
 
 
 class BurstCutterHarness(Harness):
-    """The bytes from the first address on, followed beat by beat.
+    """A harness that follows the bytes from the first address on, beat by beat.
 
-    Address and count are the only numbers, and they are only added and counted down: 16 and 7 bits
-    have all carries and corners that 40 have.
+    Address and count are the only numbers, and they are only added and counted down. So 16 and 7
+    bits have all carries and corners that 40 bits have.
     """
 
     def claims(self, m: Module) -> None:
@@ -49,7 +52,7 @@ class BurstCutterHarness(Harness):
         ]
         assert_stays(m, burst.valid, burst.ready, burst.payload, "burst")
 
-        # What is left of the run that is being cut.
+        # The remaining part of the run that is being cut.
         address = Signal(ADDRESS_BITS)
         left = Signal(BEAT_BITS)
         last = Signal()
@@ -85,7 +88,7 @@ class BurstCutterHarness(Harness):
             Assert(implies(burst.valid, burst.payload.last == (last & ends))),
         ]
 
-        # What the unit's registers mean: bursts to come and their lengths.
+        # The meaning of the unit's registers: bursts to come and their lengths.
         shift, bits = (BUS_BYTES - 1).bit_length(), (BURST_BEATS - 1).bit_length()
         behind, ends_run = unit.inside("bursts_remaining"), unit.inside("is_last_burst")
         final, last_run = unit.inside("final_length"), unit.inside("last_run")
@@ -102,7 +105,7 @@ class BurstCutterHarness(Harness):
 
 
 class BurstPlannerHarness(Harness):
-    """The runs of a transfer as they go to the cutter: each block, each row, once."""
+    """A harness that follows the runs of a transfer to the cutter: each block, each row, once."""
 
     PITCH = 512
 
@@ -122,7 +125,7 @@ class BurstPlannerHarness(Harness):
             Assume((wanted.address | wanted.stride)[: (BUS_BYTES - 1).bit_length()] == 0),
         ]
         assume_stays(m, transfer.valid, transfer.ready, wanted, "transfer")
-        # The cutter, by its own proof, makes bursts of what it takes.
+        # By its own proof, the cutter makes bursts of the runs that it takes.
         valid, ready = unit.inside("run__valid"), unit.inside("cutter.run__ready")
         run = Run(address_bits=ADDRESS_BITS, beat_bits=BEAT_BITS)(unit.inside("run__payload"))
         assert_stays(m, valid, ready, run, "run")
@@ -157,7 +160,7 @@ class BurstPlannerHarness(Harness):
                     block_address.eq(block_here),
                 ]
         m.d.comb += [
-            # One that is there is begun as soon as the one before it is through.
+            # A waiting transfer begins as soon as the transfer before it is through.
             Assert(valid == under_way),
             Assert(transfer.ready == ends),
             Assert(implies(valid, run.address == here)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the properties share: free inputs, a view inside units, the handshake."""
+"""The base of all proofs: free inputs, a view inside units, the handshake."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from amaranth.lib.wiring import In
 
 
 class FormalPlatform:
-    """Makes memories of registers, called `row_0`, `row_1` and so on, so that invariants can speak
-    of their words.
+    """A platform that makes memories of registers, called `row_0`, `row_1` and so on.
 
-    A synchronous read of the word that is being written gives anything at all, unless the port is
-    transparent for the write: what `Sram` promises. What units promise each other is proven.
+    So invariants can name their words. A synchronous read of a word that is being written gives any
+    value, unless the port is transparent for the write: `Sram` promises no more. The promises
+    between units are proven.
     """
 
     promises = True
@@ -62,8 +62,8 @@ class FormalPlatform:
 class Unit:
     """A unit under proof: its ports are attributes of `ports`, its own signals come by name.
 
-    Invariants that an induction needs speak of registers inside; what is proven of a unit's
-    behaviour must use the ports only.
+    Invariants for an induction name registers inside. A claim about the unit's behaviour must use
+    the ports only.
     """
 
     def __init__(self, m: Module, ports: Elaboratable, name: str = "dut"):
@@ -71,7 +71,7 @@ class Unit:
         m.submodules[name] = self.fragment
 
     def inside(self, path: str) -> Signal:
-        """The signal `a.b.name`: `name` in submodule `b` of submodule `a`."""
+        """Return the signal `a.b.name`: `name` in submodule `b` of submodule `a`."""
         *folders, name = path.split(".")
         fragment = self.fragment
         for folder in folders:
@@ -87,12 +87,15 @@ class Unit:
         return next(iter(found.values()))
 
     def rows(self, path: str, depth: int) -> list[Signal]:
-        """The words of the memory at `path`."""
+        """Return the words of the memory at `path`."""
         return [self.inside(f"{path}.row_{i}") for i in range(depth)]
 
 
 class Harness(wiring.Component):
-    """A unit, its free inputs and what is claimed of it. Time begins in the state after reset."""
+    """A harness that has a unit, its free inputs and the claims about it.
+
+    Time begins in the state after reset.
+    """
 
     def __init__(self, *, inductive: bool = True) -> None:
         self._inductive = inductive
@@ -106,25 +109,25 @@ class Harness(wiring.Component):
         return m
 
     def lemmas(self, *conditions: ValueLike) -> list[Assert]:
-        """What is asserted only because an induction needs it, and may look inside the unit."""
+        """Return assertions that only an induction needs, and that may look inside the unit."""
         if not self._inductive:
             return []
         return [Assert(condition, src_loc_at=2) for condition in conditions]
 
     @abstractmethod
     def claims(self, m: Module) -> None:
-        """Adds the unit, its inputs and the assertions."""
+        """Add the unit, its inputs and the assertions."""
 
 
 def anything(m: Module, shape: ShapeLike, name: str) -> Signal:
-    """A signal that may have any value in any cycle."""
+    """Return a signal that may have any value in any cycle."""
     signal = Signal(shape, name=name)
     m.d.comb += Value.cast(signal).eq(AnySeq(len(Value.cast(signal))))
     return signal
 
 
 def constant(m: Module, shape: ShapeLike, name: str) -> Signal:
-    """A signal that may have any value, always the same."""
+    """Return a signal with any value that never changes."""
     signal = Signal(shape, name=name)
     m.d.comb += Value.cast(signal).eq(AnyConst(len(Value.cast(signal))))
     return signal
@@ -135,7 +138,7 @@ def implies(condition: ValueLike, consequence: ValueLike) -> Value:
 
 
 def before(m: Module, value: ValueLike, name: str, init: int = 0) -> Signal:
-    """`value` a cycle ago; `init` in the first cycle."""
+    """Return `value` of a cycle ago; `init` in the first cycle."""
     value = Value.cast(value)
     signal = Signal(value.shape(), name=name, init=init)
     m.d.sync += signal.eq(value)
@@ -149,21 +152,22 @@ def _stays(m: Module, valid: Value, ready: Value, payload: ValueLike, name: str)
 
 
 def assert_stays(m: Module, valid: Value, ready: Value, payload: ValueLike, name: str) -> None:
-    """What is offered and not taken is offered unchanged in the next cycle."""
+    """Assert that an offer that is not taken is unchanged in the next cycle."""
     m.d.comb += Assert(_stays(m, valid, ready, payload, name))
 
 
 def assume_stays(m: Module, valid: Value, ready: Value, payload: ValueLike, name: str) -> None:
-    """The same of what the surroundings offer."""
+    """Assume that an offer of the surroundings that is not taken is unchanged in the next cycle."""
     m.d.comb += Assume(_stays(m, valid, ready, payload, name))
 
 
 class Tracked:
-    """One item on its way through a unit that must keep the order: any one, chosen freely.
+    """A freely chosen item that is followed through a unit that must keep the order.
 
-    `count` items are inside. While `follows`, the chosen one is, behind `ahead` others, and `word`
-    is what went in with it. In the cycle in which it leaves, `leaves` is set. With
-    `through` an item may leave in the cycle in which it enters, and is not chosen then.
+    `count` items are inside. While `follows` is 1, the chosen item is inside after `ahead` other
+    items, and `word` is the value that went in with it. `leaves` is 1 in the cycle in which it
+    leaves. With `through` an item may leave in the cycle in which it enters, and is not chosen
+    then.
     """
 
     def __init__(

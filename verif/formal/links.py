@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links: what is sent has room, arrives in order, and cannot get stuck; so for barriers."""
+"""Proofs of links and barriers: sent data have room, arrive in order, and never get stuck."""
 
 from functools import reduce
 from operator import add
@@ -37,7 +37,7 @@ CONFIG = Config(
     weight_bus_bytes=4,
     links=True,
 )
-"""Lines of one beat, rows of two."""
+"""A machine with lines of one beat and rows of two."""
 ROOM = CONFIG.link_beats
 
 
@@ -46,7 +46,7 @@ def total(values: list[Value]) -> Value:
 
 
 class LinkFifoHarness(Harness):
-    """As long as the neighbour keeps to its credits."""
+    """A harness in which the neighbour keeps to its credits."""
 
     def claims(self, m: Module) -> None:
         dut = LinkFifo(config=CONFIG)
@@ -82,9 +82,10 @@ class LinkFifoHarness(Harness):
 
 
 class LinkHarness(Harness):
-    """A sender, a register each way, and the neighbour's FIFO; memories and receiver at any pace.
+    """A harness of sender, a register each way, and the neighbour's FIFO.
 
-    `inside`: beats of rows that were read and that the receiver has not taken.
+    Memories and receiver work at any pace. `inside` counts the beats of rows that were read and not
+    yet taken by the receiver.
     """
 
     def claims(self, m: Module) -> None:
@@ -121,7 +122,7 @@ class LinkHarness(Harness):
             Assert(stored <= ROOM),
             Assert(implies(takes, stored != 0)),
             Assert(implies(sender.buffer.enable, ~sender.accumulators.enable)),
-            # Nothing is lost: when all credits have had time to come back, a row is asked for.
+            # No credit is lost: when all credits have had time to come back, a row is requested.
             Assert(
                 implies(
                     sender.cleared.valid & quiet,
@@ -146,7 +147,7 @@ class LinkHarness(Harness):
 
 
 class LinkOrderHarness(Harness):
-    """The beats of a row follow its data, lowest first, and nothing else is sent."""
+    """A harness in which a row's beats follow its data, lowest first, and nothing else is sent."""
 
     def claims(self, m: Module) -> None:
         dut = LinkSender(config=CONFIG)
@@ -190,7 +191,7 @@ class LinkOrderHarness(Harness):
 
 
 class LinkListHarness(Harness):
-    """Any one instruction among others, as long as none is pushed to a full list."""
+    """A harness that follows one instruction among others; none is pushed to a full list."""
 
     def claims(self, m: Module) -> None:
         dut = LinkList(config=CONFIG)
@@ -240,7 +241,7 @@ class LinkListHarness(Harness):
 
 
 class LinkWatchdogHarness(Harness):
-    """Anything waits and moves; a wait is not looked at beyond what the counter holds."""
+    """A harness with free waits and moves; a wait counts only up to the counter's range."""
 
     def claims(self, m: Module) -> None:
         dut = LinkWatchdog()
@@ -251,7 +252,7 @@ class LinkWatchdogHarness(Harness):
             dut.waits.eq(anything(m, len(dut.waits), "waits")),
             dut.alive.eq(anything(m, 1, "alive")),
         ]
-        waited = Signal(len(limit))  # cycles in vain up to and with the last one
+        waited = Signal(len(limit))  # cycles in vain, the last included
         in_vain = dut.waits.any() & ~dut.alive & (limit != 0)
         m.d.sync += waited.eq(Mux(in_vain, waited + 1, 0))
         earlier = before(m, waited, "earlier")
@@ -273,11 +274,11 @@ class LinkWatchdogHarness(Harness):
 
 
 class PodBarrierHarness(Harness):
-    """Three or four cores that come when they like."""
+    """A harness of three or four cores that come at any time."""
 
     CORES = 4
     SOON = CORES // 2 * 2 + 2
-    """Cycles until all have passed when all have come."""
+    """Cycles until all have passed after all have come."""
 
     def claims(self, m: Module) -> None:
         cores = self.CORES
@@ -306,7 +307,7 @@ class PodBarrierHarness(Harness):
         for i, barrier in enumerate(barriers):
             for j in range(cores):
                 m.d.comb += Assert(implies(barrier.passed, came[j] > passed[i]))
-        # All have come as often as any: they pass soon.
+        # All have come equally often: they pass soon.
         same = Signal()
         still = Signal(range(self.SOON + 1))
         alike = total([before(m, a, f"same_{i}") == a for i, a in enumerate(came)]) == cores

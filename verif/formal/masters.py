@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The AXI masters with bursts of their own: the bursts that were asked for, in the window, and as
-many beats as announced."""
+"""Proofs of the AXI masters with bursts of their own.
+
+They make the requested bursts, in the window, with as many beats as announced.
+"""
 
 from dataclasses import replace
 
@@ -28,8 +30,10 @@ WINDOW_BASE, WINDOW_BYTES = 0x10000, 0x2000
 
 
 class _HostWriter(Harness):
-    """One command after the other, each a matrix inside the window; a memory that acknowledges
-    bursts of which it has seen address and data, at any time; nothing to wait for in the buffer.
+    """A harness that gives one command after the other, each a matrix inside the window.
+
+    The memory acknowledges a burst at any time after its address and data. The buffer never makes
+    the unit wait.
     """
 
     def unit(self, m: Module) -> HostWriter:
@@ -52,7 +56,7 @@ class _HostWriter(Harness):
             port = Value.cast(getattr(bus, name))
             m.d.comb += port.eq(anything(m, len(port), f"any_{name}"))
 
-        # Commands: small matrices anywhere, with as many lines in the buffer as they have rows.
+        # Commands are small matrices anywhere, with one line in the buffer for each row.
         m.d.comb += [
             dut.command_valid.eq(anything(m, 1, "command_valid")),
             command.eq(anything(m, len(command.as_value()), "command_payload")),
@@ -75,8 +79,10 @@ class _HostWriter(Harness):
 
 
 class WriteAddressHarness(_HostWriter):
-    """AW, which runs ahead of the data: of those there are none. The window has two pages, so that
-    bursts come to the edge between them and to its end."""
+    """A harness of AW, which runs ahead of the data; it has no data.
+
+    The window has two pages, so that bursts come to the edge between them and to its end.
+    """
 
     def claims(self, m: Module) -> None:
         dut = self.unit(m)
@@ -93,7 +99,7 @@ class WriteAddressHarness(_HostWriter):
 
 
 class WriteDataHarness(_HostWriter):
-    """W and the end of a command; matrices lie at one place."""
+    """A harness of W and the end of a command; matrices lie at one place."""
 
     def claims(self, m: Module) -> None:
         dut = self.unit(m)
@@ -111,7 +117,7 @@ class WriteDataHarness(_HostWriter):
         waited = before(m, bus.awvalid & ~bus.awready, "aw_offered_before")
         announced = bus.awvalid & ~waited
         sent = bus.wvalid & bus.wready
-        place = Signal(8)  # of the beat in its burst
+        place = Signal(8)  # place of the beat in its burst
         item = Tracked(
             m, enters=announced, word=bus.awlen, exits=sent & bus.wlast, most=16, through=True
         )
@@ -134,7 +140,7 @@ class WriteDataHarness(_HostWriter):
         ]
         long_stopped = before(m, stop & stopped, "long_stopped")
         w_waited = before(m, bus.wvalid & ~bus.wready, "w_offered_before")
-        # Behind the one on offer, one more may be on its way.
+        # One more beat may follow the beat on offer.
         late_address, late_beat = Signal(), Signal()
         with m.If(long_stopped):
             m.d.sync += [
@@ -152,9 +158,9 @@ class WriteDataHarness(_HostWriter):
 
 
 class WeightFetchHarness(Harness):
-    """One command after the other, each inside the window; a memory that answers bursts it took.
+    """A harness that gives one command after the other, each inside the window.
 
-    A beat is a row here.
+    The memory answers the bursts that it took. A beat is a row here.
     """
 
     def claims(self, m: Module) -> None:
@@ -188,8 +194,8 @@ class WeightFetchHarness(Harness):
         waited = before(m, bus.arvalid & ~bus.arready, "ar_offered_before")
         asked = bus.arvalid & ~waited
         late, long_stopped = Signal(), stopped & before(m, stopped, "long_stopped")
-        under_way = Signal(range(READS_OF_WEIGHTS + 2))  # with the one on offer
-        owed = Signal(8)  # beats of commands taken that were not asked for
+        under_way = Signal(range(READS_OF_WEIGHTS + 2))  # bursts, with the burst on offer
+        owed = Signal(8)  # beats of taken commands that were not requested
         answered = bus.rvalid & bus.rready
         m.d.sync += [
             under_way.eq(under_way + asked - (answered & bus.rlast)),
@@ -206,7 +212,7 @@ class WeightFetchHarness(Harness):
             Assert(implies(before(m, under_way + asked == 0, "was_quiet") & ~asked, dut.quiet)),
             Assert(implies(long_stopped & asked, ~late)),
         ]
-        # Behind the one on offer, one more may be on its way.
+        # One more burst may follow the burst on offer.
         with m.If(long_stopped & asked):
             m.d.sync += late.eq(1)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of docs/formal.md, made from the proofs.
 
-`python -m systola.verif.formal.page --write docs` writes it, `--check docs` exits with status 1
-where it is out of date.
+`python -m systola.verif.formal.page --write docs` writes it. `--check docs` exits with status 1 if
+it is out of date.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from systola.verif.formal.proofs import PROOFS
 
 
 def formal_page() -> str:
-    """The text of docs/formal.md."""
+    """Return the text of docs/formal.md."""
     proofs = table(
         ("Unit", "Claim", "Proven", "Faults found"),
         (

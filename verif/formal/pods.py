@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where instructions wait for the links, and what holds the cores of a pod together."""
+"""Proofs of the waits of instructions for the links, and of the units that join cores to a pod."""
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -29,8 +29,11 @@ PLACES = list_places(CONFIG)
 
 
 def free_list(m: Module, name: str, grows: Value) -> data.View:
-    """A LinkList as others see it: its instructions do more and more of their lines and rows, and
-    leave, and new ones come only behind a cycle with `grows`."""
+    """Return a LinkList as other units see it.
+
+    Its instructions finish more and more of their lines and rows, and leave. New instructions come
+    only after a cycle with `grows`.
+    """
     view = anything(m, ListView(config=CONFIG), name)
     valid = before(m, view.valid, f"{name}_valid")
     regions = before(m, view.regions, f"{name}_regions")
@@ -58,10 +61,10 @@ def free_list(m: Module, name: str, grows: Value) -> data.View:
 
 
 class LinkGateHarness(Harness):
-    """An instruction that stays until it is issued, among others that get on and leave."""
+    """A harness of an instruction that stays until its issue, among others that come and leave."""
 
     SOON = 2 * PLACES + 4
-    """Cycles in which all has been looked at."""
+    """Cycles in which all lists have been compared."""
 
     def claims(self, m: Module) -> None:
         dut = LinkGate(config=CONFIG, sending=("sends",), receiving=("takes",))
@@ -91,7 +94,9 @@ class LinkGateHarness(Harness):
         ]
 
     def _conflict(self, dut: LinkGate, entry: data.View, sends: int) -> Value:
-        """Whether what is left of an instruction of the links is in the way."""
+        """Return whether the rest of an instruction of the links conflicts with the waiting
+        instruction.
+        """
         bits = place_bits(CONFIG)
         low, high, rows = entry.base[:bits], entry.end[:bits], entry.base[bits]
 
@@ -107,10 +112,10 @@ class LinkGateHarness(Harness):
 
 
 class LinkInterlockHarness(Harness):
-    """Any rows of any instructions, one chosen, beside a list of another part."""
+    """A harness with any rows of any instructions, one chosen, beside another part's list."""
 
     SOON = 3
-    """Cycles after which a row is offered that nobody uses."""
+    """Cycles after which a row is offered if no other instruction uses it."""
 
     def claims(self, m: Module) -> None:
         dut = LinkInterlock(config=CONFIG, others=("other",))
@@ -131,14 +136,14 @@ class LinkInterlockHarness(Harness):
             cleared.ready.eq(anything(m, 1, "ready")),
         ]
         assume_stays(m, rows.valid, rows.ready, row, "row")
-        # The next instruction is taken when the rows of the one before have been.
+        # The next instruction is taken when all rows of the instruction before have been taken.
         pushed = Signal(range(PLACES + 1))
         m.d.sync += pushed.eq(pushed + push - taken)
         m.d.comb += [
             Assume(implies(taken, (pushed != 0) & (~rows.valid | rows.ready))),
             Assume(implies(push, pushed != PLACES - 1)),
         ]
-        # Whose row it is, and what its instruction waits for.
+        # The instruction of the row, and the instructions that it waits for.
         of, following = Signal.like(free), Signal.like(free)
         with m.If(taken):
             m.d.sync += [of.eq(following), following.eq(following + 1)]
@@ -151,7 +156,7 @@ class LinkInterlockHarness(Harness):
         place = Signal.like(of)
         with m.If(item.chosen):
             m.d.sync += place.eq(of)
-        # A place is used again when what was there has been done.
+        # A place is used again only after its instruction is done.
         begun = Signal()
         m.d.sync += begun.eq(begun | taken)
         m.d.comb += [
@@ -178,11 +183,11 @@ class LinkInterlockHarness(Harness):
 
 
 class PodControlHarness(Harness):
-    """Two cores that are in any state in any cycle."""
+    """A harness of two cores that are in any state in any cycle."""
 
     SETTLE = 2
     LATER = SETTLE + 4
-    """Cycles from a START to that of the cores."""
+    """Cycles from a START of the pod to the START of the cores."""
 
     def claims(self, m: Module) -> None:
         dut = PodControl(cores=2, settle=self.SETTLE)
@@ -220,11 +225,11 @@ class PodControlHarness(Harness):
         cause = Mux(dut.first, ago(causes[1], 1, "cause_b"), ago(causes[0], 1, "cause_a"))
         told = dut.faulted & ~ago(reset | start, 1, "again")
         m.d.comb += [
-            # All cores start together, when START was there, on links that were emptied.
+            # All cores start together, after a START, on links that were emptied.
             Assert(implies(begun & undisturbed, dut.core_start)),
             Assert(implies(dut.core_start, asked & undisturbed)),
             Assert(implies(dut.core_start, ago(dut.clear_links, 2, "cleared"))),
-            # The first fault is that of the lowest core, told once, and with its cause.
+            # The first fault belongs to the lowest core; it is reported once, with its cause.
             Assert(implies(told, Mux(dut.first, failed[1] & ~failed[0], failed[0]))),
             Assert(implies(told, dut.cause == cause)),
             Assert(implies(dut.stop, ago(with_bit(dut.status, Status.FAULT), 1, "fault"))),
@@ -235,7 +240,7 @@ class PodControlHarness(Harness):
 
 
 class PageRouterHarness(Harness):
-    """A host that keeps to AXI4-Lite, and two cores and a pod that answer when they like."""
+    """A harness of a host that keeps to AXI4-Lite, and two cores and a pod with any delays."""
 
     def claims(self, m: Module) -> None:
         dut = PageRouter(cores=2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The AXI masters: offers that stay, the bursts that were asked for, as many beats as announced."""
+"""Proofs of the AXI masters: stable offers, the requested bursts, as many beats as announced."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 TINY = replace(PRESETS["tiny"], max_burst_beats=4)
-"""Short bursts, so that they end often; addresses have all their bits."""
+"""A machine with short bursts, so that they end often; addresses have all their bits."""
 
 
 def within(address: Value, size: Value, window: Value) -> Value:
@@ -32,10 +32,10 @@ def within(address: Value, size: Value, window: Value) -> Value:
 
 
 class HostReadPortHarness(Harness):
-    """Requests that stay inside a window and a page; a memory that answers what it was asked for,
-    with any ids, at any time.
+    """A harness with requests inside a window and a page, and a memory with delays and any IDs.
 
-    Whether a burst has as many beats as it asked for is the memory's business: `rlast` ends it.
+    The memory answers only requests. It decides whether a burst has as many beats as requested:
+    `rlast` ends a burst.
     """
 
     def claims(self, m: Module) -> None:
@@ -69,8 +69,8 @@ class HostReadPortHarness(Harness):
             ]
             assume_stays(m, request.valid, request.ready, asked, name)
 
-        # AR: what was asked for, once, in order, in the window and in one page. The fetch is told a
-        # cycle later that its request goes.
+        # AR: each request once, in order, in the window and in one page. The fetch learns a cycle
+        # later that its request goes.
         fetched = unit.inside("fetch_goes")
         taken = dut.data_request.valid & dut.data_request.ready
         size = (bus.arlen + 1) * config.host_bus_bytes
@@ -129,7 +129,7 @@ class HostReadPortHarness(Harness):
         )
 
         # R: each beat goes to one side, or nowhere on `stop`.
-        under_way = Signal(range(READS_IN_FLIGHT + 2))  # asked for, and not answered
+        under_way = Signal(range(READS_IN_FLIGHT + 2))  # requested and not yet answered
         answered = bus.rvalid & bus.rready
         began = before(m, sends, "began_before")
         ended = before(m, answered & bus.rlast, "ended_before")

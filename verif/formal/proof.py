@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One proof: a harness, SymbiYosys and a solver; and faults that it must find."""
+"""A proof by a harness, SymbiYosys and a solver, with faults that it must find."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FAILED = re.compile(r"Assert failed in \S+: (?:.*/)?(\w+\.py):(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A mistake that somebody could make in `unit`.py: `new` instead of `old`."""
+    """A mistake that a person could make in `unit`.py: `new` instead of `old`."""
 
     unit: str
     old: str
@@ -49,11 +49,11 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What is claimed of a unit in hdl/.
+    """A claim about a unit in hdl/.
 
-    With `bounded` it is proven for the first `depth` cycles, whatever the inputs; otherwise for
-    all time, by induction over `depth` cycles. `faults` are planted ones that must be found within
-    `fault_depth` cycles. What is not `quick` stays out of the regression.
+    With `bounded` it is proven for the first `depth` cycles, for any inputs. Otherwise it is proven
+    for all time, by induction over `depth` cycles. `faults` are planted faults that must be found
+    within `fault_depth` cycles. A proof that is not `quick` stays out of the regression.
     """
 
     unit: str
@@ -72,7 +72,10 @@ class Proof:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`holds`, or not and whether there is a `counterexample`; `what` came out; the time."""
+    """A verdict: whether the claim `holds`, whether there is a `counterexample`, output and time.
+
+    `what` is the output of the tool.
+    """
 
     holds: bool
     counterexample: bool
@@ -81,12 +84,15 @@ class Verdict:
 
 
 class ToolsMissing(Exception):
-    """A program that proofs need is not installed; the message says which and what to do."""
+    """An error: a program that proofs need is not installed.
+
+    The message names it and how to install it.
+    """
 
 
 @cache
 def tool(name: str) -> str:
-    """The path of a tool beside this Python, or on PATH."""
+    """Return the path of a tool beside this Python, or on PATH."""
     beside = Path(sys.executable).with_name(name)
     path = str(beside) if beside.exists() else shutil.which(name)
     if path is None:
@@ -95,7 +101,7 @@ def tool(name: str) -> str:
 
 
 def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
-    """Runs a proof in `folder`, with one fault planted or none."""
+    """Run a proof in `folder`, with one fault planted or none."""
     started = time.monotonic()
     bounded = proof.bounded or fault is not None
     with planted(fault):
@@ -107,7 +113,7 @@ def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
         SCRIPT.format(mode="bmc" if bounded else "prove", depth=depth, solver=SOLVER)
     )
     sby, yosys, smtbmc, witness = (tool(f"yowasp-{name}") for name in TOOLS)
-    # The solver is looked for on PATH, where the environment's programs need not be.
+    # SymbiYosys looks for the solver on PATH, which may lack the environment's programs.
     path = os.pathsep.join((str(Path(tool("yices-smt2")).parent), os.environ["PATH"]))
     programs = ["--yosys", yosys, "--smtbmc", smtbmc, "--witness", witness]
     done = subprocess.run(
@@ -143,7 +149,7 @@ def _what(status: int, log: str) -> str:
 
 @contextmanager
 def planted(fault: Fault | None) -> Iterator[None]:
-    """Has a fault in the unit's functions while the context lasts."""
+    """Plant a fault in the unit's functions while the context lasts."""
     if fault is None:
         yield
         return
@@ -166,7 +172,7 @@ def planted(fault: Fault | None) -> Iterator[None]:
 
 
 def functions(namespace: dict[str, object]) -> list[FunctionType]:
-    """The functions and methods that a module defines, in order."""
+    """Return the functions and methods that a module defines, in order."""
     found: list[FunctionType] = []
     for value in namespace.values():
         if getattr(value, "__module__", None) != namespace["__name__"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues: nothing is lost, doubled or reordered, whatever comes and goes when."""
+"""Proofs that queues lose, double and reorder nothing, for any pushes and pops."""
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -15,17 +15,20 @@ from systola.verif.formal.harness import Harness, Tracked, Unit, anything, befor
 from systola.verif.formal.proof import Fault, Proof
 
 WORD = data.StructLayout({"word": 4})
-"""Queues do not look at their words: what holds for this width holds for any."""
+"""Layout of a word: queues do not read their words, so a proof for this width holds for any."""
 
 
 def place_behind(first: Signal, steps: Value, depth: int) -> Value:
-    """The place `steps` behind `first` in a ring of `depth`; at most one turn."""
+    """Return the place `steps` after `first` in a ring of `depth`; at most one turn."""
     sum = first + steps
     return Mux(sum >= depth, sum - depth, sum)
 
 
 class CommandQueueHarness(Harness):
-    """The word and the mask of any one instruction; the mask loses what leaves its list."""
+    """A harness that follows word and mask of one instruction.
+
+    The mask loses the instructions that leave its list.
+    """
 
     DEPTH = 4
     LIST = 4
@@ -33,7 +36,7 @@ class CommandQueueHarness(Harness):
     def claims(self, m: Module) -> None:
         dut = CommandQueue(command=WORD, depth=self.DEPTH, masks={"list": 2}, list_depth=self.LIST)
         unit = Unit(m, dut)
-        mask = anything(m, Awaited(self.LIST), "mask")  # of what was pushed in the cycle before
+        mask = anything(m, Awaited(self.LIST), "mask")  # of the instruction pushed a cycle before
         progress = anything(m, Progress(2, self.LIST), "progress")
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
@@ -83,7 +86,7 @@ class CommandQueueHarness(Harness):
 
 
 class PayloadRingHarness(Harness):
-    """Its user pushes at most `depth` and retires what is there."""
+    """A harness with a user that pushes at most `depth` words and retires only words inside."""
 
     DEPTH = 5
 
@@ -111,7 +114,10 @@ class PayloadRingHarness(Harness):
 
 
 class BlockRingHarness(Harness):
-    """Its user pushes what was there a cycle before, at most `depth`, and retires what is shown."""
+    """A harness with a user that pushes the words present a cycle before, at most `depth`.
+
+    The user retires only words that are shown.
+    """
 
     DEPTH = 4
 
@@ -138,7 +144,7 @@ class BlockRingHarness(Harness):
         free, following = unit.inside("write_place"), unit.inside("read_place")
         rows = Array(unit.rows("memory.memory", self.DEPTH))
         unread = Signal.like(free)
-        before_it = Signal(range(self.DEPTH + 1))  # what has left the memory
+        before_it = Signal(range(self.DEPTH + 1))  # words that have left the memory
         m.d.comb += [unread.eq(free - following), before_it.eq(read + shown)]
         latched = unit.inside("memory.memory.read__data")
         m.d.comb += self.lemmas(
@@ -155,7 +161,7 @@ class BlockRingHarness(Harness):
 
 
 class WeightFifoHarness(Harness):
-    """Its memory gives anything for a word that is being written."""
+    """A harness with a memory that gives any value for a word that is being written."""
 
     DEPTH = 6
 
@@ -174,7 +180,7 @@ class WeightFifoHarness(Harness):
             Assume(~(dut.row_take & ~dut.row_valid)),
         ]
         item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.row_take, most=self.DEPTH)
-        taken = before(m, dut.row_take, "taken")  # the room of a row is told a cycle later
+        taken = before(m, dut.row_take, "taken")  # the room of a row is reported a cycle later
         is_oldest = item.follows & (item.ahead == 0) & dut.row_valid
         shown = before(m, is_oldest, "was_oldest")
         m.d.comb += [
@@ -206,7 +212,10 @@ class WeightFifoHarness(Harness):
 
 
 class SkidBufferHarness(Harness):
-    """Any one word comes out in its turn; `ready` and `valid` tell how many are inside."""
+    """A harness showing that each word comes out in turn.
+
+    `ready` and `valid` show how many words are inside.
+    """
 
     def claims(self, m: Module) -> None:
         dut = SkidBuffer(payload=WORD)
@@ -237,7 +246,7 @@ class SkidBufferHarness(Harness):
 
 
 class DelayLineHarness(Harness):
-    """Any one word comes out after as many moves as the line is long, and so does its valid bit."""
+    """A harness showing that a word and its valid bit come out after as many moves as stages."""
 
     CYCLES = 4
 
@@ -250,7 +259,7 @@ class DelayLineHarness(Harness):
             dut.hold.eq(anything(m, 1, "hold")),
         ]
         follows = Signal()
-        moves = Signal(range(self.CYCLES + 1))  # since the chosen one went in
+        moves = Signal(range(self.CYCLES + 1))  # moves since the chosen word went in
         word, valid = Signal(4), Signal()
         moving = ~dut.hold
         with m.If(moving & ~follows & anything(m, 1, "choose")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory that cores share: each its turn, its words, and room for them."""
+"""Proofs of a memory that cores share: each core gets its turn, its words, and room for them."""
 
 from amaranth.hdl import Assert, Assume, Cat, Module, Mux, Signal, Value
 
@@ -21,11 +21,11 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 PORT = NarrowPort(address_bits=3, bus_bytes=1, word_bytes=2, max_burst_beats=3)
-"""Of a core, on a memory of two bytes a word."""
+"""Port of a core, on a memory of two bytes a word."""
 
 
 class RoundRobinHarness(Harness):
-    """Any wishes, but for one that is not withdrawn."""
+    """A harness with any requests, one of which is not withdrawn."""
 
     COUNT = 4
 
@@ -52,8 +52,8 @@ class RoundRobinHarness(Harness):
             Assert(others < self.COUNT),
         ]
         behind = unit.inside("later_requesters")
-        before = Signal(range(self.COUNT + 1))  # how many are not behind the last one
-        way = Signal(range(self.COUNT))  # to the one, from the next in turn on
+        before = Signal(range(self.COUNT + 1))  # number of requests before the last grant
+        way = Signal(range(self.COUNT))  # distance to it from the next in turn
         m.d.comb += [
             before.eq(self.COUNT - sum((bit for bit in behind), Value.cast(0))),
             way.eq(one - before),
@@ -64,12 +64,12 @@ class RoundRobinHarness(Harness):
 
 
 class _Broadcast(Harness):
-    """Two cores that ask for anything, and a memory that answers in order at any pace."""
+    """A harness of two cores with any requests, and a memory that answers in order at any pace."""
 
     CORES = 2
     PATIENCE = 2
     BURSTS = 8
-    """More than begin within the depth of the proofs."""
+    """More bursts than begin within the depth of the proofs."""
 
     def unit(self, m: Module) -> WeightBroadcast:
         dut = WeightBroadcast(
@@ -91,7 +91,7 @@ class _Broadcast(Harness):
 
 
 class BroadcastHarness(_Broadcast):
-    """Any request of a core, and any burst: who gets its words."""
+    """A harness with any request of a core, and any burst: it shows which core gets its words."""
 
     def claims(self, m: Module) -> None:
         dut = self.unit(m)
@@ -118,7 +118,7 @@ class BroadcastHarness(_Broadcast):
 
 
 class PatienceHarness(_Broadcast):
-    """A memory that takes every burst."""
+    """A harness of a memory that takes every burst."""
 
     SOON = 2 + _Broadcast.PATIENCE + 3 * _Broadcast.CORES
     """Cycles for which a core waits at most."""
@@ -133,7 +133,7 @@ class PatienceHarness(_Broadcast):
 
 
 class ReadWidenerHarness(Harness):
-    """Bursts of any place and length, and a memory that gives as many words as it is asked for."""
+    """A harness of bursts of any place and length; the memory gives the requested words."""
 
     ROOM = BURSTS_AHEAD * PORT.most_words
 
@@ -161,7 +161,7 @@ class ReadWidenerHarness(Harness):
         goes = request.valid & request.ready
         m.d.sync += owed.eq(owed + Mux(goes, request.payload.length + 1, 0) - dut.word_valid)
         m.d.comb += [Assume(implies(dut.word_valid, owed != 0)), Assert(owed <= self.ROOM)]
-        # The chosen burst: as many beats as it asked for, with its ID, each the byte of its place.
+        # The chosen burst: as many beats as requested, with its ID, each the byte of its place.
         beat = bus.rvalid & bus.rready
         item = Tracked(
             m,
@@ -178,7 +178,7 @@ class ReadWidenerHarness(Harness):
             Assert(implies(first & bus.rvalid, bus.rid == number)),
             Assert(implies(first & bus.rvalid, bus.rlast == (beats == length))),
         ]
-        # Words that hold their parity in each byte show which of them a beat is from.
+        # Words with a parity in each byte identify the byte of a beat.
         m.d.comb += [
             Assume(~dut.word.data[0]),
             Assume(dut.word.data[8]),
@@ -187,8 +187,10 @@ class ReadWidenerHarness(Harness):
 
 
 class WriteWidenerHarness(Harness):
-    """Bursts of any place and length, and a memory that takes the words of those that it has taken
-    as it likes."""
+    """A harness of bursts of any place and length.
+
+    The memory takes the words of the bursts that it has accepted, at any pace.
+    """
 
     MOST = 8
     """Bursts: more than there is room for."""
@@ -216,14 +218,14 @@ class WriteWidenerHarness(Harness):
         assume_stays(m, bus.wvalid, bus.wready, sent, "w")
         assert_stays(m, request.valid, request.ready, request.payload, "request")
         assert_stays(m, words.valid, words.ready, words.payload, "words")
-        # The burst whose beats come: WLAST is where AWLEN puts it.
+        # The burst of the present beats: WLAST is at the beat that AWLEN sets.
         taken = bus.wvalid & bus.wready
         length, beats = Signal(8), Signal(8)
         m.d.sync += beats.eq(Mux(taken, Mux(bus.wlast, 0, beats + 1), beats))
         with m.If(bus.awvalid & bus.awready):
             m.d.sync += length.eq(bus.awlen)
         m.d.comb += Assume(implies(taken, bus.wlast == (beats == length)))
-        # The chosen burst: what is asked for, when, and which bytes it may write.
+        # The chosen burst: its request, its time, and the bytes that it may write.
         enters, gone = bus.awvalid & bus.awready, words.valid & words.ready & words.payload.last
         asks = request.valid & request.ready
         granted = Signal(range(self.MOST + 1))
@@ -239,7 +241,7 @@ class WriteWidenerHarness(Harness):
             Assert(implies(request.valid, written.count != 0)),
             Assert(implies(item.leaves, request.payload.word == address >> 1)),
             Assert(implies(item.leaves, request.payload.length == (end >> 1) - (address >> 1))),
-            # The last beat of a burst is in its last word, with its strobe, and nothing behind it.
+            # The last beat of a burst is in its last word, with its strobe, and nothing after it.
             Assert(
                 implies(
                     written.leaves,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quick ones of the proofs of `make formal`, and that each finds the faults planted for it."""
+"""Tests of the quick proofs of `make formal`, and that each finds the faults planted for it."""
 
 from pathlib import Path
 
@@ -12,11 +12,13 @@ from systola.verif.plan.selection import exhaustive, thorough
 
 QUICK = [proof for proof in PROOFS if proof.quick]
 FIRST = list({proof.harness.__module__: proof for proof in reversed(QUICK)}.values())
-"""One proof of each kind: of queues, of bursts, of masters, of what waits, of arithmetic. They are
-among the quick tests, and of the faults that each must find one, which shows that it is found."""
+"""Proofs, one of each kind: queues, bursts, masters, waiting, arithmetic.
+
+They are among the quick tests, with one fault for each, which shows that faults are found.
+"""
 FAULTS = [(proof, fault) for proof in QUICK for fault in proof.faults]
 SOME = [proof.faults[0] for proof in FIRST]
-"""`make formal` looks for all of them."""
+"""Faults in the quick tests; `make formal` looks for all."""
 
 
 def test_page_is_up_to_date() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units of training: tiles turned, tiles read from the buffer, and exponent registers."""
+"""Proofs of units of training: tiles turned, tiles read from the buffer, exponent registers."""
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value, signed
 
@@ -13,11 +13,11 @@ from systola.verif.formal.harness import Harness, Unit, anything, before, consta
 from systola.verif.formal.proof import Fault, Proof
 
 COLUMNS = 3
-"""Not a power of two, so that counters wrap around before their ends."""
+"""Columns; not a power of two, so that counters wrap around before their ends."""
 
 
 class TransposerHarness(Harness):
-    """Any one byte of the tile, in whichever cycles its lines come and go."""
+    """A harness that follows any byte of the tile, in any cycles in which its lines come and go."""
 
     def claims(self, m: Module) -> None:
         dut = Transposer(cols=COLUMNS)
@@ -44,7 +44,7 @@ class TransposerHarness(Harness):
 
 
 class TileReaderHarness(Harness):
-    """Every line that is asked for, the buffer ready or not, room or not, however many tiles."""
+    """A harness with every requested line, for any readiness, any room and any number of tiles."""
 
     def claims(self, m: Module) -> None:
         config = preset("2x2-training")
@@ -85,7 +85,7 @@ class TileReaderHarness(Harness):
             Assume(~(dut.start & dut.wide & dut.tiles[0])),
             Assume(dut.line + dut.tiles * rows <= config.buffer_lines),
             Assert(dut.asks == (dut.buffer.enable & dut.buffer.ready)),
-            # A row a cycle where there is room, and none more.
+            # A row a cycle while there is room, and no more.
             Assert(dut.buffer.enable == (dut.room & (left != 0))),
             Assert(implies(dut.buffer.enable, dut.buffer.address == line)),
             Assert(dut.pushes == comes),
@@ -94,7 +94,7 @@ class TileReaderHarness(Harness):
 
 
 class ExponentHarness(Harness):
-    """Measures one after the other, with whatever magnitudes, and any register after each."""
+    """A harness with one Measure after the other, any magnitudes, and any register after each."""
 
     def claims(self, m: Module) -> None:
         dut = ExponentRegisters()
@@ -132,7 +132,7 @@ class ExponentHarness(Harness):
             m.d.sync += seen.eq(largest)
         with m.If(dut.last):
             m.d.sync += [measures.eq(0), registers[about.exponent].eq(result)]
-        # What the docstring asks for: a Measure after the other.
+        # The docstring requires that a Measure waits for the end of the Measure before.
         busy = dut.last
         later = Signal(MEASURED - 1)
         for cycle in range(MEASURED - 1):

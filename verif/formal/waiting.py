@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interlocks: nobody touches what an older instruction still holds, and nobody waits for ever."""
+"""Proofs of interlocks: no use of anything that an older instruction holds, and no endless wait."""
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -23,21 +23,24 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 ADDRESS = 3
-"""Bits of an address: they are only compared, and three tell below, at, inside and above apart."""
+"""Bits of an address: it is only compared, and three bits separate below, at, inside and above."""
 DEPTH = 3
 
 
 def blocks(awaited: data.View, progress: data.View, address: Value) -> Value:
-    """Whether an address must wait: for what is pending, unless the oldest of its run is past."""
+    """Return whether an address must wait.
+
+    It waits for pending entries, unless the oldest entry of its run has passed it.
+    """
     ahead = (awaited.place - progress.place)[: len(awaited.place)]
     return awaited.pending & ~((address < progress.reached) & (ahead <= awaited.run))
 
 
 class InterlockHarness(Harness):
-    """One item with its masks among others, and lists that do what they may do.
+    """A harness of one item with its masks among others, and lists with all allowed behaviour.
 
-    Of a list only this is assumed: what the chosen item does not wait for any more it never
-    waits for again.
+    Only this is assumed about a list: once the chosen item no longer waits for an entry, it never
+    waits for that entry again.
     """
 
     LISTS = ("first", "second")
@@ -82,7 +85,7 @@ class InterlockHarness(Harness):
         for cycle in range(2):
             ready = before(m, ready, f"ready_{cycle}") & oldest
         m.d.comb += [
-            # Safe: what is offered waits for nobody.
+            # Safe: an offered item waits for nothing.
             Assert(implies(oldest & dut.output.valid, clear)),
             Assert(implies(oldest & dut.output.valid, dut.output.payload == word)),
             Assert(implies(oldest & dut.oldest_valid, dut.oldest == word)),
@@ -117,8 +120,10 @@ class InterlockHarness(Harness):
 
 
 class InFlightHarness(Harness):
-    """Any one entry with those that rise from it: a mask that names it, or the last of these, lets
-    nobody touch an address that it still needs."""
+    """A harness of any entry with the entries that rise from it.
+
+    A mask that names the entry, or the last of these, protects all addresses that the entry needs.
+    """
 
     def claims(self, m: Module) -> None:
         places = 1 << ceil_log2(DEPTH)
@@ -150,14 +155,14 @@ class InFlightHarness(Harness):
         ]
         with m.If(dut.push):
             m.d.sync += [last_end.eq(pushed.end), ends[dut.free].eq(pushed.end)]
-        run = Signal(range(places))  # of the youngest that was pushed
+        run = Signal(range(places))  # run of the youngest pushed entry
         with m.If(dut.push):
             m.d.sync += run.eq(Mux(rises & (run != places - 1), run + 1, Mux(rises, run, 0)))
 
-        needs = Signal(ADDRESS)  # the first address that the chosen one still does
+        needs = Signal(ADDRESS)  # the first address that the chosen entry still needs
         place = Signal(ceil_log2(DEPTH))
         before_it = Signal(range(places))  # the run that ends with it
-        later = Signal(range(places))  # those that rise from it
+        later = Signal(range(places))  # entries that rise from it
         unbroken = Signal()
         with m.If(chosen.chosen):
             m.d.sync += [
@@ -176,7 +181,7 @@ class InFlightHarness(Harness):
         longer = anything(m, ceil_log2(DEPTH), "longer")
         address = anything(m, ADDRESS, "address")
         count = chosen.count
-        # Nobody waits for it before it is known.
+        # No item waits for it before it is known.
         followed = before(m, chosen.follows, "followed")
         known = chosen.follows & followed & before(m, followed, "followed_before")
         m.d.comb += [
@@ -195,7 +200,7 @@ class InFlightHarness(Harness):
                     address < needs,
                 )
             ),
-            # Chaining: what the oldest has passed is free.
+            # Chaining: addresses that the oldest entry has passed are free.
             Assert(
                 implies(
                     chosen.follows & (chosen.ahead == 0) & (address < dut.progress.reached),
@@ -210,9 +215,11 @@ class InFlightHarness(Harness):
 
 
 class ListScanHarness(Harness):
-    """Any one entry of one of two lists that come and go: once the scan is complete, the mask of
-    its list names it or a younger one, if it is in the way, and nobody else than one that is; its
-    run has only entries that rise."""
+    """A harness of any entry in one of two lists that come and go.
+
+    Once the scan is complete, the mask of its list names it or a younger entry, if it is in the
+    way. The mask names only entries that are in the way. Its run has only entries that rise.
+    """
 
     LISTS = ("first", "second")
 
@@ -257,7 +264,7 @@ class ListScanHarness(Harness):
         for i, name in enumerate(self.LISTS):
             youngest = Signal(Region(1), name=f"youngest_of_{name}")
             with m.If(pushes[i]):
-                # Not after an empty region.
+                # A region after an empty region does not rise.
                 m.d.comb += rises.eq(
                     (pushed.walked.base >= youngest.end) & (youngest.base != youngest.end)
                 )
@@ -294,7 +301,7 @@ class ListScanHarness(Harness):
             ),
             Assert(implies(known & chosen.follows & mask.pending & in_run, chosen_rises)),
         ]
-        # Alive: without a restart all is gone through in as many cycles as there are places.
+        # Alive: without a restart all entries are compared in as many cycles as there are places.
         alone = ~dut.restart
         steady = alone
         for cycle in range(2 * (1 << ceil_log2(DEPTH)) + 1):
@@ -303,10 +310,11 @@ class ListScanHarness(Harness):
 
 
 class TagQueueHarness(Harness):
-    """Any one tag: it enters the trace in the first cycle in which no older tag is left and each of
-    its units has completed what it had under way when the tag came.
+    """A harness that follows any tag into the trace.
 
-    Two units do, as each has registers of its own that know nothing of the others.
+    It enters in the first cycle in which no older tag is left and each of its units is done. A unit
+    is done when it has completed the work that was under way when the tag came. Two units suffice,
+    since each has registers of its own that are independent of the others.
     """
 
     def claims(self, m: Module) -> None:
@@ -315,7 +323,7 @@ class TagQueueHarness(Harness):
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
             Assume(~(dut.push & dut.full)),
-            dut.tag.eq(anything(m, 2, "tag")),  # nobody looks at it
+            dut.tag.eq(anything(m, 2, "tag")),  # no unit reads it
             dut.units.eq(anything(m, len(Units), "units")),
             dut.retire.eq(anything(m, len(Units), "retire")),
             dut.hold.eq(anything(m, 1, "hold")),

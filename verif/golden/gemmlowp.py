@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`logistic` and `tanh` of gemmlowp for one int16, in plain integers that behave as those of C++.
+"""The functions `logistic` and `tanh` of gemmlowp for one int16, in plain integers that behave as
+in C++.
 
-Written from the description of fixedpoint/fixedpoint.h, step by step and apart from the golden
-model, which works on whole arrays. A number with i integer bits has 15 - i fractional ones.
+They are written from the description of fixedpoint/fixedpoint.h, step by step and apart from the
+golden model, which works on whole arrays. A number with i integer bits has 15 - i fractional bits.
 """
 
 from __future__ import annotations
@@ -11,27 +12,27 @@ from fractions import Fraction
 from math import exp, floor
 
 ONE = 32767
-"""The largest number with no integer bits: the nearest to 1.0."""
+"""The largest number with no integer bits, which is the nearest to 1.0."""
 
 
 def int16(value: int) -> int:
-    """`value` as it fits an int16 variable of C++."""
+    """Return `value` wrapped to an int16 variable of C++."""
     return (value + 32768) % 65536 - 32768
 
 
 def saturated(value: int) -> int:
-    """`value` or the nearest int16."""
+    """Return `value`, or the nearest int16."""
     return min(32767, max(-32768, value))
 
 
 def truncated(numerator: int, denominator: int) -> int:
-    """Division of C++, towards zero; `denominator` is positive."""
+    """Divide as C++ does, rounding towards zero; `denominator` is positive."""
     quotient = abs(numerator) // denominator
     return -quotient if numerator < 0 else quotient
 
 
 def product(a: int, b: int) -> int:
-    """SaturatingRoundingDoublingHighMul."""
+    """Compute gemmlowp's SaturatingRoundingDoublingHighMul."""
     if a == b == -32768:
         return 32767
     nudge = 1 << 14 if a * b >= 0 else 1 - (1 << 14)
@@ -39,7 +40,7 @@ def product(a: int, b: int) -> int:
 
 
 def by_power_of_two(x: int, exponent: int) -> int:
-    """SaturatingRoundingMultiplyByPOT: a saturating left or a rounding right shift."""
+    """Compute SaturatingRoundingMultiplyByPOT: a saturating left or a rounding right shift."""
     if exponent >= 0:
         return saturated(x << exponent)
     mask = (1 << -exponent) - 1
@@ -48,12 +49,15 @@ def by_power_of_two(x: int, exponent: int) -> int:
 
 
 def constant(value: float, integer_bits: int) -> int:
-    """The nearest number with so many integer bits; never a tie for those in use."""
+    """Return the number with `integer_bits` integer bits that is nearest to `value`.
+
+    No constant in use here lies half way between two numbers.
+    """
     return floor(Fraction(value) * 2 ** (15 - integer_bits) + Fraction(1, 2))
 
 
 def exp_between_minus_quarter_and_zero(a: int) -> int:
-    """No integer bits in, none out."""
+    """Return exp(a) for `a` in [-1/4, 0), with no integer bits in the argument and the result."""
     term, third = constant(exp(-1 / 8), 0), constant(1 / 3, 0)
     x = int16(a + (1 << 12))
     x2 = product(x, x)
@@ -64,7 +68,7 @@ def exp_between_minus_quarter_and_zero(a: int) -> int:
 
 
 def exp_on_negative_values(a: int, integer_bits: int) -> int:
-    """`a` <= 0 with `integer_bits` in, no integer bits out."""
+    """Return exp(a) for `a` <= 0 with `integer_bits` integer bits; the result has none."""
     if a == 0:
         return ONE
     fraction_bits = 15 - integer_bits
@@ -79,7 +83,7 @@ def exp_on_negative_values(a: int, integer_bits: int) -> int:
 
 
 def reciprocal_of_half_sum(a: int) -> int:
-    """2 / (1 + a) with two integer bits, for `a` in [0, 1) with none."""
+    """Return 2 / (1 + a) with two integer bits, for `a` in [0, 1) with no integer bits."""
     total = a + ONE
     half_denominator = truncated(total + (1 if total >= 0 else -1), 2)
     x = int16(constant(48 / 17, 2) + product(half_denominator, constant(-32 / 17, 2)))
@@ -90,7 +94,7 @@ def reciprocal_of_half_sum(a: int) -> int:
 
 
 def logistic(a: int, integer_bits: int) -> int:
-    """The result has no integer bits."""
+    """Return the logistic function of `a`; the result has no integer bits."""
     if a == 0:
         return 1 << 14
     magnitude = a if a > 0 else int16(-a)
@@ -100,10 +104,10 @@ def logistic(a: int, integer_bits: int) -> int:
 
 
 def tanh(a: int, integer_bits: int) -> int:
-    """The result has no integer bits."""
+    """Return the hyperbolic tangent of `a`; the result has no integer bits."""
     if a == 0:
         return 0
-    # The same bits with one integer bit more are twice the number.
+    # The same bits, read with one integer bit more, are twice the number.
     exponential = exp_on_negative_values(a if a < 0 else int16(-a), integer_bits + 1)
     t = by_power_of_two(int16(reciprocal_of_half_sum(exponential) - (1 << 13)), 2)
     return int16(-t) if a < 0 else t

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A golden machine with memories around it, to try instructions on."""
+"""A golden machine with memories around it, on which tests try instructions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HALT = encode(Opcode.HALT)
 TINY = preset("tiny")
 SQUARE = dataclasses.replace(TINY, name="square", columns_per_lane=1, depthwise=True, wide=True)
 TRAINING = dataclasses.replace(SQUARE, name="training", training=True)
-# Longer lines than input vectors, and longer than output vectors.
+# In TALL, lines are longer than input vectors; in BROAD, they are longer than output vectors.
 TALL = dataclasses.replace(SQUARE, name="tall", rows=6, cols=3, columns_per_stage=3)
 BROAD = dataclasses.replace(SQUARE, name="broad", rows=3, cols=5)
 SHAPES = (SQUARE, TALL, BROAD)
@@ -37,7 +37,10 @@ PLAIN_WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=5, columns_per_
 
 
 class Rig:
-    """Machine, host window and weight window. The program goes to the end of the host window."""
+    """A golden machine with a host window and a weight window.
+
+    The program lies at the end of the host window.
+    """
 
     def __init__(self, config: Config, pages: int = 2, tiles: int = 0) -> None:
         self.config = config
@@ -46,7 +49,7 @@ class Rig:
         self.weights: NDArray[np.uint8] = np.zeros(tiles * config.tile_bytes, np.uint8)
 
     def randomise(self, rng: random.Random) -> None:
-        """Random contents for the memories on the chip and the weight window."""
+        """Fill the memories on the chip and the weight window at random."""
         machine = self.machine
 
         def values(count: int) -> NDArray[np.uint8]:
@@ -63,7 +66,7 @@ class Rig:
         ]
         self.weights[:] = values(self.weights.size)
         for entry in range(self.config.parameter_entries):
-            # Factors that keep sums of some thousand in sight, and wild ones.
+            # Factors that keep sums of some thousands within int8, and arbitrary factors.
             wild = rng.random() < 0.2
             for c in range(self.config.cols):
                 bias = scalar.wrap32(rng.getrandbits(32)) >> (rng.randrange(32) if wild else 22)
@@ -79,7 +82,7 @@ class Rig:
                 )
 
     def set_entry(self, number: int, channel: int, entry: scalar.Entry) -> None:
-        """Stores one channel of a parameter entry."""
+        """Store one channel of a parameter entry."""
         planes = (
             *(entry.bias % 2**32).to_bytes(4, "little"),
             *entry.multiplier.to_bytes(4, "little"),
@@ -88,7 +91,7 @@ class Rig:
         self.machine.parameters[number, :, channel] = planes
 
     def entry(self, number: int, channel: int) -> scalar.Entry:
-        """One channel of a parameter entry."""
+        """Return one channel of a parameter entry."""
         planes = bytes(self.machine.parameters[number, :, channel].tolist())
         return scalar.Entry(
             bias=int.from_bytes(planes[0:4], "little", signed=True),
@@ -98,36 +101,36 @@ class Rig:
         )
 
     def lines(self) -> list[list[int]]:
-        """The unified buffer as lists of int8."""
+        """Return the unified buffer as lists of int8."""
         return self.machine.buffer.tolist()
 
     def weight(self, tile: int, row: int, column: int) -> int:
-        """One int8 of a weight tile."""
+        """Return one int8 of a weight tile."""
         return scalar.signed8(int(self.tile(tile)[row, column]))
 
     def place(self, program: bytes) -> int:
-        """Puts a program at the end of the host window; its offset."""
+        """Put a program at the end of the host window and return its offset."""
         offset = (self.host.size - len(program)) // 128 * 128
         self.host[offset : offset + len(program)] = np.frombuffer(program, np.uint8)
         return offset
 
     def run(self, *words: bytes) -> Outcome:
-        """Runs the instructions as they stand."""
+        """Run the given instructions and nothing else."""
         return self.machine.run(self.host, self.weights, self.place(b"".join(words)))
 
     def complete(self, *words: bytes) -> Outcome:
-        """Runs the instructions, which must end at Halt."""
+        """Run the instructions, which must end at Halt."""
         outcome = self.run(*words)
         assert outcome.fault is None, outcome
         return outcome
 
     def fault(self, *words: bytes) -> tuple[Fault, int, int]:
-        """Runs the instructions, which must fault: cause, pc, address."""
+        """Run the instructions, which must fault, and return cause, pc and address."""
         report = self.run(*words).fault
         assert isinstance(report, FaultReport)
         return report.cause, report.pc, report.address
 
     def tile(self, number: int) -> NDArray[np.uint8]:
-        """Tile `number` of weight memory as a view: (R, row pitch)."""
+        """Return tile `number` of weight memory as a view: (R, row pitch)."""
         size = self.config.tile_bytes
         return self.weights[number * size : (number + 1) * size].reshape(self.config.rows, -1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic and the copies of the machine once more, in plain Python integers and loops.
+"""The arithmetic and the copies of the machine a second time, in plain Python integers and loops.
 
-Expectations of the tests come from here, never from systola.golden. The requantisation is the
-published one of gemmlowp and LiteRT: SRDHM, RDBPOT and the exponent of QuantizeMultiplier.
+The tests take their expected values from here, never from systola.golden. The requantisation is
+published in gemmlowp and LiteRT: SRDHM, RDBPOT and the exponent of QuantizeMultiplier.
 """
 
 from __future__ import annotations
@@ -16,48 +16,50 @@ from systola.verif.golden import gemmlowp
 
 
 def wrap32(value: int) -> int:
-    """`value` modulo 2^32 as a signed number."""
+    """Return `value` modulo 2^32 as a signed number."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def signed8(byte: int) -> int:
-    """The int8 with bit pattern `byte`."""
+    """Return the int8 with bit pattern `byte`."""
     return byte - 256 if byte > 127 else byte
 
 
 def saturate32(value: int) -> int:
-    """`value` or the nearest int32."""
+    """Return `value`, or the nearest int32."""
     return max(-(2**31), min(2**31 - 1, value))
 
 
 def srdhm(a: int, q: int) -> int:
-    """Rounding doubling high multiplication: a * q / 2^31, halves upwards."""
+    """Return a * q / 2^31, halves rounded upwards: gemmlowp's rounding doubling high
+    multiplication.
+    """
     return floor(Fraction(a * q, 2**31) + Fraction(1, 2))
 
 
 def rdbpot(x: int, r: int) -> int:
-    """Rounding division by 2^r, halves away from zero."""
+    """Return x / 2^r, halves rounded away from zero."""
     magnitude = floor(Fraction(abs(x), 2**r) + Fraction(1, 2))
     return -magnitude if x < 0 else magnitude
 
 
 def double(x: int, q: int, e: int) -> int:
-    """Returns x * q * 2^(e - 31) with the two roundings of gemmlowp."""
+    """Return x * q * 2^(e - 31) with the two roundings of gemmlowp."""
     return rdbpot(srdhm(x << max(e, 0), q), max(-e, 0))
 
 
 def single(x: int, q: int, e: int) -> int:
-    """Returns x * q * 2^(e - 31) rounded once, halves upwards."""
+    """Return x * q * 2^(e - 31) rounded once, halves upwards."""
     return floor(Fraction(x * q, 1) * Fraction(2) ** (e - 31) + Fraction(1, 2))
 
 
 def clamped(y: int, low: int, high: int) -> int:
-    """`y` within [low, high]; `high` where the bounds cross."""
+    """Return `y` limited to [low, high], or `high` if the bounds cross."""
     return high if y > high or low > high else max(y, low)
 
 
 def product(x: list[list[int]], w: list[list[int]]) -> list[list[int]]:
-    """The matrix product x w modulo 2^32, row by row."""
+    """Return the matrix product x w modulo 2^32, row by row."""
     columns = list(zip(*w, strict=True))
     return [
         [wrap32(sum(a * b for a, b in zip(row, column, strict=True))) for column in columns]
@@ -66,23 +68,23 @@ def product(x: list[list[int]], w: list[list[int]]) -> list[list[int]]:
 
 
 def int16(low: int, high: int) -> int:
-    """The int16 with these two bytes, both given as int8."""
+    """Return the int16 with these two bytes, both given as int8."""
     return high * 256 + low % 256
 
 
 def low_byte(value: int) -> int:
-    """The low byte of an int16 as int8."""
+    """Return the low byte of an int16 as int8."""
     return signed8(value % 256)
 
 
 def high_byte(value: int) -> int:
-    """The high byte of an int16 as int8."""
+    """Return the high byte of an int16 as int8."""
     return floor(Fraction(value, 256))
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One channel of a parameter entry."""
+    """A channel of a parameter entry."""
 
     bias: int
     multiplier: int
@@ -90,7 +92,7 @@ class Entry:
     right: int
 
     def requantised(self, s: int, rounding: Rounding) -> int:
-        """The y of Activate for the sum `s`."""
+        """Return the value y that Activate computes for the sum `s`."""
         x = saturate32(wrap32(s + self.bias) << self.left)
         formula = single if rounding == Rounding.SINGLE else double
         return formula(x, self.multiplier, -self.right)
@@ -99,7 +101,7 @@ class Entry:
 def activated(
     y: int, function: Function, zero_point: int, ceiling: int, table: list[int] | None = None
 ) -> int:
-    """The int8 result of Activate; `table` holds int8 values in the order of Load_Table."""
+    """Return the int8 result of Activate; `table` holds int8 values in the order of Load_Table."""
     low = zero_point if function in (Function.RELU, Function.RELU6) else -128
     high = ceiling if function == Function.RELU6 else 127
     v = clamped(y + zero_point, low, high)
@@ -110,7 +112,7 @@ def activated(
 
 
 def activated_wide(y: int, function: Function, addend: int, integer_bits: int) -> int:
-    """The int16 result of Activate."""
+    """Return the int16 result of Activate."""
     v = clamped(y + addend, -32768, 32767)
     if function == Function.SIGMOID:
         return gemmlowp.logistic(v, 3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load_Parameters, Load_Table and Activate, by hand and against plain loops."""
+"""Tests of Load_Parameters, Load_Table and Activate, by hand and against plain loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from systola.verif.kit.seeds import random_seed
 def set_entry(
     rig: Rig, entry: int, bias: list[int], q: list[int], left: list[int], right: list[int]
 ) -> None:
-    """Fills a parameter entry through Load_Parameters; host memory below 1024 is used."""
+    """Fill a parameter entry through Load_Parameters; it uses host memory below 1024."""
     pitch = rig.config.output_pitch
     raw = np.zeros((9, pitch), np.uint8)
     for c in range(rig.config.cols):
@@ -174,7 +174,7 @@ def test_wide_activate_by_hand() -> None:
         [0x00, 0xFF, 0x12, 0x7F, 0x80],
         [77] * 5,
     ]
-    # The zero point does not count where the lines do.
+    # The zero point has no effect if the old content of the lines is added (accumulate=1).
     rig.complete(encode(Opcode.ACTIVATE, **at, zero_point=-1, accumulate=1), HALT)
     assert rig.machine.buffer[4:6].view(np.uint8).tolist() == [
         [0x01, 0xFD, 0x67, 0xFF, 0x00],

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a program, interrupts, tags, loops, index registers, and the state in which every
-program starts."""
+"""Tests of the end of a program, interrupts, tags, loops and index registers.
+
+They also cover the state in which every program starts.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def set_register(register: int, value: int = 0, first: int = 0, second: int = 0)
 
 
 def show(register: int) -> bytes:
-    """Eight bytes of a counting buffer to host byte `register`."""
+    """Return a program that copies eight bytes of a counting buffer to host byte `register`."""
     return encode(
         Opcode.WRITE_HOST_MEMORY,
         host=0,
@@ -96,7 +98,7 @@ def test_nested_loops() -> None:
 def test_halt_and_fault_inside_loops() -> None:
     rig = Rig(TINY)
     assert rig.complete(loop(3), loop(3), tag(1), HALT).tags == (1,)
-    # Nothing is open in the next program.
+    # No loop is open when the next program starts.
     assert rig.fault(END) == (Fault.LOOP, 0, 0)
     illegal = encode(Opcode.LOAD_TABLE, host=2, table=0)
     assert rig.fault(loop(2), tag(1), illegal) == (Fault.ILLEGAL_FIELD, 2, 0)
@@ -104,7 +106,7 @@ def test_halt_and_fault_inside_loops() -> None:
 
 
 def test_fault_in_a_later_pass_names_the_place_in_the_program() -> None:
-    """The third pass reaches beyond 1024 lines."""
+    """Make the third pass of a loop reach beyond 1024 lines."""
     read = encode(
         Opcode.READ_HOST_MEMORY,
         **{"host": 0, "rows": 1, "stride": 0, "blocks": 1, "tail": 4},
@@ -138,13 +140,13 @@ def test_loop_counts_with_a_register() -> None:
     # 2^32 - 1 and 1 wrap to no iteration, 2^32 - 1 and 3 to two.
     assert rig.fault(set_register(3, 1), loop(2**32 - 1, 3)) == (Fault.LOOP, 1, 0)
     assert rig.complete(set_register(3, 3), loop(2**32 - 1, 3), tag(1), END, HALT).tags == (1, 1)
-    # The count is taken when the loop opens.
+    # The loop takes its count when it opens.
     program = (set_register(3, 2), loop(0, 3), set_register(3, 9), tag(1), END, HALT)
     assert rig.complete(*program).tags == (1, 1)
 
 
 def test_registers_by_hand() -> None:
-    """Each register shows as an offset in host memory."""
+    """Show each register as an offset in host memory."""
     rig = Rig(TINY)
     rig.machine.buffer[0] = 99
     rig.complete(
@@ -168,7 +170,7 @@ def test_registers_start_at_zero_in_every_program() -> None:
 
 
 def test_registers_wrap() -> None:
-    """A sum modulo 2^32, then the operand modulo 2^20."""
+    """Wrap a sum modulo 2^32, then the operand modulo 2^20."""
     rig = Rig(TINY)
     rig.host[:4] = [1, 2, 3, 4]
     read = encode(
@@ -188,7 +190,7 @@ def test_registers_wrap() -> None:
         HALT,
     )
     assert rig.machine.buffer[10].tolist() == [1, 2, 3, 4]
-    # 2^32 - 8 as the offset in the host window is beyond it.
+    # An offset of 2^32 - 8 lies beyond the host window.
     program = (set_register(2, -8), read)
     assert rig.fault(*program) == (Fault.BUFFER_RANGE, 1, 0xFFFFF)
     program = (set_register(2, -8), set_register(1, 1), read)
@@ -206,7 +208,7 @@ def test_alignment_is_that_of_the_sum() -> None:
 
 
 def test_every_index_register_field_means_the_sum() -> None:
-    """Any instruction with registers does what it does with the sums written out."""
+    """Compare any instruction with registers to the same instruction with the sums written out."""
     rng = random.Random(random_seed())
     base = {
         Opcode.LOOP: {"count": 3},
@@ -237,7 +239,7 @@ def test_every_index_register_field_means_the_sum() -> None:
         Opcode.SET_CONFIG_SCALE, multiplier_a=2**30, multiplier_b=2**29, shift_a=3, shift_b=9
     )
     queue = encode(Opcode.READ_WEIGHTS, tile=0, count=4)
-    # Regions that do not meet: Depthwise, Pool and Vector may not write what they read.
+    # Regions that do not overlap: Depthwise, Pool and Vector may not write lines that they read.
     places = {"buffer": 100, "operand": 300, "destination": 500}
     for entry in INSTRUCTIONS:
         indexed = [field.indexes for field in entry.fields if field.indexes]
@@ -301,7 +303,7 @@ def test_the_window_and_the_scale_end_with_the_program() -> None:
     relu6 = encode(Opcode.VECTOR, **copy, function=2)
     rig.complete(encode(Opcode.SET_CONFIG_SCALE, zero_a=10, ceiling=12), relu6, HALT)
     assert rig.machine.buffer[2].tolist() == [12, 0, 5, 0]
-    # A scale of zeros: the ceiling, too.
+    # A scale of zeros makes the ceiling zero, too.
     rig.complete(relu6, encode(Opcode.VECTOR, **{**copy, "destination": 3}), HALT)
     assert rig.machine.buffer[2:4].tolist() == [[0, 0, 0, 0], [20, -20, 10, 0]]
 

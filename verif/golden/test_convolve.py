@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolve against loops over windows and taps, whole pixels and packed channels."""
+"""Tests of Convolve against loops over windows and taps, with whole pixels and packed channels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUEUE = encode(Opcode.READ_WEIGHTS, tile=0, count=TILES)
 
 
 def underflow_shows(rig: Rig, *words: bytes) -> int:
-    """Tiles left in the queue behind `words`."""
+    """Return the number of tiles left in the queue after `words`."""
     program = (
         *words,
         encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=1, k_tiles=999, n_tiles=1),
@@ -77,7 +77,7 @@ def test_whole_pixels_against_loops(config: Config) -> None:
 
 @pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.name)
 def test_packed_channels_against_loops(config: Config) -> None:
-    """The whole row of the kernel side by side, and whatever stands behind it."""
+    """Read the whole row of the kernel side by side, and any bytes after it."""
     rng = random.Random(random_seed())
     size = config.rows
     rig = Rig(config, tiles=TILES)
@@ -130,7 +130,7 @@ def test_packed_channels_against_loops(config: Config) -> None:
 
 
 def test_packed_and_whole_pixels_agree() -> None:
-    """One network layer both ways: 5x6 pixels of 2 channels, 3x3 SAME, stride 2."""
+    """Run one network layer both ways: 5x6 pixels of 2 channels, 3x3 SAME, stride 2."""
     rng = np.random.default_rng(random_seed())
     image = rng.integers(-128, 128, (5, 6, 2)).astype(np.int8)
     kernel = rng.integers(-128, 128, (3, 3, 2, 3)).astype(np.int8)

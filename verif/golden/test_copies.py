@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies from and to host memory, by hand and against plain loops."""
+"""Tests of copies from and to host memory, by hand and against plain loops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def numbers(count: int) -> NDArray[np.uint8]:
-    """1, 2, ... 255, 1, ...: never 0, so that padding shows."""
+    """Return 1, 2, ... 255, 1, ...: never 0, so that padding is visible."""
     return (np.arange(count) % 255 + 1).astype(np.uint8)
 
 
@@ -118,7 +118,7 @@ def test_write_host_memory_overlap_within_one_block() -> None:
 
 @pytest.mark.parametrize("config", [TINY, PLAIN_TALL, PLAIN_WIDE], ids=lambda config: config.name)
 def test_copies_against_loops(config: Config) -> None:
-    """Random matrices, overlapping rows included, in both orders of lines."""
+    """Copy random matrices, overlapping rows included, in both orders of lines."""
     rng = random.Random(random_seed())
     for _ in range(120):
         reads, by_rows = rng.random() < 0.5, rng.random() < 0.5
@@ -165,7 +165,7 @@ def test_copies_against_loops(config: Config) -> None:
 
 
 def test_alternate_copies_by_hand() -> None:
-    """Three pixels of six channels: two lines each, one behind the other."""
+    """Copy three pixels of six channels: each pixel takes two adjacent lines."""
     rig = Rig(TINY)
     rig.host[:24] = numbers(24)
     rig.machine.buffer[:] = -1

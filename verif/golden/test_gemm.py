@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole matrix products through host memory, written instruction by instruction."""
+"""Tests of whole matrix products through host memory, written instruction by instruction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ARRAYS = (
 
 
 class Gemm:
-    """One product: random operands in the memories, the program, the expected result."""
+    """A matrix product: random operands in the memories, the program and the expected result."""
 
     def __init__(self, config: Config, rng: np.random.Generator, m: int, k: int, n: int) -> None:
         self.m = m
@@ -151,7 +151,7 @@ def test_gemm(config: Config) -> None:
 
 
 def test_a_large_gemm_is_quick() -> None:
-    """512 x 512 x 512 on `base`, eight tiles of columns at a time, in little time."""
+    """Multiply 512 x 512 x 512 on `base`, eight tiles of columns at a time, in little time."""
     config = preset("base")
     rng = np.random.default_rng(random_seed())
     x = rng.integers(-128, 128, (512, 512)).astype(np.int8)
@@ -162,7 +162,7 @@ def test_a_large_gemm_is_quick() -> None:
     rig.weights[:] = tiles.ravel()
     rig.host[2**19 + 7 * 16 : 2**19 + 8 * 16] = 0x40  # multiplier 2^30
     rig.host[2**19 + 8 * 16 : 2**19 + 9 * 16] = 13  # and 13 to the right: 2^-14 in all
-    # The buffer holds half of x at a time, and results behind it.
+    # The buffer holds half of x at a time, followed by the results.
     program = [
         encode(Opcode.LOAD_PARAMETERS, host=2**19, parameter=entry, count=1) for entry in range(8)
     ]

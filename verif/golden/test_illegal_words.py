@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opcodes that do not exist, reserved bits, and operands that no instruction may have."""
+"""Tests of opcodes that do not exist, reserved bits, and operands that are illegal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_illegal_opcode(opcode: int) -> None:
     ],
 )
 def test_reserved_bits(word: bytes, width: int) -> None:
-    """Every bit above the fields, whose widths are counted by hand here."""
+    """Set every bit above the fields, which are counted by hand here."""
     for bit in range(width, 128):
         rig = Rig(TINY, tiles=1)
         assert rig.fault(weights(), patched(word, bit, 1, 1)) == (Fault.ILLEGAL_FIELD, 1, 0)
@@ -133,7 +133,7 @@ def test_reserved_bits(word: bytes, width: int) -> None:
             if operation != Operation.MULTIPLY
         ),
         (TRAINING, vector(function=7, operation=Operation.MULTIPLY, accumulate=1)),
-        # ... even where the hardware is missing
+        # the same where the hardware is missing
         (TINY, activate(function=Function.TANH, wide=1, table=5)),
         (TRAINING, activate(function=Function.TANH, wide=1, table=5)),
         (TRAINING, vector(function=Function.EXP, wide=1, table=7)),

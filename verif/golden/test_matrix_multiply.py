@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MatrixMultiply and the weight queue, by hand and against plain loops."""
+"""Tests of MatrixMultiply and the weight queue, by hand and against plain loops."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_matrix_multiply_takes_only_the_first_bytes_of_longer_lines() -> None:
 
 
 def test_matrix_multiply_order_of_tiles_lines_and_rows() -> None:
-    """Two by three tiles, each a multiple of the identity, from two Read_Weights."""
+    """Use two by three tiles, each a multiple of the identity, from two Read_Weights."""
     rig = Rig(TINY, tiles=8)
     for number in range(8):
         rig.tile(number)[:] = np.eye(4, dtype=np.uint8) * number
@@ -58,7 +58,7 @@ def test_matrix_multiply_order_of_tiles_lines_and_rows() -> None:
         encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=2, k_tiles=2, n_tiles=3),
         HALT,
     )
-    # Queue 2 3 | 4 5 | 6 1, the pair of each n for k = 0 and 1.
+    # The queue holds 2 3 | 4 5 | 6 1: a pair for each n, with k = 0 and 1.
     assert rig.machine.accumulators[:7, 0].tolist() == [32, 64, 54, 108, 16, 32, 0]
 
 
@@ -90,7 +90,9 @@ def test_sums_wrap_over_a_chain_of_instructions() -> None:
 
 
 def test_sums_wrap_within_one_instruction() -> None:
-    """800 full-size tiles: sums of 3.4e9 in one go, of random data so that every bit shows."""
+    """Multiply 800 full-size tiles at once: sums of 3.4e9, of random data so that every bit
+    matters.
+    """
     rng = np.random.default_rng(random_seed())
     rig = Rig(preset("v1"), tiles=100)
     rig.weights[:] = rng.choice(np.array([127, 128, 129], np.uint8), rig.weights.size)
@@ -135,7 +137,7 @@ def test_weight_queue_spans_instructions_and_ends_with_the_program() -> None:
 
 @pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.name)
 def test_matrix_multiply_against_loops(config: Config) -> None:
-    """int8 and int16 vectors and weights in all combinations."""
+    """Multiply int8 and int16 vectors and weights in all combinations."""
     rng = random.Random(random_seed())
     rig = Rig(config, tiles=24)
     for _ in range(60):
@@ -178,7 +180,7 @@ def test_matrix_multiply_against_loops(config: Config) -> None:
             HALT,
         )
         assert rig.machine.accumulators.tolist() == sums, at
-        # As many tiles as the text says are left.
+        # The number of tiles that are left according to the ISA text.
         left = 24 - tile
         program = [
             encode(Opcode.READ_WEIGHTS, tile=0, count=24),

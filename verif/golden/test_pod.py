@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods: links by hand, random programs in several orders of the cores, and every end in a fault."""
+"""Tests of pods: links by hand, random programs in several orders of the cores, and every fault."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from systola.verif.kit.pod_programs import damage, random_pod
 from systola.verif.kit.seeds import random_seed
 
 LINKED = preset("tiny-links")
-# Sums of 6 columns take 24 bytes: three beats of 8; lines of 6 bytes one.
+# Sums of 6 columns take 24 bytes, which are three beats of 8; a line of 6 bytes takes one beat.
 ODD = dataclasses.replace(LINKED, name="odd", rows=5, cols=6, columns_per_stage=3, host_bus_bytes=8)
-# A row of sums takes 18 beats, a link holds 64.
+# A row of sums takes 18 beats, and a link holds 64.
 BROAD = dataclasses.replace(LINKED, name="broad", rows=9, cols=18, columns_per_stage=3)
 ORDERS = 4
 
@@ -39,7 +39,7 @@ def run(pod: Pod, *texts: str, order: random.Random | None = None) -> list[Outco
 
 
 def ends(pod: Pod, *texts: str) -> list[tuple[Fault, int, int] | None]:
-    """Cause, pc and address of each core, the same in every order."""
+    """Return cause, pc and address of each core, after checking that every order gives the same."""
     found: list[list[Outcome]] = []
     for seed in range(ORDERS):
         found.append(run(pod, *texts, order=random.Random(seed) if seed else None))
@@ -49,7 +49,7 @@ def ends(pod: Pod, *texts: str) -> list[tuple[Fault, int, int] | None]:
 
 
 def test_lines_by_hand() -> None:
-    """Whole lines, bytes beyond the vectors too, and what was sent before it was overwritten."""
+    """Send whole lines, with the bytes beyond the vectors, each before it is overwritten."""
     pod = Pod(ODD, 3)
     for core, machine in enumerate(pod.machines):
         machine.buffer[0:3] = np.arange(18).reshape(3, 6) + 20 * core
@@ -64,7 +64,7 @@ def test_lines_by_hand() -> None:
 
 @pytest.mark.parametrize("config", [LINKED, ODD, BROAD], ids=lambda config: config.name)
 def test_sums_by_hand(config: Config) -> None:
-    """Added modulo 2^32, or in place of what was there."""
+    """Add sums modulo 2^32, or put them in place of the old content."""
     pod = Pod(config, 2)
     one, two = pod.machines
     one.accumulators[:2] = 2**31 - 1
@@ -103,7 +103,7 @@ def test_a_core_may_be_its_own_neighbour() -> None:
 
 
 def test_a_link_holds_so_many_beats() -> None:
-    """One more is a Send that waits."""
+    """Let a Send wait when it sends one beat more than the link holds."""
     for rows, waits in ((16, False), (17, True)):
         found = ends(Pod(LINKED, 2), f"send side=right, buffer=0, rows={rows}", "nop")
         timeout = (Fault.LINK_TIMEOUT, 0, LinkPart.SEND_RIGHT)
@@ -123,7 +123,10 @@ def test_what_nobody_took_is_dropped() -> None:
 
 
 def test_instructions_go_on_beside_a_transfer() -> None:
-    """All send before any receives, more than a link holds; only what meets the lines waits."""
+    """Let all cores send more than a link holds before any receives.
+
+    Only an instruction that overlaps the lines of a transfer waits.
+    """
     exchange = (
         "send side=right, buffer=0, rows=200\n{}\nreceive side=left, buffer=300, rows=200\n"
         "activate accumulator=0, buffer=300, rows=1, n_tiles=1, parameter=0"
@@ -145,7 +148,7 @@ def test_instructions_go_on_beside_a_transfer() -> None:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_so_many_of_a_part_are_under_way(more: int) -> None:
-    """What comes after one more is not reached."""
+    """Show that an instruction after one transfer too many is not reached."""
     pod = Pod(LINKED, 2)
     pod.machines[1].buffer[0] = 5
     sends = "send side=right, buffer=0, rows=20\n" * (LINKED.queue_depth + more)
@@ -155,7 +158,7 @@ def test_so_many_of_a_part_are_under_way(more: int) -> None:
 
 
 def test_a_barrier_counts() -> None:
-    """Two cores come twice, one once: they wait at their second."""
+    """Let two cores come twice and one once: the two wait at their second barrier."""
     waits = (Fault.LINK_TIMEOUT, 0, LinkPart.BARRIER)
     assert ends(Pod(LINKED, 3), "barrier\nbarrier", "barrier", "nop\nbarrier\nbarrier") == [
         *(waits, None, waits)
@@ -169,7 +172,7 @@ def test_a_barrier_waits_for_what_came_before_it() -> None:
 
 
 def test_the_end_of_a_program_waits_for_transfers() -> None:
-    """A fault that is found before issue comes when all before it has completed."""
+    """Raise a fault found before issue only when all earlier instructions have completed."""
     pod = Pod(LINKED, 2)
     pod.machines[0].buffer[:40] = 9
     found = ends(
@@ -224,7 +227,7 @@ def test_faults_before_issue(word: bytes, cause: Fault, address: int) -> None:
     outcome, _ = Pod(LINKED, 2).run([program_image([encode(Opcode.NOP), word]), program_image([])])
     assert outcome.fault is not None
     assert (outcome.fault.cause, outcome.fault.pc, outcome.fault.address) == (cause, 1, address)
-    # Without links the fields do not matter.
+    # Without links the fields of a link are not checked.
     assert Rig(TINY).fault(word) == (Fault.UNAVAILABLE, 0, word[0])
 
 
@@ -257,7 +260,10 @@ def test_limit() -> None:
 @pytest.mark.parametrize("cores", [2, 3, 8])
 @pytest.mark.parametrize("config", [LINKED, ODD, BROAD], ids=lambda config: config.name)
 def test_random_programs(config: Config, cores: int) -> None:
-    """What each must compute, in several orders, and again from the text of its programs."""
+    """Compare each core's results with the expected values, in several orders of the cores.
+
+    The programs are also run again from their text.
+    """
     rng = random.Random(random_seed())
     writer = random_pod(rng, config, cores, steps=25 * cores)
     results: list[list[Outcome]] = []
@@ -274,10 +280,10 @@ def test_random_programs(config: Config, cores: int) -> None:
 
 @pytest.mark.parametrize("cores", [2, 3, 5])
 def test_random_damage(cores: int) -> None:
-    """With an instruction less, or a wrong one, each core ends as it does in every other order."""
+    """Leave out or damage an instruction: each core ends alike in every order."""
     rng = random.Random(random_seed())
     seen: set[Fault] = set()
-    # Until a link has failed, as it does in two of five programs that are damaged.
+    # Until a link has failed, as happens in two of five damaged programs.
     for number in range(100):
         if number >= 12 and seen & {Fault.LINK_TIMEOUT, Fault.LINK_KIND}:
             break

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instructions of training, against plain integers and loops."""
+"""Tests of the training instructions, against plain integers and loops."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_weights_from_the_buffer_need_an_empty_queue() -> None:
     assert rig.fault(read, multiply(weights=77)) == (Fault.WEIGHT_OVERFLOW, 1, 77)
     take = multiply(from_buffer=0, k_tiles=1, n_tiles=1)
     rig.complete(read, take, multiply(weights=77), HALT)
-    # The queue is as it was, and nothing of it is needed.
+    # The queue is unchanged, and no tile of it is needed.
     assert rig.fault(multiply(), take) == (Fault.WEIGHT_UNDERFLOW, 1, 0)
 
 
@@ -113,7 +113,7 @@ def test_limits(word: bytes, cause: Fault | None, address: int) -> None:
 
 
 def test_measure_by_hand() -> None:
-    """Each number of bits at its ends, as a shift of one more number."""
+    """Measure the ends of each range of bits, and show the number of bits as a shift."""
     rig = Rig(TRAINING)
     rig.set_entry(0, 0, scalar.Entry(bias=0, multiplier=1 << 30, left=0, right=0))
     show = {"operation": 0, "buffer": 500, "destination": 600, "rows": 1, "parameter": 0}
@@ -129,12 +129,12 @@ def test_measure_by_hand() -> None:
             vector = encode(Opcode.VECTOR, **show, wide_operands=1, wide=1, exponent=3)
             rig.complete(word, vector, HALT)
             shown = int(rig.machine.buffer[600:602, 0].copy().view("<i2")[0])
-            # -1 << 16 has 16 bits, 0 has none, of which 16 are taken off: not below zero.
+            # -1 << 16 has 16 bits; 0 has none, and subtracting 16 from that does not go below zero.
             assert shown == 1 << 14 >> bits + 1
 
 
 def test_exponents_by_hand() -> None:
-    """Sums of registers, the larger of two, and what is left of them for the next program."""
+    """Add registers, take the larger of two, and check that the next program starts from zero."""
     rig = Rig(TRAINING)
     for channel in range(SIZE):
         rig.set_entry(0, channel, scalar.Entry(bias=0, multiplier=1 << 30, left=5, right=9))
@@ -178,7 +178,7 @@ def xorshift(x: int) -> int:
 
 
 def test_random() -> None:
-    """The generator in plain integers; other seeds, counters and columns differ."""
+    """Compare the generator with plain integers; other seeds, counters and columns differ."""
     rng = random.Random(random_seed())
     for cols in (4, 8, 16, 20):
         seed, counter = rng.getrandbits(31), rng.getrandbits(32)
@@ -203,7 +203,9 @@ def activate(**changes: int) -> bytes:
 
 @pytest.mark.parametrize("exponent", [0, 3])
 def test_stochastic_rounding(exponent: int) -> None:
-    """The formula in plain integers, over instructions that go on where others have left off."""
+    """Compare with the formula in plain integers, over instructions that continue a random
+    sequence.
+    """
     rig, rng = rig_at_random()
     seed, counter = rng.getrandbits(31), rng.getrandbits(32)
     draw = encode(Opcode.RANDOM, destination=200, rows=2, seed=seed, counter=counter)
@@ -230,7 +232,10 @@ def test_stochastic_rounding(exponent: int) -> None:
 
 
 def test_stochastic_rounding_is_even() -> None:
-    """As often up as the fraction says; whole numbers stay, and so does all without a Random."""
+    """Round up as often as the fraction demands.
+
+    Whole numbers stay as they are. Without a Random instruction all numbers do.
+    """
     rig = Rig(TRAINING)
     for channel in range(SIZE):
         rig.set_entry(0, channel, scalar.Entry(bias=0, multiplier=1 << 30, left=0, right=4))

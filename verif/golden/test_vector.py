@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector against loops, int8 and int16, results in place or elsewhere."""
+"""Tests of Vector against loops, int8 and int16, with results in place or elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def scaled(x: int, multiplier: int, shift: int, wide: int) -> int:
-    """LiteRT: the operand times 2^20 (int16: 2^15), times multiplier and shift."""
+    """Scale as LiteRT does: the operand times 2^20 (int16: 2^15), times multiplier and shift."""
     return scalar.rdbpot(scalar.srdhm(x * (2**15 if wide else 2**20), multiplier), shift)
 
 
@@ -51,7 +51,7 @@ def test_against_loops(config: Config) -> None:
         a = rng.randrange(20)
         b = rng.choice((a, a + 1, a + source, a + 100))
         places = [300]
-        if source == result:  # in place of an operand that the other does not meet
+        if source == result:  # in place of an operand that does not overlap the other
             places += [a] if b == a or b >= a + source or operation == Operation.COPY else []
             places += [b] if b >= a + source else []
         scale = random_scale(rng)
@@ -116,14 +116,14 @@ def test_against_loops(config: Config) -> None:
 
 
 def magnitude_bits(x: int) -> int:
-    """The smallest n with -2^n <= x < 2^n."""
+    """Return the smallest n with -2^n <= x < 2^n."""
     return next(n for n in range(40) if -(2**n) <= x < 2**n)
 
 
 @pytest.mark.parametrize("wide_operands", [0, 1])
 @pytest.mark.parametrize("wide", [0, 1])
 def test_quotients(wide_operands: int, wide: int) -> None:
-    """Operand b over the power of two above operand a, with the ends of both and any rounding."""
+    """Divide operand b by the power of two above operand a, with the ends of both, any rounding."""
     rng = random.Random(random_seed())
     rig, ends = Rig(TRAINING), [-32768, 32767, -1, 0, 1, -2, 2, 16383, 16384, -16384, -16385]
     if not wide_operands:
@@ -170,7 +170,7 @@ def test_quotients(wide_operands: int, wide: int) -> None:
 
 
 def test_quotient_by_hand() -> None:
-    """1000 over 0, 1, 3, 500: 2^0, 2^1, 2^2 and 2^9 are the powers above them; halves upwards."""
+    """Divide 1000 by the powers above 0, 1, 3 and 500: 2^0, 2^1, 2^2 and 2^9; halves go upwards."""
     rig = Rig(TRAINING)
     for c in range(4):
         rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=0, right=14))
@@ -190,7 +190,7 @@ def test_quotient_by_hand() -> None:
 
 
 def test_residual_add_by_hand() -> None:
-    """The ADD of a network: scales 0.5 and 0.25 to 0.5, zero points 3, -5 and 10."""
+    """Run the ADD of a network: scales 0.5 and 0.25 to 0.5, zero points 3, -5 and 10."""
     rig = Rig(SQUARE)
     # T = 2 * max = 1: factors 0.5 and 0.25; back by 1 / (2^20 * 0.5) = 2^-19.
     scale = encode(
@@ -210,7 +210,7 @@ def test_residual_add_by_hand() -> None:
 
 @pytest.mark.parametrize("wide_operands", [0, 1])
 def test_ties(wide_operands: int) -> None:
-    """Half a unit in the first rounding goes upwards, in the second away from zero."""
+    """Round half a unit upwards in the first rounding, and away from zero in the second."""
     rig = Rig(SQUARE)
     for c in range(4):
         rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=1, right=0))
@@ -243,7 +243,7 @@ def test_limit_of_the_cell_state() -> None:
 
 
 def test_sums_wrap() -> None:
-    """Two operands whose sum leaves 32 bits: only with wide operands and shifts of 0."""
+    """Let a sum of two operands exceed 32 bits, as only wide operands with shifts of 0 can."""
     rig = Rig(SQUARE)
     rig.machine.buffer[0:2] = [[-1] * 4, [127] * 4]  # 32767
     for c in range(4):

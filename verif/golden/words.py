@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction words whose operands are right, any of which a test may change."""
+"""Instruction words with legal operands, each of which a test may change."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def vector(**changes: int) -> bytes:
 
 
 def requirement(**changes: int) -> bytes:
-    """Require_Machine of `TINY`."""
+    """Return the Require_Machine of `TINY`."""
     machine = {"rows": 4, "columns": 4, "host_bus": 4, "weight_bus": 4}
     return encode(Opcode.REQUIRE_MACHINE, **{**machine, **changes})
 
 
 def patched(word: bytes, bit: int, value: int, width: int) -> bytes:
-    """`word` with `width` bits from `bit` on replaced: what encode() would refuse."""
+    """Return `word` with `width` bits from `bit` on replaced; encode() may refuse the value."""
     number = int.from_bytes(word, "little")
     number = number & ~(((1 << width) - 1) << bit) | value << bit
     return number.to_bytes(16, "little")

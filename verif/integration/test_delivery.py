@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tpu deliver`: the folder as a user gets it, its test benches run as they are."""
+"""Tests of `tpu deliver`: the folder as a user gets it, with its test benches run unchanged."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def deliver(tmp_path_factory: pytest.TempPathFactory) -> Deliver:
 
 
 def copied(folder: Path, tmp_path: Path) -> Path:
-    """A copy of a delivery, to work in."""
+    """Return a copy of a delivery, to work in."""
     return Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
 def on_icarus(folder: Path, language: str) -> tuple[int, str]:
-    """Status and last line of the Verilog test bench, as the README has it."""
+    """Return status and last line of the Verilog test bench, run as the README describes."""
     sources = ["testbench.v", *sorted(str(path) for path in folder.glob("*.v"))]
     build = ["iverilog", f"-g{language}", "-s", "testbench", "-o", "sim.vvp", *sources]
     subprocess.run(build, cwd=folder / "try", check=True)
@@ -55,7 +55,7 @@ def on_icarus(folder: Path, language: str) -> tuple[int, str]:
 
 
 def spoil(folder: Path) -> None:
-    """One bit of one expected byte."""
+    """Flip one bit of one expected byte."""
     path = folder / "try" / "expected.hex"
     lines = path.read_text().splitlines()
     lines[7] = f"{int(lines[7], 16) ^ 1:0{len(lines[7])}x}"
@@ -66,7 +66,7 @@ def spoil(folder: Path) -> None:
 @pytest.mark.parametrize("language", ["2005", "2012"])
 @pytest.mark.parametrize("options", ["--preset tiny", "--preset 5x6-compact --fabric chip"])
 def test_bench(options: str, language: str, deliver: Deliver, tmp_path: Path) -> None:
-    """Icarus runs the delivered bytes, and finds a wrong one."""
+    """Run the delivered bytes on Icarus, and find a wrong byte."""
     folder = copied(deliver(options), tmp_path)
     status, line = on_icarus(folder, language)
     assert status == 0 and line.startswith("PASS: "), line
@@ -77,7 +77,7 @@ def test_bench(options: str, language: str, deliver: Deliver, tmp_path: Path) ->
 
 @pytest.mark.icarus
 def test_bench_finds_a_fault_and_a_hang(deliver: Deliver, tmp_path: Path) -> None:
-    """A program of garbage ends in a fault, a machine that stays in reset does not end."""
+    """Run garbage, which ends in a fault, and a machine in reset, which does not end."""
     folder = copied(deliver("--preset tiny"), tmp_path)
     host = folder / "try" / "host.hex"
     right = host.read_text()
@@ -94,7 +94,7 @@ def test_bench_finds_a_fault_and_a_hang(deliver: Deliver, tmp_path: Path) -> Non
 
 @pytest.mark.icarus
 def test_reset_alone(deliver: Deliver, tmp_path: Path) -> None:
-    """The machine comes up from its reset: without its initial values all registers begin as X."""
+    """Start from the reset alone: without initial values all registers begin as X."""
     folder = copied(deliver("--preset tiny"), tmp_path)
     verilog = folder / "tpu.v"
     initial = r"^( *reg (?:\[\d+:0\] )?\\?\S+ ) *= [^;]*;$"
@@ -109,8 +109,8 @@ def test_reset_alone(deliver: Deliver, tmp_path: Path) -> None:
 def test_bench_on_verilator(deliver: Deliver, tmp_path: Path) -> None:
     folder = copied(deliver("--preset tiny"), tmp_path) / "try"
     sources = ["testbench.v", *sorted(str(path) for path in folder.parent.glob("*.v"))]
-    # Where Verilator is installed by its own means, its makefiles know the compiler by themselves.
-    # Its options for speed cost more here than they save.
+    # Makefiles of a separately installed Verilator know the compiler by themselves. Verilator's
+    # options for speed cost more here than they save.
     quick = [f"{level}=-O0" for level in ("OPT_FAST", "OPT_SLOW", "OPT_GLOBAL")]
     variables = {**environment(), "MAKEFLAGS": " ".join([*make_variables(), *quick])}
     build = ["verilator", "--binary", "--timing", "-Wno-lint", "--top", "testbench", *sources]
@@ -126,9 +126,9 @@ def test_bench_on_verilator(deliver: Deliver, tmp_path: Path) -> None:
 
 @pytest.mark.icarus
 def test_cocotb(deliver: Deliver, tmp_path: Path) -> None:
-    """The cocotb test passes, and fails where a byte is wrong."""
+    """Run the cocotb test: it passes, and fails if a byte is wrong."""
     folder = copied(deliver("--preset tiny"), tmp_path)
-    # A shell of a user, not one of pytest.
+    # The shell of a user, without pytest's variables.
     variables = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     command = [sys.executable, "test_tpu_axi.py"]
 
@@ -149,7 +149,7 @@ EVERY_KIND = ["--preset tiny", "--preset tiny --cores 2", "--preset 5x6-compact 
 
 @pytest.mark.parametrize("options", EVERY_KIND)
 def test_links(options: str, deliver: Deliver) -> None:
-    """No link of a page leads nowhere, be it to a file or to a heading."""
+    """Check that every link of a page leads to a file or a heading."""
     folder = deliver(options)
     pages = {path.name: path for path in folder.glob("*.md")}
     assert set(pages) == {"README.md", "isa.md", "ports.md", "registers.md"}
@@ -160,7 +160,7 @@ def test_links(options: str, deliver: Deliver) -> None:
 
 @pytest.mark.parametrize("options", EVERY_KIND)
 def test_headers_and_sums(options: str, deliver: Deliver) -> None:
-    """Each file says its licence, version, machine and commit; nothing is missing from the sums."""
+    """Check that each file names its licence, version, machine and commit, and has a checksum."""
     folder = deliver(options)
     commit = subprocess.run(
         ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True
@@ -179,7 +179,7 @@ def test_headers_and_sums(options: str, deliver: Deliver) -> None:
 
 
 def test_clock(deliver: Deliver) -> None:
-    """The constraints name a port that the module has, with the period that was asked for."""
+    """Check that the constraints name a port of the module, with the requested period."""
     folder = deliver("--preset tiny")
     assert re.search(
         r"^create_clock -name clk -period 10\.000 \[get_ports \*clk\]$",

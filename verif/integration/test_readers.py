@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Verilog that `tpu verilog` writes, byte by byte, in the tools of others.
+"""Tests of the Verilog from `tpu verilog` in other people's tools, without any change.
 
-Each reads every preset and every suffix of one; Icarus runs it, by two versions of the language.
+Each tool reads every preset and every suffix of one preset. Icarus runs it, by two versions of the
+language.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from systola.verif.plan.selection import exhaustive, thorough
 
 POD = "pod"
 _ALONE = ("-links", "-training")
-"""Suffixes that add most to the text; `tiny` has not as many rows as columns, for training."""
+"""Suffixes that add most text; `tiny` has unequal rows and columns, so it cannot train."""
 MACHINES = [
     "tiny",
     thorough("base"),
-    # Verilator needs 4 GB and a quarter of an hour for the largest one.
+    # Verilator needs 4 GB and a quarter of an hour for the largest preset.
     *(exhaustive(name) for name in PRESETS if name not in ("tiny", "base")),
     exhaustive("tiny-links"),
     thorough("4x4-training"),
@@ -54,12 +55,12 @@ ANALOG = {
     *("abs", "domain", "exp", "flow", "floor", "from", "ground"),
     *("log", "max", "min", "split", "tanh", "timer", "units"),
 }
-"""Of the keywords of Verilog-AMS those that may well be the name of a signal."""
+"""Keywords of Verilog-AMS that are also plausible names of signals."""
 
 
 @pytest.fixture(scope="module")
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a machine, or of a pod of two, named for its top module."""
+    """Write the file of a machine, or of a pod of two, named for its top module."""
     name: str = request.param
     top, chosen = (POD, ["tiny", "--cores", "2"]) if name == POD else ("tpu", [name])
     file = tmp_path_factory.mktemp(name) / f"{top}.v"
@@ -68,7 +69,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def silent(*command: object) -> None:
-    """Fails with what the command prints, if anything."""
+    """Run a command and fail with its output, if there is any."""
     done = subprocess.run(
         list(map(str, command)), env=environment(), capture_output=True, text=True, check=False
     )
@@ -81,10 +82,10 @@ def names_in(text: str) -> set[str]:
 
 @pytest.mark.parametrize("written", MACHINES, indirect=True)
 class TestReaders:
-    """One file in all tools."""
+    """Tests of one file in all tools."""
 
     def test_slang(self, written: Path) -> None:
-        """It is SystemVerilog, too, and nothing is to be warned of."""
+        """Read the file as SystemVerilog, without a warning."""
         slang = driver.Driver()
         slang.addStandardArgs()
         assert slang.parseCommandLine(f"slang {written} --top {written.stem} -Werror")
@@ -115,12 +116,12 @@ class TestReaders:
     @pytest.mark.icarus
     @pytest.mark.parametrize("standard", STANDARDS)
     def test_icarus(self, written: Path, standard: str) -> None:
-        # Icarus makes its output executable, and so root would change /dev/null itself.
+        # Icarus makes its output executable: root would change /dev/null itself.
         compiled = written.with_suffix(".vvp")
         silent("iverilog", f"-g{standard}", "-Wall", "-s", written.stem, "-o", compiled, written)
 
     def test_names(self, written: Path) -> None:
-        """None is a keyword that only a backslash makes a name, none one of Verilog-AMS."""
+        """Check that no name needs a backslash because it is a keyword, also of Verilog-AMS."""
         text = written.read_text()
         names = names_in(text)
         assert {"clk", "core"} <= names
@@ -136,7 +137,7 @@ def test_names_are_found() -> None:
 
 @cocotb.test
 async def a_program(dut: Any) -> None:
-    """After a reset it is known what the machine drives, and a product has the right bytes."""
+    """Check that after a reset all handshakes are known, and a product has the right bytes."""
     tb = TB(dut)
     await tb.start()
     handshakes = [name for name in os.environ[_OUTPUTS].split() if not _is_payload(name)]
@@ -152,7 +153,7 @@ async def a_program(dut: Any) -> None:
 
 
 def _is_payload(port: str) -> bool:
-    """Whether a port has a value only while another one says so."""
+    """Return whether a port has a value only while another port is valid."""
     return not port.endswith(("valid", "ready", "irq"))
 
 
@@ -160,7 +161,7 @@ def _is_payload(port: str) -> bool:
 @pytest.mark.parametrize("written", ["tiny"], indirect=True)
 @pytest.mark.parametrize("standard", ["2005", "2012"])
 def test_runs(written: Path, standard: str) -> None:
-    """What simulates it is the file as it is."""
+    """Run the file unchanged in a simulator."""
     text = written.read_text()
     outputs = [name for name, is_input, _ in port_list(text, "tpu") if not is_input]
     run_module(

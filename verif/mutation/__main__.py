@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make mutate`: plants single faults in the machine and tells which the quick regression finds.
+"""The command `make mutate`: it plants single faults, which the quick regression should find.
 
-First the machine, or pod, with each of them runs programs; of those that are not found so it is
-tried to prove that they are harmless; what is left is planted in units, for the units' own tests.
-Exit status 1 where it finds too few of those that could make a difference, or it fails without
-a fault. What has been judged is kept: the same command goes on where it was stopped.
+First the machine, or pod, with each fault runs programs. Faults that are not found may be proven
+harmless. The remaining faults are planted in units, for the units' own tests. The exit status is 1
+if too few of the faults that could make a difference are found, or if the regression fails without
+a fault. Verdicts are kept: the same command continues after it was stopped.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ from systola.verif.mutation.unit_tests import UnitTests, UnitTestsFail
 BAR = 0.95
 """Share of the mutants that are not proven harmless which must be killed."""
 BATCH = 125
-"""Mutants in one simulator. A thousand in one make it four times as slow as none do; to build it
-takes a minute."""
+"""Mutants in one simulator, which takes a minute to build.
+
+With a thousand mutants it runs four times as slowly as without any.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status."""
+    """Run the command and return the exit status."""
     options = _parser().parse_args(arguments)
     print(f"SEED={options.seed}")
     folder = build_root() / "mutation"
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _campaign(
     design: Design[M], trials: Sequence[TrialOn[M]], folder: Path, options: argparse.Namespace
 ) -> int:
-    """The exit status."""
+    """Run a campaign and return the exit status."""
     try:
         mutants = mutants_of(design, options.mutants, options.seed)
         key = content_key(design.rtlil, *(str(mutant) for mutant in mutants))
@@ -95,7 +97,7 @@ def _campaign(
 
 
 def _run_trials(design: Design[M], record: Record, trials: Sequence[TrialOn[M]], jobs: int) -> None:
-    """Puts designs with the mutants to the trials, after the same simulator without a fault."""
+    """Run the trials on designs with the mutants, after the same simulator without a fault."""
     batches = [record.mutants[start:][:BATCH] for start in range(0, len(record.mutants), BATCH)]
     todo = [
         [mutant.number for mutant in batch if record.open(mutant.number, len(trials))]
@@ -114,7 +116,7 @@ def _run_trials(design: Design[M], record: Record, trials: Sequence[TrialOn[M]],
 
 
 def _test_units(design: Design[M], record: Record, seed: int, jobs: int) -> None:
-    """Puts those that have survived the trials of the design to the tests of its units."""
+    """Run the units' tests on the mutants that have survived the trials of the design."""
     tests = UnitTests(design, seed)
     key = tests.key()
     todo = [mutant for mutant in record.mutants if record.untested(mutant.number, key)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the trials on mutants, each in a process of its own, which it may take down with it."""
+"""A campaign that runs the trials on mutants, each in a process that a mutant may crash."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from systola.verif.mutation.design import Design, M
 from systola.verif.mutation.trial import Differs, Facts, TrialOn, survive
 
 SECONDS_LIMIT = 300.0
-"""A mutant that takes longer than that hangs the simulator."""
+"""Seconds after which a mutant counts as hanging the simulator."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant: `how` is "killed", "slower" (only its cycles differ), "survived", or
-    UNIT of unit_tests; `by` the trial that found it, and what it found, or the tests."""
+    """A verdict on a mutant.
+
+    `how` is "killed", "slower" (only its cycles differ), "survived", or UNIT of unit_tests. `by`
+    names the trial that found it and the difference, or the tests.
+    """
 
     number: int
     how: str
@@ -32,7 +35,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Course(Generic[M]):
-    """What every mutant has to go through. `usual`: the cycles of the design without a fault."""
+    """A course of trials for every mutant.
+
+    `usual`: the cycles of the design without a fault.
+    """
 
     design: Design[M]
     library: Path
@@ -41,12 +47,15 @@ class Course(Generic[M]):
 
     @classmethod
     def of(cls, design: Design[M], library: Path, trials: Sequence[TrialOn[M]]) -> Course[M]:
-        """Runs the trials on the design without a fault. Raises Differs if it fails one."""
+        """Run the trials on the design without a fault.
+
+        Raises Differs if it fails one.
+        """
         usual, _ = survive(design, library, 0, trials, None)
         return cls(design, library, trials, usual)
 
     def judge(self, number: int) -> Verdict:
-        """Puts a mutant to the trials, in this process."""
+        """Run the trials on a mutant, in this process."""
         started = time.process_time()
         try:
             _, late = survive(self.design, self.library, number, self.trials, self.usual)
@@ -57,7 +66,7 @@ class Course(Generic[M]):
         return Verdict(number, how, by, round(time.process_time() - started, 2))
 
     def judge_all(self, numbers: Sequence[int], jobs: int) -> Iterator[Verdict]:
-        """The verdicts as they come, from so many processes at a time."""
+        """Yield the verdicts as they come, from `jobs` processes at a time."""
         context = multiprocessing.get_context("fork")
         running: dict[Connection, tuple[BaseProcess, int, float]] = {}
         left = list(reversed(numbers))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What faults are planted in: a machine, or what makes several a pod."""
+"""The designs that faults are planted in: a machine, or the units that join machines to a pod."""
 
 from __future__ import annotations
 
@@ -18,51 +18,58 @@ from systola.sim.pod_library import PodSimulator, build_pod
 from systola.sim.verilator import build_library
 
 M = TypeVar("M", bound=VerilatedModel)
-"""What runs a design."""
+"""Type of the simulator that runs a design."""
 M_co = TypeVar("M_co", bound=VerilatedModel, covariant=True)
 LINT = Path(__file__).with_name("lint.vlt")
-"""Control file of Verilator for what Yosys writes."""
+"""Control file of Verilator for Verilog that Yosys writes."""
 _CONTENTS = "t:$meminit_v2"
-"""The initial contents of memories, which have no mutants."""
+"""Selection of the initial contents of memories, which have no mutants."""
 _POD_SOURCES = ("hdl/pod/", "hdl/link/", "hdl/control/link_")
 
 
 class Design(Protocol[M_co]):
-    """RTLIL to plant faults in, and how it is run."""
+    """A design: RTLIL to plant faults in, and functions that run it."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Return the name for messages."""
         ...
 
     @property
     def top(self) -> str:
-        """The module around all others."""
+        """Return the name of the module around all others."""
         ...
 
     @property
     def chosen(self) -> str:
-        """Yosys's selection of the cells that faults are planted in."""
+        """Return Yosys's selection of the cells that faults are planted in."""
         ...
 
     @property
     def rtlil(self) -> str:
-        """The design for Yosys; places in the source are told from the top of the project."""
+        """Return the design for Yosys, with places in the source relative to the top of the
+        project.
+        """
         ...
 
     def library(self, verilog: str, optimise: str) -> Path:
-        """The simulator of its Verilog with faults; `optimise` is for the C++ compiler."""
+        """Build the simulator of the design's Verilog with faults; `optimise` is for the C++
+        compiler.
+        """
         ...
 
     def simulator(self, library: Path | None, fault: int, memory: tuple[int, float]) -> M_co:
-        """It runs, with fault number `fault`, 0 for none, and latency and stalls of its memories;
-        without a library, as it is."""
+        """Start the simulator with fault number `fault`, 0 for none.
+
+        `memory` has latency and stall probability of its memories. Without a library, the design
+        without mutants runs.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class MachineDesign:
-    """A machine, all of it."""
+    """A design that is a whole machine."""
 
     config: Config
     top: ClassVar[str] = "tpu"
@@ -89,7 +96,7 @@ class MachineDesign:
 
 @dataclass(frozen=True)
 class PodDesign:
-    """A pod with a shared memory, and of its cores what links them."""
+    """A design that is a pod with a shared memory, and the link units of its cores."""
 
     config: Config
     cores: int
@@ -130,7 +137,7 @@ class PodDesign:
 
 
 def sources_shortened(rtlil: str) -> str:
-    """RTLIL in which places in the source are told from the top of the project."""
+    """Return RTLIL with places in the source relative to the top of the project."""
     return rtlil.replace(f"{SIM_DIRECTORY.parent}/", "")
 
 
@@ -149,7 +156,10 @@ MACHINE = MachineDesign(
         max_burst_beats=256,
     )
 )
-"""Every unit and every instruction of a machine that does not train. The array is small, and
-memories are as large as they may be: so that every bit of an address or a length counts."""
+"""Machine with every unit and every instruction that does not belong to training.
+
+The array is small, and the memories have their largest sizes, so that every bit of an address or a
+length matters.
+"""
 POD = PodDesign(preset("tiny-links"), 3, SharedMemory(word_bytes=16))
-"""Two sides, each with a neighbour of its own; every unit of a pod."""
+"""Pod of cores with two sides, each with a neighbour of its own; it has every unit of a pod."""

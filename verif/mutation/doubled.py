@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A module of which the part behind a fault is there twice, with the fault and without."""
+"""A module with two copies of the logic after a fault, one with the fault and one without."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ Bit = int | str
 """The number of a bit of a signal, or "0", "1", "x"."""
 Cell = dict[str, Any]
 Module = dict[str, Any]
-"""As Yosys writes and reads them in JSON."""
+"""Module in the form in which Yosys writes and reads JSON."""
 
 _REGISTER = re.compile(r"\$s?dff")
 _OPAQUE = re.compile(r"\$(mem|mul|scopeinfo)|[^$]")
-"""Cells that are left out: what they give is free, and the same in both copies."""
+"""Cells that are left out: their outputs are free, and equal in both copies."""
 
 
 def doubled(module: Module, select: str, distance: int) -> Module:
-    """A flat module with an input `select` that plants a fault: with the output `differs` alone.
+    """Return a flat module that compares `module` with and without a fault in its output `differs`.
 
-    That is 1 where a register, an opaque cell or an output of the module gets something else with
-    the fault than without, from the same registers. Registers from which more than `distance` - 1
-    other ones lie on the way to `differs` are free.
+    The input `select` of `module` plants the fault. `differs`, the only output, is 1 if the fault
+    changes a value that a register, an opaque cell or an output of the module gets. The registers'
+    contents are the same with and without the fault. Registers are free if more than `distance` - 1
+    other registers lie between them and `differs`.
     """
     (chosen,) = module["ports"][select]["bits"]
     cells: dict[str, Cell] = module["cells"]
@@ -64,7 +65,7 @@ def _is_gate(cell: Cell) -> bool:
 def _behind(
     cells: dict[str, Cell], chosen: Bit, fresh: Iterator[int]
 ) -> tuple[dict[Bit, Bit], list[str]]:
-    """The bits that may differ, each with the one of the copy, and the cells to be copied."""
+    """Return the bits that may differ, each with its bit in the copy, and the cells to copy."""
     readers: dict[Bit, list[str]] = {}
     for name, cell in cells.items():
         if _is_gate(cell):
@@ -86,7 +87,7 @@ def _behind(
 
 
 def _watched(module: Module) -> Iterator[Bit]:
-    """Inputs of registers and opaque cells, and outputs of the module, each once."""
+    """Yield inputs of registers and opaque cells, and outputs of the module, each once."""
     seen: dict[Bit, None] = {}
     for cell in module["cells"].values():
         if not _is_gate(cell):
@@ -106,7 +107,7 @@ def _renamed(cell: Cell, names: dict[Bit, Bit]) -> Cell:
 def _before(
     cells: dict[str, Cell], watched: list[Bit], faulty: dict[Bit, Bit], distance: int
 ) -> dict[str, Cell]:
-    """The cells on which what is watched depends within so many registers."""
+    """Return the cells on which watched bits depend within `distance` registers."""
     drivers: dict[Bit, str] = {}
     for name, cell in cells.items():
         if not _OPAQUE.match(cell["type"]):

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which mutants are harmless: proven never to make a difference.
+"""Proofs that mutants are harmless: that they never make a difference.
 
-`dead`: those that reach no output of the design at all (systola.verif.mutation.reach). `harmless`,
-with Yosys' SAT solver: those with no effect where they stand. A mutant makes a difference if in
-some cycle a register, a memory, a multiplier or an output of the module gets another value than
-without the fault, from the same state and the same inputs (systola.verif.mutation.doubled). That
-this is so is refuted for the first cycles after power-up and, by induction, for any state that has
-enough predecessors. What memories and multipliers give is left free, and so are the inputs of the
-module: what is proven holds wherever it stands. Where that is not enough the module around it is
-tried, up to the whole design.
+`dead` finds mutants that reach no output of the design at all (systola.verif.mutation.reach).
+`harmless` finds mutants without an effect at their place, with Yosys' SAT solver.
+
+A mutant makes a difference if in some cycle it changes a register, a memory, a multiplier or an
+output of the module. State and inputs are the same with and without the fault
+(systola.verif.mutation.doubled). This is refuted for the first cycles after power-up and, by
+induction, for any state that has enough predecessors. Outputs of memories and multipliers and
+inputs of the module are free, so a proof holds wherever the module is placed. If a proof fails, the
+module around it is tried, up to the whole design.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from systola.verif.mutation.mutants import READ, SELECT, Mutant, planting, run_s
 from systola.verif.mutation.reach import reaching
 
 DISTANCE = 3
-"""Registers, one behind the other, whose contents are followed back."""
+"""Registers, one after the other, with contents that are followed back."""
 _MODULE = re.compile(r"^module \\(\S+)$")
 _CELL = re.compile(r"^  cell \\(\S+) ")
 _PROOF = """\
@@ -40,7 +41,10 @@ _PROVEN = "Induction step proven: SUCCESS!"
 
 
 def dead(design: Design[M], mutants: Sequence[Mutant], folder: Path) -> list[Mutant]:
-    """Those from which nothing leads to an output of the design. `folder` is to work in."""
+    """Return the mutants from which nothing leads to an output of the design.
+
+    `folder` is for temporary files.
+    """
     script = [
         *planting(design.top, mutants),
         *("flatten", "opt_expr", "opt_clean", "write_json all.json"),
@@ -69,10 +73,10 @@ def harmless(
     jobs: int,
     tried: Callable[[Mutant, str], None],
 ) -> None:
-    """Calls `tried` with each mutant and the module inside of which it makes no difference; with
-    an empty one where that has not been proven.
+    """Call `tried` with each mutant and the module inside of which it makes no difference.
 
-    `seconds` is the limit for one proof. What is left in `folder` may be deleted.
+    The module is an empty text if this has not been proven. `seconds` is the limit for one proof.
+    The files left in `folder` may be deleted.
     """
     around = _surroundings(design)
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +96,7 @@ def harmless(
 
 
 def _surroundings(design: Design[M]) -> dict[str, str]:
-    """For each module the one that it stands in."""
+    """Return for each module the module around it."""
     around: dict[str, str] = {}
     module = ""
     for line in design.rtlil.splitlines():
@@ -104,7 +108,7 @@ def _surroundings(design: Design[M]) -> dict[str, str]:
 
 
 def _plant(design: Design[M], work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
-    """Writes each module with its mutant, flat, and doubled behind the fault."""
+    """Write each module with its mutant, flat, with a second copy of the logic after the fault."""
     script = [*READ.format(top=design.top).splitlines(), "design -save whole"]
     for mutant, module in work:
         script += [
@@ -125,7 +129,7 @@ def _plant(design: Design[M], work: Sequence[tuple[Mutant, str]], folder: Path) 
 def _proven(file: Path, seconds: int) -> bool:
     script = file.with_suffix(".ys")
     script.write_text(_PROOF.format(file=file.name, steps=DISTANCE + 1))
-    # The limit is one of processor time: a verdict does not depend on what else is running.
+    # The limit is one of processor time: a verdict does not depend on other running work.
     limited = f'ulimit -t {seconds}; exec "$0" "$1"'
     done = subprocess.run(
         ["sh", "-c", limited, find_tool("yosys").path, script.name],

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a fault is, told by the source: the same lines make the same cells in the machine and in a
-unit by itself, whatever Yosys calls them."""
+"""The place of a fault in the source.
+
+The same lines make the same cells in the machine and in a unit alone, under any names of Yosys.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,12 @@ _NUMBERED = re.compile(r"(?<=.)\$\d+$")
 
 @dataclass(frozen=True)
 class FaultPlace:
-    """The fault is in cell `number`, in the design's order, of those `among` cells of its module
-    that are of one type and come from the same sources; the port is `width` bits wide there.
+    """A place of a fault, independent of the names in a netlist.
 
-    `unit` is what the module is called in the one around it, `file` what most of it comes from:
-    cells that Yosys has made have no source of their own.
+    `among` cells of its module have one type and the same sources. The fault is in cell `number` of
+    these, in the design's order. The port is `width` bits wide there. `unit` is the name of the
+    module in the module around it. `file` is the source of most of its cells: cells that Yosys has
+    made have no source.
     """
 
     unit: str
@@ -40,7 +43,7 @@ class FaultPlace:
 
     @classmethod
     def of(cls, mutant: Mutant, modules: Modules) -> FaultPlace:
-        """The place of a mutant of a machine with these modules."""
+        """Return the place of a mutant in a machine with these modules."""
         module = modules[mutant.module]
         cell = module["cells"][mutant.cell]
         kind, sources = _made_by(cell)
@@ -60,8 +63,11 @@ class FaultPlace:
         )
 
     def among_modules(self, modules: Modules) -> Mutant | None:
-        """The fault as a mutant of a design that has the place: in a module of the same name where
-        there is one, else in the first."""
+        """Return the fault as a mutant of a design that has the place, None if there is no such
+        place.
+
+        It is in a module of the same name if there is one, else in the first suitable module.
+        """
         found: list[Mutant] = []
         for name, module in modules.items():
             same = _alike(module, self.kind, self.sources)
@@ -87,7 +93,7 @@ class FaultPlace:
 
 
 def source_file(module: Module) -> str:
-    """The file in hdl/ that most cells of a module come from, such as "walker"; empty: none."""
+    """Return the file in hdl/ that most cells come from, such as "walker"; empty if none."""
     files: Counter[str] = Counter()
     for cell in module["cells"].values():
         for source in _made_by(cell)[1].split("|"):
@@ -98,7 +104,7 @@ def source_file(module: Module) -> str:
 
 
 def _made_by(cell: Cell) -> tuple[str, str]:
-    """Type and sources of a cell; of a module in a module, what it is called there."""
+    """Return type and sources of a cell; for a module in a module, its name there."""
     kind = _NUMBERED.sub("", cell["type"].rpartition(".")[2])
     return kind, cell["attributes"].get("src", "")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of transfers that are long: in beats, or from their first byte to their last one."""
+"""Trials of long transfers: long in beats, or from their first byte to their last."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from systola.verif.kit.images import (
 from systola.verif.mutation.trial import MEMORIES, Trial, program_trial
 
 BEATS = 1 << 18
-"""Of the longest transfers, a little less than they have where the memories are large enough."""
+"""Beats of the longest transfers, reduced if the memories are too small."""
 SPAN_BITS = range(14, 25)
-"""Of the bytes that the rows of a copy are apart, all together."""
+"""Bits of the number of bytes from the first row of a copy to its last."""
 SPANS = 4
-"""Copies of each size, half of them in, and of these half a beat too far."""
+"""Copies of each size, half of them in; half of the copies end a beat too far."""
 SLOW = max(range(len(MEMORIES)), key=lambda number: MEMORIES[number][1])
-"""The memory that stalls most."""
+"""Number of the memory that stalls most."""
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (1, 5, 7))
 _BLOCKS = 9
-"""Of the most lines."""
+"""Blocks of the transfer with the most lines."""
 
 
 def length_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """All of them."""
+    """Yield all trials of long transfers."""
     rng = random.Random(f"{seed} spans")
     for bits in SPAN_BITS:
         for number in range(SPANS):
@@ -42,12 +42,12 @@ def length_trials(config: Config, seed: int) -> Iterator[Trial]:
             ends = {Fault.HOST_WINDOW if number >= 2 else Fault.NONE}
             yield program_trial(config, f"span of {bits} bits {number}", image, 0, ends=ends)
     yield program_trial(config, "many lines", _many_lines(config, seed), 0)
-    # So that the array waits for weights as often as it gets some.
+    # With stalls the array waits for weights as often as it gets some.
     yield program_trial(config, "many tiles", _many_tiles(config, seed), SLOW)
 
 
 def _span(config: Config, rng: random.Random, bits: int, *, inwards: bool, beyond: bool) -> Image:
-    """A copy whose last row ends with the window, or a beat behind it."""
+    """Return a copy with a last row that ends with the window, or a beat beyond it."""
     rows = rng.randint(2, 5)
     bus = config.host_bus_bytes
     stride = rng.randrange(1 << bits - 1, 1 << bits) // rows & -bus
@@ -70,7 +70,10 @@ def _span(config: Config, rng: random.Random, bits: int, *, inwards: bool, beyon
 
 
 def _many_lines(config: Config, seed: int) -> Image:
-    """So many lines into the buffer, block by block, the last one cut; and out of it in one run."""
+    """Return a program that copies many lines into the buffer and out.
+
+    They go in block by block, with the last block cut, and out in one run.
+    """
     lines = min(BEATS * _BLOCKS // (_BLOCKS - 1), config.buffer_lines)
     rows = lines // _BLOCKS
     rows += int(config.buffer_lines >= (rows + 1) * _BLOCKS)
@@ -96,7 +99,7 @@ def _many_lines(config: Config, seed: int) -> Image:
 
 
 def _many_tiles(config: Config, seed: int) -> Image:
-    """One Read_Weights of so many beats, all of whose tiles are used."""
+    """Return a program with one Read_Weights of BEATS beats, all tiles of which are used."""
     data = np.random.default_rng(seed)
     tiles = BEATS * config.weight_bus_bytes // config.tile_bytes
     most = min(4095, config.buffer_lines // 2, (_PARAMETERS - _DATA) // config.input_pitch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of sizes, places and counts: each bit of them has to matter."""
+"""Trials of sizes, places and counts, in which each of their bits has to matter."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ LIMITS = 40
 PRODUCTS_EACH = 60
 """Programs for each product that is too large by one bit."""
 PACKINGS = 40
-"""Programs whose packed channels are, too."""
+"""Programs with packed channels that are too large by one bit."""
 STOCK_BITS = 28
-"""At most so many bits of an address in the weight window of a stock of tiles."""
+"""Largest number of address bits in the weight window of a stock of tiles."""
 FAR_ENDS = 20
 """Programs that go beyond the end of each of the largest windows."""
 WEIGHT_ENDS = 48
 """Windows of as many tiles as a program reads, or as one less."""
 LONGEST = (0x1555, 0x2AAA)
-"""Rows of instructions, with all bits of such numbers."""
+"""Rows of instructions: together these numbers have all bits."""
 COUNT_BITS = 12
-"""Of the counts that are hardly more than a power of two."""
+"""Bits of the counts that are slightly more than a power of two."""
 STRIDE_BITS = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("stride").width
 STRAIGHT = 0x1_5555
-"""Instructions before the last ones of the longest program."""
+"""Instructions before the loop at the end of the longest program."""
 
 
 def size_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Programs that need the upper bits of addresses and counts."""
+    """Yield programs that need the upper bits of addresses and counts."""
     yield from _far_trials(config, seed)
     yield from _weight_ends(config, seed)
     yield from _stride_trials(config, seed)
@@ -71,15 +71,15 @@ def size_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def single_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Large sizes that end just behind what there is, and what is illegal in itself."""
-    often = 3 * [Fault.BUFFER_RANGE]  # of which there are so many kinds
+    """Yield programs with sizes that end just beyond a limit, and with illegal instructions."""
+    often = 3 * [Fault.BUFFER_RANGE]  # it has so many kinds
     programs = [*lone_faults(config), *((fault, limit_program) for fault in often)]
     for number in range(LIMITS):
         for kind, (fault, program) in enumerate(programs):
             image = program(config, f"{seed} {number} {kind}", fault)
             yield program_trial(config, f"{fault.name.lower()} {number}", image, 0, ends={fault})
     for number in range(PRODUCTS_EACH):
-        # There are so many kinds of the first of them.
+        # The first fault has so many kinds.
         for kind, fault in enumerate((*2 * [Fault.BUFFER_RANGE], *PRODUCTS)):
             image = product_program(config, f"{seed} {number} {kind}", fault)
             place = anywhere(config, image, f"{seed} {number}")
@@ -103,13 +103,13 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _lone_trial(config: Config, name: str, word: bytes, ends: Container[Fault]) -> Trial:
-    """A program of one instruction, without any data."""
+    """Make a trial of one instruction, without any data."""
     image = make_image([word, encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
     return program_trial(config, name, image, 0, ends=ends)
 
 
 def _function_trials(config: Config) -> Iterator[Trial]:
-    """Every function with all that may or may not go with it."""
+    """Yield every function with every field that it may or may not have."""
     one = {"buffer": 0, "rows": 1, "parameter": 0}
     ends = {Fault.NONE, Fault.ILLEGAL_FIELD, Fault.UNAVAILABLE, Fault.TABLE_RANGE}
     others = {
@@ -125,7 +125,7 @@ def _function_trials(config: Config) -> Iterator[Trial]:
 
 
 def _overlap_trials(config: Config) -> Iterator[Trial]:
-    """Operands of Vector that do not lie in exactly the lines of the results, by one bit."""
+    """Yield operands of Vector that miss the lines of the results by one bit."""
     rows = BY_OPCODE[Opcode.VECTOR].field("rows").width
     for bit in range(min(rows, exact_log2(config.buffer_lines) - 2)):
         for near, far in (("buffer", "operand"), ("operand", "buffer")):
@@ -135,8 +135,10 @@ def _overlap_trials(config: Config) -> Iterator[Trial]:
 
 
 def _range_trials(config: Config) -> Iterator[Trial]:
-    """Regions that begin at the last line or row and end a power of two behind it. So many rows may
-    be too many for what is checked before, too."""
+    """Yield regions that begin at the last line or row and end a power of two later.
+
+    The number of rows may also be too large for an earlier check.
+    """
     ends = {Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE}
     last_line, last_row = config.buffer_lines - 1, config.accumulator_rows - 1
     lines = ("buffer", "operand", "destination")
@@ -157,7 +159,7 @@ def _range_trials(config: Config) -> Iterator[Trial]:
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Windows as large as they may be, wherever they may be, with all that happens at their end."""
+    """Yield windows of the largest size at any place, with accesses at their end."""
     high = 1 << config.address_bits
     for number, pattern in enumerate((0, 0xFF_5A5A_5A5A, 0xFF_A5A5_A5A5, 0xFF_FFFF_FFFF)):
         image = random_program(config, f"{seed} far {number}")
@@ -181,7 +183,7 @@ def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _long_loops() -> Iterator[Trial]:
-    """Every bit of a loop's count keeps it going, wherever the others count down to."""
+    """Yield loops in which each bit of the count keeps the loop going."""
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     for bit in range(7, 32):
         words = [
@@ -200,7 +202,7 @@ def _long_loops() -> Iterator[Trial]:
 
 
 def _weight_ends(config: Config, seed: int) -> Iterator[Trial]:
-    """Weight windows that are large enough, and others that lack a tile."""
+    """Yield weight windows that are large enough, and others that lack a tile."""
     rng = random.Random(f"{seed} weight ends")
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     weights = np.zeros(config.tile_bytes, np.uint8)
@@ -216,7 +218,7 @@ def _weight_ends(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _stride_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Rows in and out with every bit in their distance."""
+    """Yield rows in and out with every bit in their distance."""
     rng = random.Random(f"{seed} strides")
     lines = 2 * STRIDE_BITS
     host = np.zeros(1 << STRIDE_BITS + 1, np.uint8)
@@ -243,7 +245,7 @@ def _stride_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Counts that differ from one, and from two, by a single bit."""
+    """Yield counts that differ from one, and from two, by a single bit."""
     for bit in range(1, COUNT_BITS):
         for more in (1, 2):
             count = (1 << bit) + more
@@ -252,8 +254,10 @@ def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _straight_program() -> Image:
-    """So long that the upper bits of instruction numbers count, and those of the number of tags;
-    with a jump far behind, and no Halt, so that the number of the last instruction is reported."""
+    """Return a program so long that upper bits of instruction numbers and of the tag count matter.
+
+    It has a jump near its end, and no Halt, so that the number of the last instruction is reported.
+    """
     body = [encode(Opcode.NOP)] * 127
     words = [
         *[encode(Opcode.DEBUG_TAG, tag=2)] * STRAIGHT,
@@ -267,16 +271,19 @@ def _straight_program() -> Image:
 
 
 def _stock_trials(config: Config) -> Iterator[Trial]:
-    """Every bit of the number of weight tiles that are still to come counts: of those of all
-    Read_Weights, where too many are taken, and of the first one, which must not be forgotten."""
+    """Yield programs in which every bit of the number of pending weight tiles matters.
+
+    The number is of the tiles of all Read_Weights, if too many are taken, or of the first
+    Read_Weights, which must not be forgotten.
+    """
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     bits = min(TILE_BITS, STOCK_BITS - exact_log2(config.tile_bytes))
-    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # of which hardly any is touched
+    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # hardly any of it is touched
     taken = [
         encode(Opcode.SET_CONFIG_WINDOW, **{**PIXEL, "kernel_height": 255, "kernel_width": 255}),
         encode(
             Opcode.CONVOLVE,
-            # No more of n_tiles than fit: ACCUMULATOR_RANGE would come first.
+            # n_tiles fits: ACCUMULATOR_RANGE would be raised first.
             **{"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 4095},
             n_tiles=min(4095, config.accumulator_rows),
         ),

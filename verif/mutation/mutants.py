@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of a design, and one simulator that holds them all."""
+"""The mutants of a design, and one simulator that holds all of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from systola.verif.mutation.design import Design, M
 SELECT = "planted_fault"
 """The input that chooses a mutant; the harness of the simulator drives it."""
 _LEFT_OUT = re.compile(r"(?:\w+_)?clk|CLK|EN")
-"""Ports without mutants: clocks, and bits of the write enables of memories, which are all the
-same."""
+"""Ports without mutants: clocks, and bits of memories' write enables, which are all equal."""
 _SPARE = 0.1
-"""More mutants are asked for than are wanted, since some are left out."""
+"""Share of mutants requested beyond the wanted number, since some are left out."""
 _MACRO = "sram_1r1w.v"
 READ = f"""\
 read_rtlil design.il
@@ -28,9 +27,11 @@ hierarchy -top {{top}}
 proc
 opt_clean
 """
-"""What a script begins with. Of memories that are macros Yosys learns the ports alone: without them
-it takes all of an unknown module for outputs, and would cut off an input on which it plants a
-fault."""
+"""Beginning of a script.
+
+For memories that are macros Yosys reads only the ports. Without them it takes all ports of an
+unknown module for outputs, and would cut off an input on which it plants a fault.
+"""
 WRITE = (
     "delete */t:$meminit_v2",  # as in hdl/verilog.py: memories begin without contents
     "opt_clean",
@@ -39,16 +40,16 @@ WRITE = (
     "setattr -unset src */* A:*",
     "write_verilog -noattr design.v",
 )
-"""What a script ends with that writes Verilog, design.v."""
+"""End of a script that writes Verilog, design.v."""
 _FIELD = re.compile(r"-(\w+) (\S+)")
 _SOURCE = re.compile(r"(?:.*/)?(hdl/[\w/]+\.py:\d+)")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: number `number` of a list; 0 is the design as it is.
+    """A single fault: number `number` of a list; 0 is the design without a fault.
 
-    `mode` is what happens to bit `bit` of a port of a cell: "inv", "const0", "const1", or "cnot0",
+    `mode` is the change of bit `bit` of a port of a cell: "inv", "const0", "const1", or "cnot0",
     "cnot1": inverted while bit `control` of the same port is 0, 1.
     """
 
@@ -60,34 +61,34 @@ class Mutant:
     bit: int
     control: int
     signal: str
-    """Name and bit in the source; empty where the cell has no name there."""
+    """Name and bit in the source; empty if the cell has no name there."""
     sources: tuple[str, ...]
     """Places in hdl/, such as "hdl/control/fetch.py:71"."""
 
     @property
     def unit(self) -> str:
-        """The path of the module in the design, such as "core.matrix_unit.feeder"."""
+        """Return the path of the module in the design, such as "core.matrix_unit.feeder"."""
         return re.sub(r"\$\d+", "", self.module).removeprefix("tpu").lstrip(".") or "tpu"
 
     @property
     def command(self) -> str:
-        """What makes Yosys plant it, without a control signal."""
+        """Return the command of Yosys that plants the fault, without a control signal."""
         place = f"-module {self.module} -cell {self.cell} -port {self.port} -portbit {self.bit}"
         control = f" -ctrlbit {self.control}" if self.mode.startswith("cnot") else ""
         return f"mutate -mode {self.mode} {place}{control}"
 
     @property
     def text(self) -> str:
-        """The fault in a line."""
+        """Return the fault in a line."""
         name = self.signal or f"{self.cell}.{self.port}[{self.bit}]"
         control = f" by bit {self.control}" if self.mode.startswith("cnot") else ""
         return f"{self.unit}: {name} {self.mode}{control} ({', '.join(self.sources)})"
 
 
 def mutants_of(design: Design[M], count: int, seed: int) -> list[Mutant]:
-    """`count` mutants, numbered from 1, spread by Yosys over modules, signals and source lines.
+    """Return `count` mutants, numbered from 1, spread by Yosys over modules, signals and lines.
 
-    None is in one of _LEFT_OUT, and none in the initial contents of a memory.
+    No mutant is in a port of _LEFT_OUT, and none in the initial contents of a memory.
     """
     yosys = find_tool("yosys")
     script = READ.format(top=design.top) + (
@@ -129,7 +130,7 @@ def _sources(line: str) -> list[str]:
 
 
 def run_script(rtlil: str, script: str, folder: Path, what: str) -> None:
-    """Runs a script of Yosys, which begins with READ, on a design in a folder."""
+    """Run a script of Yosys, which begins with READ, on a design in a folder."""
     (folder / "design.il").write_text(rtlil)
     (folder / _MACRO).write_text(_macro())
     (folder / "script.ys").write_text(script)
@@ -137,15 +138,18 @@ def run_script(rtlil: str, script: str, folder: Path, what: str) -> None:
 
 
 def planting(top: str, mutants: Sequence[Mutant]) -> list[str]:
-    """The lines of a script that read the design with this top module and plant all of them: the
-    input SELECT of each module that holds some is the number of the one that is there."""
+    """Return the lines of a script that read the design and plant all mutants.
+
+    `top` is the top module. The input SELECT of each module with mutants is the number of the
+    mutant that is active.
+    """
     width = max((mutant.number for mutant in mutants), default=1).bit_length()
     plant = (f"{mutant.command} -ctrl {SELECT} {width} {mutant.number}" for mutant in mutants)
     return [*READ.format(top=top).splitlines(), *plant]
 
 
 def mutated_verilog(design: Design[M], mutants: Sequence[Mutant]) -> str:
-    """The design with the input SELECT, whose value is the number of the mutant that it is."""
+    """Return the design with the input SELECT, which selects a mutant by its number."""
     yosys = find_tool("yosys")
     script = "\n".join((*planting(design.top, mutants), *WRITE, ""))
 
@@ -160,10 +164,10 @@ def mutated_verilog(design: Design[M], mutants: Sequence[Mutant]) -> str:
 
 
 def _macro() -> str:
-    """The model of memories that are macros."""
+    """Return the model of memories that are macros."""
     return files("systola.hdl.memories").joinpath(_MACRO).read_text()
 
 
 def mutated_library(design: Design[M], mutants: Sequence[Mutant], *, optimise: str = "-O1") -> Path:
-    """The simulator of all of them; `optimise` is for the C++ compiler."""
+    """Build the simulator of all mutants; `optimise` is for the C++ compiler."""
     return design.library(mutated_verilog(design, mutants), optimise)

@@ -18,19 +18,19 @@ _MEMORIES = {
     "accumulator": "accumulator_rows",
     "parameter": "parameter_entries",
 }
-"""For each operand that is an address on the chip the member of Config with the size there."""
+"""Member of Config with the size of the memory, for each operand that is an address on the chip."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the windows are on the bus, and how much of them lies before an image, in bytes."""
+    """A place of the windows on the bus, with the bytes of each window before an image."""
 
     bases: tuple[int, int]
     skipped: tuple[int, int]
 
 
 def anywhere(config: Config, image: Image, seed: str) -> Place:
-    """A random place for its windows, with as much before it as there may be."""
+    """Return a random place for the windows, with the largest possible space before the image."""
     rng = random.Random(seed)
     pages = ((1 << 32) - image.host.size) // HOST_PAGE_BYTES
     high = 1 << config.address_bits
@@ -44,14 +44,14 @@ def anywhere(config: Config, image: Image, seed: str) -> Place:
 
 
 def skipped_by(config: Config, cause: Fault, place: Place) -> int:
-    """By how much a fault with this cause reports another address at a place."""
+    """Return the difference in the address of a fault with this cause at a place."""
     if cause in (Fault.HOST_WINDOW, Fault.FETCH_WINDOW):
         return place.skipped[0]
     return place.skipped[1] // config.tile_bytes if cause == Fault.WEIGHT_WINDOW else 0
 
 
 def moved_to(config: Config, image: Image, place: Place) -> Image:
-    """The program with offsets in larger windows."""
+    """Return the program with offsets in larger windows."""
     words: list[bytes] = []
     for start in range(0, len(image.program), INSTRUCTION_BYTES):
         entry, operands = decode(image.program[start : start + INSTRUCTION_BYTES])
@@ -67,8 +67,10 @@ def moved_to(config: Config, image: Image, place: Place) -> Image:
 
 
 def elsewhere(config: Config, image: Image, seed: str, size: int) -> Image:
-    """The same program at random places of the memories on the chip, of which it uses so many
-    lines, rows and entries from the first one on that it names; it has no index registers."""
+    """Return the same program at random places of the memories on the chip.
+
+    The program uses the first `size` lines, rows and entries, and has no index registers.
+    """
     rng = random.Random(seed)
     decoded = [
         decode(image.program[start : start + INSTRUCTION_BYTES])

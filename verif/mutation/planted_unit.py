@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A unit with a fault in it, for the unit's own tests.
+"""A unit with a planted fault, for the unit's own tests.
 
-PLANTED_FAULT in the environment has the place of the fault in JSON; "none" takes the same way from
-the unit to Verilog without one.
+PLANTED_FAULT in the environment has the place of the fault in JSON. With "none" the unit goes the
+same way to Verilog without a fault.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ NO_SUCH_PLACE = "the unit as this test makes it has no such place"
 
 
 def asked_for(place: FaultPlace | None) -> dict[str, str]:
-    """The environment in which tests get units with this fault."""
+    """Return the environment in which tests get units with this fault."""
     return {_VARIABLE: json.dumps(asdict(place)) if place else _NONE}
 
 
 def is_asked_for() -> bool:
-    """Whether the tests of units are to get a fault."""
+    """Return whether the tests of units are to get a fault."""
     return _VARIABLE in os.environ
 
 
 def planted_verilog(rtlil: str, top: str) -> str | None:
-    """Verilog of a design with the fault that the environment asks for, None where the design does
-    not have its place."""
+    """Return Verilog of a design with the fault that the environment requests.
+
+    Returns None if the design does not have its place.
+    """
     chosen = os.environ[_VARIABLE]
     read = READ.format(top=top)
     rtlil = sources_shortened(rtlil)
@@ -55,7 +57,7 @@ def planted_verilog(rtlil: str, top: str) -> str | None:
 
 
 def modules_of(rtlil: str, top: str, folder: Path) -> Modules:
-    """The modules in which faults are planted. `folder` is to work in."""
+    """Return the modules in which faults are planted; `folder` is for temporary files."""
     script = READ.format(top=top) + "write_json design.json\n"
     run_script(rtlil, script, folder, f"reading '{top}'")
     return json.loads((folder / "design.json").read_text())["modules"]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The quick regression that a mutant of a pod has to survive.
 
-Random programs, some damaged, some abandoned; short ones with the end that each core must come to;
-instructions over many lines and rows, next to transfers; errors of the memory; registers.
+Its programs are random, some damaged, some abandoned. Short programs have an end for each core.
+Other trials have instructions over many lines and rows next to transfers, errors of the memory, and
+registers.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ from systola.verif.mutation.places import elsewhere
 from systola.verif.mutation.trial import MEMORIES, Facts, TrialOn
 
 TIMEOUT = 5_000
-"""Cycles without a beat that no program here takes, whatever its memories do."""
+"""Cycles without a beat: more than any program here takes on any of the memories."""
 STEPS = (3, 10, 25)
-"""Of a program, for each core."""
+"""Steps of a program, for each core."""
 LOST = 24
 """Programs that are abandoned at any time."""
 TOGETHER = 8
 """Programs on the same memories in a row."""
 TURNS = 20
-"""Of sums, which double with each."""
+"""Turns of the sums, which double with each turn."""
 SOON = 200
-"""Cycles from the start of a program to a wait, and from its end to the end of a program."""
+"""Cycles from a program's start to a wait, and from the wait's end to the program's end."""
 
 PodTrial = TrialOn[PodSimulator]
 
 
 def pod_trials(design: PodDesign, seed: int, programs: int) -> list[PodTrial]:
-    """The directed ones and `programs` random ones, those first that find most."""
+    """Return the directed trials and `programs` random trials, the most effective first."""
     rest = _random_trials(design, seed, programs)
     return [
         *islice(rest, TOGETHER),
@@ -90,7 +91,7 @@ def _random_trials(design: PodDesign, seed: int, programs: int) -> Iterator[PodT
 
 
 def _abandoned_trials(design: PodDesign, seed: int) -> Iterator[PodTrial]:
-    """Programs ended by SOFT_RESET at any time, and others behind them."""
+    """Yield programs ended by SOFT_RESET at any time, each followed by other programs."""
     for number in range(LOST):
         rng = random.Random(f"{seed} abandoned {number}")
         lost = random_pod(rng, design.config, design.cores, 20).images()
@@ -108,8 +109,10 @@ def _golden_trial(
     lost: Sequence[Image] = (),
     after: int = 0,
 ) -> PodTrial:
-    """Programs, and what the golden pod says of them, with memories anywhere; first those that are
-    `lost`, which are abandoned after so many cycles."""
+    """Make a trial of programs with memories anywhere, compared with the golden pod.
+
+    Before them, the programs in `lost` are started and abandoned after `after` cycles.
+    """
     rng = random.Random(name)
     pages = (1 << design.config.address_bits) // HOST_PAGE_BYTES
     host, weights = (rng.randrange(pages // 2) * HOST_PAGE_BYTES for _ in range(2))
@@ -137,7 +140,7 @@ def _end_trial(config: Config, name: str, end: End) -> PodTrial:
 
 
 def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
-    """Lines and sums from and to places with each bit of their addresses, and many of them."""
+    """Yield many lines and sums from and to places with each bit of their addresses."""
     config = design.config
     lines, rows = config.buffer_lines, config.accumulator_rows
     line, short = _line(config), 8
@@ -166,7 +169,7 @@ def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
 
 
 def _images(design: PodDesign, text: str, seed: int) -> list[Image]:
-    """One program for all cores, each with memories of its own."""
+    """Return one program for all cores, each with memories of its own."""
     rng = np.random.default_rng(seed)
     words = [assemble(text), encode(Opcode.HALT)]
     return [
@@ -181,12 +184,12 @@ def _images(design: PodDesign, text: str, seed: int) -> list[Image]:
 
 
 def _line(config: Config) -> str:
-    """Operands of a copy of whole lines."""
+    """Return the operands of a copy of whole lines."""
     return f"stride={config.cols}, blocks=1, tail={config.cols}"
 
 
 def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
-    """Sums that grow by going around until all of their bits count."""
+    """Make a trial of sums that go around and grow until all of their bits matter."""
     line, rows = _line(design.config), 8
     text = [
         f"read_host_memory host=4096, buffer=0, rows={rows}, {line}",
@@ -207,7 +210,10 @@ def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
 
 
 def _time_out_trial(design: PodDesign) -> PodTrial:
-    """Who waits in vain does so for about as long as it is told, with each bit of that."""
+    """Make a trial of cores that wait in vain, each about as long as the register sets.
+
+    Each bit of the register is used.
+    """
     text = "receive side=left, buffer=0, rows=1"
     reached = int(LinkPart.RECEIVE_LEFT)
 
@@ -226,7 +232,7 @@ def _time_out_trial(design: PodDesign) -> PodTrial:
 
 
 def _error_trial(design: PodDesign) -> PodTrial:
-    """An error of the memory in the window of each core stops all of them."""
+    """Make a trial in which a memory error in the window of each core stops all cores."""
     text = "read_host_memory host=512, buffer=0, rows=1, stride=16, blocks=1, tail=4\nbarrier"
 
     def run(pod: PodSimulator, limit: int) -> Facts:
@@ -243,7 +249,7 @@ def _error_trial(design: PodDesign) -> PodTrial:
 
 
 def _register_trial(design: PodDesign) -> PodTrial:
-    """Constants, and what can be written on each page."""
+    """Make a trial of constants, and of the writable registers on each page."""
     constants = {
         PodRegister.ID: POD_IDENTITY,
         PodRegister.VERSION: VERSION,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bits of a flat module can reach its outputs at all, in any number of cycles.
+"""The bits of a flat module that can reach its outputs, in any number of cycles.
 
-Fields of a command that nobody reads any more are still carried along with the others, and of a
-difference often just the sign counts. A fault in such a bit is none.
+A command carries fields along after their last use, and often only the sign of a difference is
+used. A fault in such an unused bit is harmless.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Iterable, Iterator
 from systola.verif.mutation.doubled import Bit, Cell, Module
 
 _BITWISE = re.compile(r"\$(not|pos|and|or|xor|xnor|mux|pmux|a?s?dffe?|sdffce|aldffe?)")
-"""A bit of the result depends on the same bit of these ports, and on all of the others."""
+"""Cells: a bit of the result depends on the same bit of these ports, and on all other ports."""
 _SIDES = ("A", "B", "D", "AD")
 _UPWARDS = re.compile(r"\$(add|sub|neg|mul)")
-"""A bit of the result depends on the same bits and lower ones."""
+"""Cells: a bit of the result depends on the same bits and lower bits."""
 _READ, _WRITE = "$memrd_v2", "$memwr_v2"
 _MACRO = "sram_1r1w"
 
 
 def reaching(module: Module) -> set[Bit]:
-    """The bits that reach an output. `module` is as Yosys writes it in JSON.
+    """Return the bits that may reach an output; `module` has the form of Yosys' JSON.
 
-    A bit counts as reaching where it might: what is not in the set makes no difference.
+    Bits outside the set make no difference.
     """
     cells: dict[str, Cell] = module["cells"]
     drivers: dict[Bit, tuple[Cell, str, int]] = {}
@@ -58,7 +58,7 @@ def reaching(module: Module) -> set[Bit]:
 
 
 def _before(cell: Cell, i: int) -> Iterator[Bit]:
-    """What bit i of the result of a cell depends on."""
+    """Return the bits that bit i of the result of a cell depends on."""
     kind: str = cell["type"]
     if kind == _MACRO:
         return _column(cell, ("write_data",), i)
@@ -76,7 +76,7 @@ def _inputs(cell: Cell) -> Iterator[tuple[str, list[Bit]]]:
 
 
 def _column(cell: Cell, ports: Iterable[str], i: int, width: int = 0) -> Iterator[Bit]:
-    """Bit i of some inputs, of each word of `width` where there are several, and all the others."""
+    """Yield bit i of some inputs, in each word of `width` bits, and all bits of other inputs."""
     for port, bits in _inputs(cell):
         if port in ports:
             yield from bits[i :: width or len(bits)] if i < len(bits) else bits[-1:]

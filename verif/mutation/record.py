@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of each mutant, kept on disk, and the figures and the page made of it."""
+"""The record of each mutant, kept on disk, and the figures and the page made from it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ WHAT = {
 
 @dataclass
 class Record:
-    """The verdicts on `mutants`, in a file to which each is added at once."""
+    """A record of the verdicts on `mutants`, in a file to which each verdict is added at once."""
 
     path: Path
     mutants: Sequence[Mutant]
     verdicts: dict[int, Verdict] = field(default_factory=dict[int, Verdict])
     trials: dict[int, int] = field(default_factory=dict[int, int])
-    """How many trials each survivor has survived."""
+    """Number of trials that each survivor has survived."""
     proofs: dict[int, str] = field(default_factory=dict[int, str])
-    """The module inside which a mutant is harmless; empty where no proof was found."""
+    """Module inside which a mutant is harmless; empty if no proof was found."""
     tested: dict[int, str] = field(default_factory=dict[int, str])
-    """The key of the tests of units that a mutant has survived."""
+    """Key of the units' tests that a mutant has survived."""
 
     @classmethod
     def of(cls, folder: Path, mutants: Sequence[Mutant], key: str) -> Record:
-        """The record of these mutants of the machine with this key, with what is known already."""
+        """Return the record of these mutants of the machine with this key, with old verdicts."""
         record = cls(folder / f"{key}.jsonl", mutants)
         if record.path.exists():
             for line in record.path.read_text().splitlines():
@@ -54,37 +54,37 @@ class Record:
         return record
 
     def open(self, number: int, trials: int) -> bool:
-        """Whether these trials may say something new of a mutant."""
+        """Return whether these trials may change the verdict on a mutant."""
         known = self.verdicts.get(number)
         if known is None:
             return not self.proof(number)
         return known.how == "survived" and self.trials[number] < trials and not self.proof(number)
 
     def untested(self, number: int, tests: str) -> bool:
-        """Whether the tests of units with this key may say something new of a mutant."""
+        """Return whether the units' tests with this key may change the verdict on a mutant."""
         survived = self.how(number) == "survived" and not self.proof(number)
         return survived and self.tested.get(number) != tests
 
     def unproven(self, number: int) -> bool:
-        """Whether a proof that it is harmless is worth a try."""
+        """Return whether a proof that a mutant is harmless is worth a try."""
         return self.how(number) == "survived" and number not in self.proofs
 
     def proof(self, number: int) -> str:
-        """The module inside which it is harmless; empty: none is known."""
+        """Return the module inside which a mutant is harmless; empty if none is known."""
         return self.proofs.get(number, "")
 
     def add(self, verdict: Verdict, trials: int) -> None:
-        """Keeps a verdict."""
+        """Keep a verdict."""
         self._take(verdict, trials)
         self._write({**asdict(verdict), "trials": trials})
 
     def add_proof(self, mutant: Mutant, within: str) -> None:
-        """Keeps a proof, or with an empty module that there is none."""
+        """Keep a proof, or with an empty module that no proof was found."""
         self.proofs[mutant.number] = within
         self._write({"number": mutant.number, "within": within})
 
     def add_tested(self, number: int, tests: str) -> None:
-        """Keeps that it has survived the tests of units with this key."""
+        """Keep that a mutant has survived the units' tests with this key."""
         self.tested[number] = tests
         self._write({"number": number, "tests": tests})
 
@@ -97,33 +97,33 @@ class Record:
             file.write(json.dumps(entry) + "\n")
 
     def how(self, number: int) -> str:
-        """What the trials say of it; what has been proven harmless may have had none."""
+        """Return the verdict of the trials; a mutant proven harmless may have had no trial."""
         return self.verdicts[number].how if number in self.verdicts else "survived"
 
     def state(self, mutant: Mutant) -> str:
-        """One of WHAT."""
+        """Return the state of a mutant, one of the keys of `WHAT`."""
         how = self.how(mutant.number)
         return "harmless" if how == "survived" and self.proof(mutant.number) else how
 
     def counts(self, mutants: Sequence[Mutant] | None = None) -> dict[str, int]:
-        """How many of each of WHAT."""
+        """Return the number of mutants in each state, by the keys of `WHAT`."""
         found = Counter(self.state(mutant) for mutant in mutants or self.mutants)
         return {what: found[what] for what in WHAT}
 
     def score(self) -> float:
-        """The share of the mutants not known to be harmless that the regression finds."""
+        """Return the share found by the regression, among mutants not known to be harmless."""
         counts = self.counts()
         found = counts["killed"] + counts[UNIT] + counts["slower"]
         return found / max(1, found + counts["survived"])
 
     def summary(self) -> str:
-        """The figures in a line."""
+        """Return the figures in a line."""
         counts = self.counts()
         numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
         return f"{len(self.mutants)} mutants: {numbers}; {100 * self.score():.1f} % found"
 
     def figures(self) -> dict[str, Any]:
-        """The figures, and what is known of each mutant."""
+        """Return the figures, and the state of each mutant."""
         return {
             "mutants": len(self.mutants),
             **self.counts(),
@@ -141,7 +141,7 @@ class Record:
         }
 
     def page(self, seed: int) -> str:
-        """The figures as a page, with those that survived."""
+        """Return the figures as a page, with the survivors."""
         lines = ["# Mutants", "", f"SEED={seed}. {self.summary()}.", "", "| | mutants | |"]
         lines.append("| --- | --- | --- |")
         lines += [f"| {what} | {n} | {WHAT[what]} |" for what, n in self.counts().items()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of what comes from outside while a program runs: errors, silence, resets, writes."""
+"""Trials of disturbances while a program runs: errors, silence, resets, writes."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from systola.verif.regress.check import Pair
 from systola.verif.regress.disturbances import DISTURBANCES
 
 LATE = (0x3F0, 0x555)
-"""Instructions before one that fails: as many bits of FAULT_PC are told apart."""
+"""Instructions before a failing instruction: together they test so many bits of FAULT_PC."""
 DISTURBED = 24
-"""Programs into which something comes from outside."""
+"""Programs with a disturbance."""
 
 
 def stop_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """All of them."""
+    """Yield all trials of disturbances."""
     yield from _bus_trials(config, seed)
     yield from _disturbed_trials(config, seed)
     yield _long_time_outs()
 
 
 class _Unfilled(Pair):
-    """Of programs that define all that they read: nothing has to be filled."""
+    """A pair for programs that define everything that they read, so it fills no memory."""
 
     def fill(self) -> str | None:
-        """Nothing is wrong."""
+        """Return that nothing is wrong."""
         return None
 
 
 def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """What comes from outside while a program runs, each kind in turn."""
+    """Yield programs with disturbances, each kind in turn."""
     kinds = list(DISTURBANCES.items())
     for number in range(DISTURBED):
         kind, disturb = kinds[number % len(kinds)]
@@ -75,14 +75,14 @@ def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
             assert problem is None, problem
             return (pair.totals.cycles,)
 
-        # Not the last ones: they may take longer than a time-out of `silence`.
+        # The last memories may take longer than a time-out of `silence`.
         yield Trial(f"{kind} {number}", MEMORIES[number // 2 % (len(MEMORIES) - 1)], run)
         again = random_program(config, f"{seed} after {kind} {number}")
         yield program_trial(config, f"after {kind} {number}", again, number // 2)
 
 
 def _long_time_outs() -> Trial:
-    """Every bit of BUS_TIMEOUT keeps the machine waiting."""
+    """Make a trial in which every bit of BUS_TIMEOUT keeps the machine waiting."""
     image = make_image([encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
 
     def run(machine: Simulator, limit: int) -> Facts:
@@ -102,7 +102,7 @@ def _long_time_outs() -> Trial:
 
 
 def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Errors on the buses, each followed by a program that must run; and abandoned programs."""
+    """Yield bus errors, each followed by a program that must run, and abandoned programs."""
     image = busy_program(config, seed)
     after = [random_program(config, f"{seed} after {number}") for number in range(3)]
 
@@ -124,7 +124,7 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
 
     for number, error in enumerate((*BUS_ERRORS, *errors_at_the_end(config))):
         for soft in (False, True):
-            # With each memory what fails ends at another time before its tag may enter.
+            # With each memory the failing transfer ends at another time before its tag may enter.
             for memory in range(len(MEMORIES)):
                 yield error_trial(image, error, MEMORIES[memory], soft=soft)
             yield follower("a bus error", number)
@@ -158,7 +158,7 @@ def _stopped(
     *,
     bus_timeout: int = 0,
 ) -> Callable[[Simulator, int], Facts]:
-    """The run of a program that `cause` stops, and what the host does then."""
+    """Return a function that runs a program which `cause` stops, and the host's next action."""
 
     def run(machine: Simulator, limit: int) -> Facts:
         result = machine.run(image, limit=limit, bus_timeout=bus_timeout, **cause.memories)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small campaign: mutants that must be found, one that cannot be, and the machine as it is."""
+"""A small campaign with mutants that must be found, a harmless mutant, and no fault."""
 
 import pytest
 
@@ -46,12 +46,14 @@ FOUND = [
 ]
 """Module, cell, port, bit and mode of faults that no regression may miss."""
 HARMLESS = [(_TOP, "registers", "bus__awaddr", 0, "inv"), (_TOP, "core", "bus__bid", 0, "inv")]
-"""Registers are whole words, and all writes have the same ID."""
+"""Harmless faults: registers are whole words, and all writes have the same ID."""
 OTHERS = 8
 PROGRAMS = 12
 SEED = 1
-"""Always the same faults and programs: how many are found depends on them. `make mutate` takes
-others each time."""
+"""Seed that fixes faults and programs, on which the number of found faults depends.
+
+`make mutate` takes another seed each time.
+"""
 
 
 def at(number, module, cell, port, bit, mode):
@@ -73,7 +75,7 @@ def mutants():
 
 @pytest.fixture(scope="module")
 def course(mutants):
-    """Enough trials for what must be found: all of them are a quarter of an hour."""
+    """Return a course with the trials that find FOUND; all trials take a quarter of an hour."""
     library = mutated_library(MACHINE, mutants, optimise="-O0")
     trials = [
         *random_trials(CONFIG, SEED, PROGRAMS),
@@ -86,7 +88,7 @@ def course(mutants):
 @pytest.mark.thorough
 @pytest.mark.exhaustive  # its simulator, with all mutants, has no other user
 def test_verdicts(course, mutants, tmp_path):
-    """Those that must be found are; the machine without a fault and the harmless are not."""
+    """Find the faults that must be found, but not the machine without a fault and the harmless."""
     record = Record.of(tmp_path, mutants, "small")
     for verdict in course.judge_all([0, *(mutant.number for mutant in mutants)], 1):
         if verdict.number == 0:
@@ -109,7 +111,7 @@ def test_a_wrong_result_is_told(course):
 
 @pytest.mark.thorough
 def test_proofs(mutants, tmp_path):
-    """Of two mutants with known verdicts just the harmless one is proven harmless."""
+    """Prove only the harmless one of two mutants with known verdicts."""
     tried = {}
     chosen = [mutants[0], mutants[len(FOUND)]]
     harmless(
@@ -125,13 +127,13 @@ def test_proofs(mutants, tmp_path):
 
 @pytest.mark.thorough
 def test_dead(mutants, tmp_path):
-    """Of the mutants with known verdicts those are dead that are on a bit that nobody reads."""
+    """Find as dead, among known mutants, only those on a bit without a reader."""
     known = mutants[: len(FOUND) + len(HARMLESS)]
     assert dead(MACHINE, known, tmp_path) == known[len(FOUND) :]
 
 
 def test_reaching():
-    """Of a sum only the upper half is used, of a register and a memory one bit, of a choice all."""
+    """Use the upper half of a sum, one bit of a register and a memory, and all bits of a choice."""
     adder = {"A": "input", "B": "input", "Y": "output"}
     chooser = {"A": "input", "B": "input", "S": "input", "Y": "output"}
     register = {"CLK": "input", "D": "input", "Q": "output"}
@@ -157,7 +159,7 @@ def test_reaching():
 
 
 def test_doubled():
-    """A register behind two gates of which the fault is in the first."""
+    """Double a register after two gates with the fault in the first gate."""
     gate = {"A": "input", "B": "input", "Y": "output"}
     register = {"CLK": "input", "D": "input", "Q": "output"}
 

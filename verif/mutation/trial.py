@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thing that a mutant has to survive: its run, with what is expected of it.
+"""A trial that a mutant has to survive: a run with an expected result.
 
-What is expected comes from the golden model and from the text of registers and faults. Cycles are
-compared with those of the machine without a fault, since the regression holds the machine to its
-cycles, too; but that is told apart.
+The expected result comes from the golden model and from the text of registers and faults. Cycles
+are compared with the machine without a fault, since the regression also checks cycles. A difference
+in cycles alone has a verdict of its own.
 """
 
 from __future__ import annotations
@@ -23,34 +23,36 @@ from systola.verif.mutation.design import Design, M
 from systola.verif.mutation.places import Place, moved_to, skipped_by
 
 MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5), (200, 0.0))
-"""Latency and stall probability of the memories, in turn."""
+"""Latency in cycles and stall probability of the memories, in turn."""
 CYCLE_LIMIT = 1_000_000
-"""More than any program takes on a machine that works."""
+"""Cycles: more than any program takes on a working machine."""
 PATIENCE = 400
 """Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
 
 
 Facts = tuple[int, ...]
-"""Cycles of a trial: the whole, by class, and those of its tags."""
+"""Cycles of a trial: total, by class, and of its tags."""
 
 
 @dataclass(frozen=True)
 class TrialOn(Generic[M]):
-    """One thing to do with a design. `run` raises AssertionError or SimulationError where it does
-    not do what it should, and returns its cycles."""
+    """A trial of a design.
+
+    `run` raises AssertionError or SimulationError if the design fails, and returns its cycles.
+    """
 
     name: str
     memory: tuple[int, float]
     run: Callable[[M, int], Facts]
-    """With the design and a limit of cycles."""
+    """Function that runs the trial with a design and a limit of cycles."""
 
 
 Trial = TrialOn[Simulator]
-"""One of a machine."""
+"""Trial of a machine."""
 
 
 class Differs(Exception):
-    """A design has done something else than it should; the text says in which trial and what."""
+    """An error: a design differs from its expected result; the text has trial and difference."""
 
 
 def survive(
@@ -60,10 +62,10 @@ def survive(
     trials: Sequence[TrialOn[M]],
     usual: Sequence[Facts] | None,
 ) -> tuple[list[Facts], str | None]:
-    """Runs the trials on a design, those with the same memories without a reset in between.
+    """Run the trials on a design, without a reset between trials with the same memories.
 
-    Returns their cycles, and the first trial whose cycles are not the `usual` ones. Raises Differs
-    at the first trial that finds something wrong.
+    Returns their cycles, and the first trial with cycles that differ from the `usual` cycles.
+    Raises Differs at the first trial that finds an error.
     """
     facts: list[Facts] = []
     late: str | None = None
@@ -101,10 +103,11 @@ def program_trial(
     place: Place | None = None,
     bus_timeout: int = 0,
 ) -> Trial:
-    """The image on the golden model, which must come to one of the `ends`, and what it says.
+    """Make a trial of an image, with the golden model's result as expectation.
 
-    At another place of the bus, the host and weight offsets in its instructions are moved for the
-    machine."""
+    The golden model must come to one of the `ends`. At another place of the bus, the host and
+    weight offsets in the machine's instructions are moved.
+    """
     expected = image.host.copy()
     outcome = Machine(config).run(expected, image.weights, image.program_offset)
     scoreboard.check_end(outcome.fault, ends)
@@ -129,5 +132,5 @@ def program_trial(
 
 
 def facts_of(result: RunResult) -> Facts:
-    """The cycles of a run."""
+    """Return the cycles of a run."""
     return (result.cycles, *result.counters.values(), *(cycle for cycle, _ in result.tags))

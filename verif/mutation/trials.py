@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The quick regression that a mutant has to survive.
 
-Random programs reach most of the machine. What they leave alone has trials by groups: numbers next
-to the middle between two results (rounding), jumps to what has to be fetched again (loops),
-operands of windows (windows), taps far apart (sparse) and outside (paddings), counts (counts), a
-single bit of a product (single_bits), places in the lists of what is under way (orders), sizes and
-places (limits, lengths, places), registers, and what comes from outside (stops).
+Random programs reach most of the machine. The rest has trials by groups:
 
-Nothing here reaches bits that need more than CYCLE_LIMIT cycles of a program: the upper half of
-the counters of cycles on their way to the registers, that of the cycles in the trace, numbers of
-instructions beyond 2^17, and totals of weight tiles beyond those that one Read_Weights asks for.
-Such mutants count as survivors.
+- numbers next to the middle between two results (rounding)
+- jumps to instructions that have to be fetched again (loops)
+- operands of windows (windows), taps far apart (sparse) and outside (paddings)
+- counts (counts), a single bit of a product (single_bits)
+- places in the lists of instructions under way (orders)
+- sizes and places (limits, lengths, places), registers, and disturbances (stops)
+
+No trial reaches bits that need more than CYCLE_LIMIT cycles of a program. These are the upper half
+of the counters of cycles on their way to the registers, and of the cycles in the trace. They are
+also numbers of instructions beyond 2^17, and totals of weight tiles above the most of one
+Read_Weights. Such mutants count as survivors.
 """
 
 from __future__ import annotations
@@ -55,30 +58,30 @@ LOOPS = 20
 WINDOWS = 12
 """Programs of windows of all sizes."""
 SPARSE = 12
-"""Programs of windows whose taps are far apart."""
+"""Programs of windows with taps far apart."""
 PADDINGS = 12
 """Programs of windows next to lines that are being written."""
 LARGE = 20
 """Programs of instructions over many lines."""
 LONG = 4
-"""Programs in which the queues of the units are fuller than in the others."""
+"""Programs in which the queues of the units are fuller than in other programs."""
 CROWDED = 80
 """Programs of instructions that wait for one another."""
 CROWD = 32
-"""Lines, rows and entries that one of them uses at most."""
+"""Lines, rows and entries that a crowded program uses at most."""
 ORDERS = 12
 """Programs for each two instructions that wait for one another."""
 MOVED = 40
-"""Programs of that kind at places of which any bit may be set."""
+"""Programs of that kind at places that may have any bit set."""
 
 
 def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
-    """The directed ones and `programs` random ones, those first that find most."""
+    """Return the directed trials and `programs` random trials, the most effective first."""
 
     def written(
         name: str, write: Callable[[Config, str], Image], count: int, together: int, **how: int
     ) -> Iterator[Trial]:
-        """So many of a kind, anywhere; the same memories for several in a row."""
+        """Yield `count` programs of a kind, at any place; `together` in a row share memories."""
         for number in range(count):
             image = write(config, f"{seed} {number}")
             place = anywhere(config, image, f"{name} {seed} {number}")
@@ -126,12 +129,12 @@ def _order_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
-    """Random programs, every other one with a fault."""
+    """Yield random programs, every other one with a fault."""
     faults = static_faults(config)
     for index in range(programs):
         fault = faults[index // 2 % len(faults)] if index % 2 else None
         image = random_program(config, f"{seed} {index}", fault=fault)
-        # What is illegal cannot be moved.
+        # An illegal program cannot be moved.
         place = None if fault else anywhere(config, image, f"{seed} {index}")
         yield program_trial(
             config, f"program {index}", image, index // 8, ends=ends_in(fault), place=place
@@ -139,7 +142,7 @@ def random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
 
 
 def register_trials(config: Config) -> list[Trial]:
-    """Registers by themselves: constants, what can be written, what a reset leaves."""
+    """Make trials of registers alone: constants, writable bits, values after a reset."""
     constants = {
         Register.ID: IDENTITY,
         Register.VERSION: VERSION,

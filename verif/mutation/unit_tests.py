@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts what the trials of the whole design do not find to the tests of the units.
+"""The units' tests, run on mutants that survive the trials of the whole design.
 
-A fault is planted where the same lines of the source make the same cell in a unit as its own tests
-make it (systola.verif.mutation.fault_place), and is found if they fail. Those of the unit with the
-fault come first, then those of the units around it, until all of a file have judged it.
+A fault is planted in a unit as its own tests build it, where the same lines of the source make the
+same cell (systola.verif.mutation.fault_place). It is found if the tests fail. Tests of the unit
+with the fault come first, then tests of the units around it, until all tests of a file have judged
+it.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from systola.verif.mutation.mutants import Mutant
 from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, asked_for, modules_of
 
 UNIT = "found in a unit"
-"""How a mutant is found here."""
+"""Verdict on a mutant found here."""
 _SLOWER = 4
-"""A test hangs that takes so many times as long as without the fault, and a minute."""
+"""Factor of the time without a fault which, with a minute more, makes a test count as hanging."""
 _FAILED = 1
-"""What pytest exits with then."""
+"""Exit status of pytest after a failed test."""
 _SIGN = "TestFailure"
-"""What says that a cocotb test has failed, not the building of the simulation."""
+"""Text that shows that a cocotb test has failed, and not the build of the simulation."""
 
 
 class UnitTestsFail(Exception):
-    """The tests of a unit fail without a fault; the text is what they print."""
+    """An error: the tests of a unit fail without a fault; the text is their output."""
 
 
 class UnitTests:
-    """The tests of the units of a design."""
+    """A runner of the tests of the units of a design."""
 
     def __init__(self, design: Design[M], seed: int):
         self._seed = seed
@@ -53,7 +54,7 @@ class UnitTests:
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
 
     def key(self) -> str:
-        """Changes with any test of a unit."""
+        """Return a key that changes with any test of a unit."""
         folder = files("systola.verif.units")
         texts = (file.read_text() for file in folder.iterdir() if file.name.endswith(".py"))
         return content_key(*sorted(texts))
@@ -61,15 +62,15 @@ class UnitTests:
     def judge_all(
         self, mutants: Sequence[Mutant], jobs: int, shown: Callable[[str], None]
     ) -> Iterator[tuple[int, Verdict | None]]:
-        """Numbers, and verdicts on those that are found. `shown` gets a line about what is done.
+        """Yield the number of each mutant with a verdict if it is found, else None.
 
-        Raises UnitTestsFail.
+        `shown` gets a line about each step. Raises UnitTestsFail.
         """
         with ThreadPoolExecutor(jobs) as pool:
             yield from pool.map(lambda mutant: self._judge(mutant, shown), mutants)
 
     def tests_for(self, mutant: Mutant) -> list[str]:
-        """The tests of the unit that the fault is in and of those around it, by their names."""
+        """Return the tests of the fault's unit and of the units around it, by their names."""
         module, tests = mutant.module, list[str]()
         while module:
             test = f"test_{source_file(self.modules[module])}"
@@ -79,7 +80,7 @@ class UnitTests:
         return tests
 
     def _limit(self, test: str, shown: Callable[[str], None]) -> float:
-        """Seconds that the tests in a file may take. At first they run without a fault."""
+        """Return the seconds that the tests in a file may take; first they run without a fault."""
         with self._locks[test]:
             if test not in self._seconds:
                 started = time.monotonic()
@@ -109,7 +110,7 @@ class UnitTests:
     def _run(
         self, test: str, place: FaultPlace | None, limit: float | None
     ) -> tuple[int | None, str]:
-        """Exit status and output of the tests in a file; no status: they do not end."""
+        """Return exit status and output of the tests in a file; the status is None if they hang."""
         file = str(files("systola.verif.units").joinpath(f"{test}.py"))
         environment: Mapping[str, str] = {
             **os.environ,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mistake on make's command line: one line says what, before anything is installed or run."""
+"""Tests of mistakes on make's command line.
+
+One line names the mistake, before anything is installed or run.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_mistakes(arguments: str, says: str) -> None:
-    # The environment of this test is taken as it is, whatever make would do to it; these tests
-    # themselves may have been started by make.
+    # make's own variables are left out, since make may have started these tests. The rest of the
+    # environment stays as it is.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
     tools = ["BIN=" + str(Path(sys.executable).parent), "--old-file=.venv/ready"]
     done = subprocess.run(
@@ -50,5 +53,5 @@ def test_mistakes(arguments: str, says: str) -> None:
     assert done.stdout == ""
     lines = [line for line in done.stderr.splitlines() if line]
     assert says in lines[0]
-    # What make itself has to say of a command that ends with an error.
+    # Only make's own report of a command that ended with an error may follow.
     assert all(line.startswith("make: ***") for line in lines[1:])

@@ -33,9 +33,9 @@ FOR_DEVELOPERS = {
     Path("models/make_networks.py"),
     Path("models/training_data.py"),
     Path("compiler/cut/tflite_source.py"),  # after interpreters.py has found LiteRT
-    Path("interfaces/torch.py"),  # for those who have PyTorch
-    Path("runtime/interpreters.py"),  # for parts of networks; says what to install
-    Path("runtime/engine.py"),  # of a cluster, which says what to install
+    Path("interfaces/torch.py"),  # for users of PyTorch
+    Path("runtime/interpreters.py"),  # for parts of networks; it names the package to install
+    Path("runtime/engine.py"),  # of a cluster; it names the package to install
     Path("runtime/litert.py"),
     Path("runtime/serial_port.py"),
     Path("sim/runner.py"),
@@ -43,9 +43,11 @@ FOR_DEVELOPERS = {
     Path("training/weight_files.py"),  # for .h5 files, with a line that names h5py
     Path("views/plots.py"),
 }
-"""Files outside verif/ that no command of `tpu` needs; without LiteRT `tpu demo` says so, without
-pyserial `tpu run --backend serial` does, without matplotlib `--roofline`, and without Keras
-`tpu train` of a .keras file."""
+"""Files outside verif/ that no command of `tpu` needs.
+
+Without an extra package these report it: `tpu demo` (LiteRT), `tpu run --backend serial`
+(pyserial), `--roofline` (matplotlib), and `tpu train` of a .keras file (Keras).
+"""
 MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 
 
@@ -57,7 +59,7 @@ def repository_files() -> Iterator[Path]:
 
 
 def test_licence_line() -> None:
-    """Every source file says its licence within the first three lines."""
+    """Check that every source file names its licence within the first three lines."""
     missing = [
         str(path.relative_to(ROOT))
         for path in repository_files()
@@ -72,7 +74,7 @@ def test_licence_line() -> None:
 
 
 def test_no_path_of_a_machine() -> None:
-    """No file names a home or work folder of the machine on which it was written."""
+    """Check that no file names a home or work folder of the machine on which it was written."""
     found = [
         f"{path.relative_to(ROOT)}: {match[0].decode()}"
         for path in repository_files()
@@ -82,7 +84,7 @@ def test_no_path_of_a_machine() -> None:
 
 
 def test_imports_are_declared() -> None:
-    """What the commands of `tpu` import stands among the dependencies in pyproject.toml.
+    """Check that pyproject.toml lists every package that the commands of `tpu` import.
 
     Other tests run with the extras installed and would not miss a dependency.
     """
@@ -102,11 +104,14 @@ LOCKED = {
     "requirements.lock": ("test", "lint", "pages", "serial"),
     "requirements-synth.lock": ("synth",),
 }
-"""Files with what make installs, and the extras that are in each beside the dependencies."""
+"""Lock files that make installs from, each with the extras it has beside the dependencies."""
 
 
 def locked_versions(name: str) -> dict[str, str]:
-    """Versions by name in a lock file; each has a checksum, and no line is anything else."""
+    """Return versions by name in a lock file.
+
+    Each version has a checksum, and the file has no other lines.
+    """
     text = (ROOT / name).read_text().replace("\\\n", "")
     versions: dict[str, str] = {}
     for line in text.splitlines():
@@ -125,7 +130,7 @@ def locked_versions(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", LOCKED)
 def test_lock(name: str) -> None:
-    """A lock file has one exact version of all that make installs from it, within the ranges."""
+    """Check that a lock file has one exact version of all packages, within the ranges."""
     versions = locked_versions(name)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
@@ -145,7 +150,7 @@ def test_locks_agree() -> None:
 
 
 def test_everything_is_installed_from_a_lock() -> None:
-    """make installs what has a checksum, and beside it this project alone."""
+    """Check that make installs only packages with a checksum, and this project."""
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     assert re.search(r"^INSTALL := .* --require-hashes .*--only-binary :all:", text, re.MULTILINE)
     installs = re.findall(r"(?:pip install|\$\(INSTALL\)).*", text)
@@ -156,7 +161,10 @@ def test_everything_is_installed_from_a_lock() -> None:
 
 
 def test_no_keras_that_runs_code_from_a_file() -> None:
-    """Versions before 3.14 do: CVE-2025-1550, CVE-2025-8747, CVE-2025-9906, CVE-2026-1462."""
+    """Check the version: Keras before 3.14 runs code from a file.
+
+    See CVE-2025-1550, CVE-2025-8747, CVE-2025-9906, CVE-2026-1462.
+    """
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
@@ -168,7 +176,10 @@ def test_no_keras_that_runs_code_from_a_file() -> None:
 
 
 def test_actions_by_commit() -> None:
-    """Workflows name the actions of others by commit, which nobody can move, with the version."""
+    """Check that workflows name other people's actions by commit, with the version.
+
+    A commit cannot be moved as a tag can.
+    """
     for path in (ROOT / ".github" / "workflows").iterdir():
         for line in re.findall(r"uses:.*", path.read_text()):
             assert re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), line
@@ -200,7 +211,7 @@ def test_needs_of_tests() -> None:
 
 
 def imported_modules(path: Path) -> set[str]:
-    """First parts of the names of all modules that a file imports, at any depth."""
+    """Return the first parts of the names of all modules that a file imports, at any depth."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -215,7 +226,7 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def distribution_names(requirements: list[str]) -> set[str]:
-    """The bare names in requirements such as `amaranth[builtin-yosys]==0.5.10`."""
+    """Return the bare names in requirements such as `amaranth[builtin-yosys]==0.5.10`."""
     return {normalised(re.split(r"[\[=<>~ ]", requirement)[0]) for requirement in requirements}
 
 
@@ -224,7 +235,7 @@ def normalised(name: str) -> str:
 
 
 def test_a_wrong_name_of_a_test() -> None:
-    """TEST that no test has in its name: what is meant in one line, and a status of its own."""
+    """Give a TEST that matches no test: one line suggests names, and the exit status is special."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "verif/system"]
     for processes in (["-p", "no:xdist"], ["-n", "1"]):
         run = subprocess.run(

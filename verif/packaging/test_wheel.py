@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: it adds `systola` and nothing else, and its command works far from a checkout."""
+"""Tests of the wheel: it adds only `systola`, and its command works far from a checkout."""
 
 import json
 import os
@@ -23,7 +23,7 @@ NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pyca
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the repository, so that nothing left in build/ gets into it."""
+    """Build a wheel from a copy of the repository, so that nothing left in build/ gets into it."""
     folder = tmp_path_factory.mktemp("wheel")
     source = shutil.copytree(ROOT, folder / "source", ignore=NOT_SOURCE)
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
@@ -34,10 +34,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tpu(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `tpu` command of a new environment with the wheel in it.
+    """Return the `tpu` command of a new environment with the wheel in it.
 
-    The dependencies are those of the running environment, seen through a path file. Path files
-    of that environment itself, the editable install's among them, have no effect there.
+    The dependencies come from the running environment, through a path file. The path files of that
+    environment, such as the editable install's, have no effect there.
     """
     prefix = tmp_path_factory.mktemp("environment")
     venv.create(prefix, symlinks=True)
@@ -50,7 +50,7 @@ def tpu(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_json(tpu: Path, arguments: str, folder: Path) -> dict[str, Any]:
-    """JSON output of `tpu`, run in `folder` with no variable that leads to the checkout."""
+    """Return the JSON output of `tpu`, run in `folder`; no variable leads to the checkout."""
     done = subprocess.run(
         [tpu, *arguments.split(), "--json", "-"],
         cwd=folder,
@@ -62,7 +62,7 @@ def run_json(tpu: Path, arguments: str, folder: Path) -> dict[str, Any]:
 
 
 def outside(tmp_path: Path, **variables: str) -> dict[str, str]:
-    """An environment far from a checkout: no git, and no variable of this project."""
+    """Return environment variables as far from a checkout: no git, no variable of this project."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for folder in os.environ["PATH"].split(os.pathsep):
@@ -96,7 +96,10 @@ def test_home_that_cannot_be_written(tpu: Path, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_two_builds_at_once_after_a_killed_one(tpu: Path, tmp_path: Path) -> None:
-    """One builds, the other waits, both are right, and nothing of the killed one is left."""
+    """Let one process build while another waits: both get the right result.
+
+    Nothing is left of an earlier build that was killed.
+    """
     variables = outside(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
     arguments = "gemm 5 6 7 --preset tiny --json -"
     folder = tmp_path / "cache" / "systola"
@@ -104,7 +107,7 @@ def test_two_builds_at_once_after_a_killed_one(tpu: Path, tmp_path: Path) -> Non
         assert killed.stderr is not None
         while "building the simulator" not in killed.stderr.readline():
             assert killed.poll() is None
-        # With the compilers that it has started, which would go on in its folder.
+        # Kill the compilers that it has started, too: they would go on in its folder.
         os.killpg(killed.pid, signal.SIGKILL)
         killed.communicate()
     assert list(folder.glob("library/make-*"))
@@ -124,7 +127,7 @@ def test_adds_one_name(wheel: Path) -> None:
 
 
 def test_carries_every_file(wheel: Path) -> None:
-    """No file that stands in the folder of a package is forgotten, be it code or data."""
+    """Check that the wheel has every file in the folders of packages, code and data."""
     packed = set(zipfile.ZipFile(wheel).namelist())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for package, folder in project["tool"]["setuptools"]["package-dir"].items():
@@ -139,7 +142,7 @@ def test_info(tpu: Path, tmp_path: Path) -> None:
 
 
 def test_interfaces(tpu: Path, tmp_path: Path) -> None:
-    """`systola` itself is a package of the wheel, with the interfaces that scripts use."""
+    """Use `systola` itself as a package of the wheel, with the interfaces for scripts."""
     line = (
         "import systola, systola.litert, systola.onnx_backend, systola.onnxruntime as ort; "
         "print(systola.quantize.__module__, ort.get_available_providers())"
@@ -160,6 +163,6 @@ def test_gemm(tpu: Path, tmp_path: Path) -> None:
 
 
 def test_page(tpu: Path, tmp_path: Path) -> None:
-    """What the page is made of is data in a folder of its own."""
+    """Write a report page from the data that are in a folder of their own."""
     run_json(tpu, "demo --preset small --backend iss --report r.html", tmp_path)
     assert "</table>" in (tmp_path / "r.html").read_text()

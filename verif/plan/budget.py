@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the quick tests cost, and that they stay within their budget.
+"""The processor time of the quick tests, and a check that it stays within their budget.
 
 A reference run of `make test` with nothing built leaves the processor time of each test in its
-report; `--write FILE` stores what it says in quick.json. `--check` exits with status 1 where the
-stored times are over the budget, or are not those of the quick tests as they are now: whoever adds
-one has to measure again. As a plugin of pytest this module puts the times into the report.
+report; `--write FILE` stores these times in quick.json. `--check` exits with status 1 if the stored
+times exceed the budget, or do not belong to the present quick tests. After a test is added, the
+times must be measured again. As a plugin of pytest this module puts the times into the report.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _processor_time() -> float:
 
 
 def measured(report: Path) -> dict[str, dict[str, float]]:
-    """Tests and seconds of each module, such as "units/test_mxu", from pytest's --junitxml."""
+    """Return tests and seconds of each module, such as "units/test_mxu", from a JUnit report."""
     counts: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
@@ -64,7 +64,7 @@ def measured(report: Path) -> dict[str, dict[str, float]]:
 
 
 def collected() -> Counter[str]:
-    """How many quick tests each module has now."""
+    """Return the present number of quick tests of each module."""
     command = [sys.executable, "-m", "pytest", "--quick", "--collect-only", "-q", "-p", "no:xdist"]
     environment = {k: v for k, v in os.environ.items() if k not in ("TEST", "UNIT", "SIM")}
     done = subprocess.run(
@@ -75,7 +75,7 @@ def collected() -> Counter[str]:
 
 
 def problems(stored: Mapping[str, Any], tests: Mapping[str, int]) -> list[str]:
-    """What is wrong with the stored times, each in one line."""
+    """Return the faults of the stored times, each in one line."""
     modules = stored["modules"]
     found = [
         f"{module}: {modules.get(module, {}).get('tests', 0)} quick tests were measured, "
@@ -94,7 +94,7 @@ def problems(stored: Mapping[str, Any], tests: Mapping[str, int]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status of the command."""
+    """Run the command and return the exit status."""
     if arguments[0] == "--write":
         modules = measured(Path(arguments[1]))
         entry = {"measured": datetime.now(UTC).strftime("%Y-%m-%d"), "modules": modules}

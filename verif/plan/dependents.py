@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests a change of one unit can break, from what the sources import."""
+"""The tests that a change of one unit can break, from the imports in the sources."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WHOLE_MACHINE = ("system/test_instructions",)
-"""Every unit is in the machine; of the tests of that these run whatever has changed."""
+"""Tests of the whole machine that always run, since every unit is in the machine."""
 
 
 class UnknownUnitError(ValueError):
-    """No unit has this name; the text is one line for the user."""
+    """An error: no unit has this name; the text is one line for the user."""
 
 
 @cache
 def units() -> dict[str, Path]:
-    """The files of hdl/ by their names."""
+    """Return the files of hdl/ by their names."""
     return {path.stem: path for path in sorted((ROOT / "hdl").rglob("*.py"))}
 
 
 def dependents(unit: str) -> frozenset[str]:
-    """Test modules such as "units/test_walker" that `hdl/**/unit.py` has a part in.
+    """Return the test modules, such as "units/test_walker", that use `hdl/**/unit.py`.
 
-    A test depends on the components that it or its helpers import, and on those that these place.
-    A file without a component (commands, fabric) is a part of all that imports it. Raises
-    UnknownUnitError.
+    A test depends on the components that it or its helpers import, and on all components that these
+    instantiate. A file without a component (commands, fabric) is a part of every file that imports
+    it. Raises UnknownUnitError.
     """
     if unit not in units():
         near = get_close_matches(unit, units(), n=3) or sorted(units())
@@ -42,7 +42,7 @@ def dependents(unit: str) -> frozenset[str]:
 
 
 def _parts(test: Path, unit: str) -> set[str]:
-    """The units in a test module; `unit` is the one that is being looked for."""
+    """Return the units in a test module; `unit` is the unit that is searched for."""
     found: set[str] = set()
     left = [test]
     while left:
@@ -52,7 +52,8 @@ def _parts(test: Path, unit: str) -> set[str]:
                     found.add(f"helper {name}")
                     left.append(helper)
             elif package.startswith("hdl") and name in units() and name not in found:
-                # Of a unit others may import a constant or a layout: that is no part of them.
+                # A unit may import a constant or a layout from another unit, which is then no part
+                # of it.
                 parts = _components(name)
                 if imported & parts or (name == unit and not parts):
                     found.add(name)
@@ -62,7 +63,7 @@ def _parts(test: Path, unit: str) -> set[str]:
 
 @cache
 def _imports(path: Path) -> tuple[tuple[str, str, frozenset[str]], ...]:
-    """(package, module, names) of what a file imports from the project."""
+    """Return (package, module, names) for each import of a file from the project."""
     return tuple(_project_imports(ast.parse(path.read_text(encoding="utf-8"))))
 
 
@@ -79,7 +80,7 @@ def _project_imports(tree: ast.Module) -> Iterator[tuple[str, str, frozenset[str
 
 @cache
 def _components(unit: str) -> frozenset[str]:
-    """The components that a file of hdl/ defines, and what makes them from a configuration."""
+    """Return the components that a file of hdl/ defines, and the functions that make them."""
     tree = ast.parse(units()[unit].read_text(encoding="utf-8"))
     classes = {
         item.name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests a run takes, what depends on a unit, and what the quick tests may cost."""
+"""Tests of the choice of tests in a run, of a unit's dependents, and of the stored times."""
 
 import json
 import os
@@ -31,7 +31,7 @@ ON_VERILATOR = "test_unit[1-first-verilator]"
 
 
 def chosen(folder, *options, **environment):
-    """Names of the tests that a run takes, and what it says where it takes none."""
+    """Return the names of the tests that a run takes, or its message if it takes none."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     plugin = ["-p", "systola.verif.plan.selection", "-W", "ignore"]
     done = subprocess.run(
@@ -86,7 +86,10 @@ def test_nothing_is_left_of_both(folder):
     ],
 )
 def test_dependents(unit, tests):
-    """Those that place the unit, or a unit that does; not those that share a constant with it."""
+    """Find the tests that instantiate the unit, directly or inside another unit.
+
+    Tests that merely share a constant with it are not found.
+    """
     assert dependents(unit) == {*(f"units/test_{test}" for test in tests), *WHOLE_MACHINE}
 
 
@@ -126,7 +129,7 @@ def test_other_tests_than_were_measured(count):
 
 
 def test_stored_times():
-    """`make lint` holds them to the tests as they are; here, that they are within the budget."""
+    """Check that stored times are within the budget; `make lint` compares them with the tests."""
     stored = json.loads(budget.STORED.read_text())
     tests = {module: each["tests"] for module, each in stored["modules"].items()}
     assert budget.problems(stored, tests) == []

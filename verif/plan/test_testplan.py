@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The testplan is that of the tests and the machine, and its checks notice where it is not."""
+"""Tests that the testplan agrees with the tests and the machine, and that its checks work."""
 
 from dataclasses import replace
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The testplan: each feature, its stage, the tests that show it, and what the last run said.
+"""The testplan: each feature, its stage, its tests, and the results of the last run.
 
-`python -m systola.verif.plan.testplan --write docs` writes docs/testplan.md from testplan.toml,
-`--check docs` exits with status 1 where the page is out of date, or the plan is not that of the
-tests and the machine as they are. `--results FILE` prints the plan with the verdicts of a run whose
-report (pytest's --junitxml) is in FILE, and exits with status 1 where a feature is not shown.
+`python -m systola.verif.plan.testplan --write docs` writes docs/testplan.md from testplan.toml.
+`--check docs` exits with status 1 if the page is out of date, or if the plan disagrees with the
+present tests or machine. `--results FILE` prints the plan with the verdicts of a run with its
+report (pytest's --junitxml) in FILE. It exits with status 1 if a feature is not shown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ RESULTS = "--results"
 
 @dataclass(frozen=True)
 class Feature:
-    """A promise. `tests` are FOLDER/MODULE or FOLDER/MODULE:NAME, below verif/."""
+    """A feature that the project promises.
+
+    `tests` are FOLDER/MODULE or FOLDER/MODULE:NAME, below verif/.
+    """
 
     name: str
     what: str
@@ -43,7 +46,7 @@ class Feature:
 
 
 def features(path: Path = PLAN) -> list[Feature]:
-    """The plan, in its order."""
+    """Return the features of the plan, in its order."""
     plan = tomllib.loads(path.read_text(encoding="utf-8"))
     return [
         Feature(name, entry["what"], entry["stage"], tuple(entry["tests"]))
@@ -52,7 +55,7 @@ def features(path: Path = PLAN) -> list[Feature]:
 
 
 def problems(plan: Sequence[Feature]) -> list[str]:
-    """In which ways the plan is not that of the tests and the machine, each in one line."""
+    """Return the differences between the plan and the tests and the machine, each in one line."""
     found = [
         f"{feature.name}: no test {test}"
         for feature in plan
@@ -76,7 +79,7 @@ def problems(plan: Sequence[Feature]) -> list[str]:
 
 
 def _expected() -> Iterator[str]:
-    """Features that follow from what the machine has: instructions, faults, units."""
+    """Yield the features that every machine implies: instructions, faults, units."""
     yield from (f"isa.{entry.mnemonic}" for entry in BY_OPCODE.values())
     yield from (f"fault.{fault.name.lower()}" for fault in Fault if fault is not Fault.NONE)
     for path in sorted((VERIF.parent / "hdl").rglob("*.py")):
@@ -91,7 +94,7 @@ def _exists(test: str) -> bool:
 
 @cache
 def _functions(module: str) -> frozenset[str]:
-    """The functions of a test module: those of pytest, and cocotb's."""
+    """Return the test functions of a module, both pytest's and cocotb's."""
     tree = ast.parse((VERIF / f"{module}.py").read_text(encoding="utf-8"))
     return frozenset(
         item.name for item in tree.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -99,7 +102,7 @@ def _functions(module: str) -> frozenset[str]:
 
 
 def page() -> str:
-    """The text of docs/testplan.md."""
+    """Return the text of docs/testplan.md."""
     plan = features()
     folders = defaultdict[str, list[Feature]](list)
     for feature in plan:
@@ -137,9 +140,9 @@ def page() -> str:
 
 
 def verdicts(results: Path) -> Mapping[str, Counter[str]]:
-    """How often each test function passed, failed, was skipped or failed as expected.
+    """Count for each test function how often it passed, failed, was skipped or failed as expected.
 
-    Tests are named as in the plan. `results` is what pytest --junitxml wrote.
+    Tests are named as in the plan. `results` is a report that pytest --junitxml wrote.
     """
     found = defaultdict[str, Counter[str]](Counter)
     for case in ElementTree.parse(results).iter("testcase"):
@@ -157,7 +160,7 @@ def verdicts(results: Path) -> Mapping[str, Counter[str]]:
 
 
 def summary(feature: Feature, found: Mapping[str, Counter[str]]) -> Counter[str]:
-    """The verdicts of all tests of a feature; a cocotb test has that of its module."""
+    """Return the verdicts of all tests of a feature; a cocotb test has its module's verdict."""
     total: Counter[str] = Counter()
     counted: set[str] = set()
     for test in feature.tests:
@@ -170,7 +173,7 @@ def summary(feature: Feature, found: Mapping[str, Counter[str]]) -> Counter[str]
 
 
 def _report(results: Path) -> int:
-    """Prints the plan with verdicts; the exit status."""
+    """Print the plan with verdicts and return the exit status."""
     if not results.is_file():
         print(f"no results in {results}: run make test-all", file=sys.stderr)
         return 2
@@ -189,7 +192,7 @@ def _report(results: Path) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status of the command."""
+    """Run the command and return the exit status."""
     if arguments and arguments[0] == RESULTS:
         return _report(Path(arguments[1]))
     found = problems(features())

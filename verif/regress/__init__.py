@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many random programs on the simulated machine, in parallel, and what to do when one fails."""
+"""Many random programs on the simulated machine, in parallel, and the treatment of failures."""

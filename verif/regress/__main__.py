@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make regress`: many random programs; one that fails is made short and explained."""
+"""The command `make regress`: it runs many random programs, and shortens and explains failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ PRESETS = ("tiny", "7x5", "small", "base")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 1 where a program failed, 2 where it was stopped before its end."""
+    """Run the command and return the exit status.
+
+    The status is 1 if a program failed, 2 if the run was stopped before its end.
+    """
     options = _parser().parse_args(arguments)
     if problem := wrong_name(options.preset):
         print(f"regress: {problem}", file=sys.stderr)

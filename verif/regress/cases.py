@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a regression, each the same whenever its case is the same."""
+"""The programs of a regression; equal cases give equal programs."""
 
 from __future__ import annotations
 
@@ -62,22 +62,22 @@ _WHOLE: dict[str, Callable[[Config, str], Image]] = {
     "sums": sums_program,
     "scales": scales_program,
 }
-"""Kinds of programs that all come to their Halt."""
+"""Kinds of programs that always reach Halt."""
 FAULT_EVERY = 5
-"""Every so many programs one ends in a fault."""
+"""Number of programs of which one ends in a fault."""
 _INSTRUCTIONS_WITH = {
     **{Fault.ILLEGAL_FIELD: 8, Fault.BUFFER_RANGE: 4, Fault.UNAVAILABLE: 6, Fault.OVERLAP: 3},
     **{Fault.HOST_WINDOW: 2, Fault.PARAMETER_RANGE: 2, Fault.WINDOW: 2},
 }
-"""So many times more often than others come lone faults that many kinds of instructions have."""
+"""Weight of lone faults that many kinds of instructions have, compared with other lone faults."""
 _GARBAGE_WORDS = 6
 _SMALL_BITS = 6
-"""Most numbers in garbage are small: large ones end at the first check."""
+"""Bits of most numbers in garbage: instructions with large numbers fail at the first check."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One program: number `index` of a seed, of one of the KINDS."""
+    """A program: number `index` of a seed, of one of the KINDS."""
 
     kind: str
     preset: str
@@ -86,11 +86,11 @@ class Case:
 
     @property
     def config(self) -> Config:
-        """The machine that it is for."""
+        """Return the machine that the program is for."""
         return machine(self.preset)
 
     def image(self) -> Image:
-        """The program with its data."""
+        """Return the program with its data."""
         name = f"{self.kind} {self.seed} {self.index}"
         if self.kind == "garbage":
             return _garbage(self.config, name)
@@ -105,7 +105,7 @@ class Case:
 
     @property
     def ends(self) -> frozenset[Fault]:
-        """To which end the program is to come."""
+        """Return the ends that the program may come to."""
         if self.kind in ("garbage", "damaged"):
             return ANY_END
         if self.kind == "faults":
@@ -113,7 +113,9 @@ class Case:
         return HALT if self.kind in _WHOLE else ends_in(self._fault())
 
     def _lone(self) -> tuple[Fault, Callable[[Config, str, Fault], Image]]:
-        """The fault of this number, and what writes a program with it alone."""
+        """Return the fault of this number, and a function that writes a program with this fault
+        alone.
+        """
         programs = [
             lone
             for lone in lone_faults(self.config)
@@ -122,14 +124,14 @@ class Case:
         return programs[self.index % len(programs)]
 
     def _fault(self) -> Fault | None:
-        """In which a random program of this number ends; None at Halt."""
+        """Return the fault in which a random program of this number ends, None for Halt."""
         faults = static_faults(self.config)
         number, last = divmod(self.index, FAULT_EVERY)
         return faults[number % len(faults)] if last == FAULT_EVERY - 1 else None
 
 
 def _garbage(config: Config, name: str) -> Image:
-    """A random program in which words are replaced by words that nobody meant."""
+    """Return a random program in which some words are replaced by words without a meaning."""
     rng = random.Random(f"{config.name} {name}")
     image = random_program(config, name)
     words = [
@@ -145,8 +147,11 @@ def _garbage(config: Config, name: str) -> Image:
 
 
 def _word(rng: random.Random, word: bytes) -> bytes:
-    """A word of one of several kinds: noise, an instruction with one bit wrong, an instruction of
-    random numbers, small ones mostly."""
+    """Return a word of one of several kinds.
+
+    It is noise, an instruction with one bit wrong, or an instruction of mostly small random
+    numbers.
+    """
     bits = 8 * INSTRUCTION_BYTES
     kind = rng.random()
     if kind < 0.1:
@@ -163,7 +168,7 @@ def _word(rng: random.Random, word: bytes) -> bytes:
 
 
 def _number(rng: random.Random, field: Field) -> int:
-    """A value that the field can hold."""
+    """Return a value that the field can hold."""
     low, high = field.range
     if rng.random() < 0.1:
         return rng.randint(low, high)

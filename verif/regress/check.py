@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One program on the simulated machine and on the golden model, compared to the last byte."""
+"""A comparison of one program on the simulated machine and the golden model, to the last byte."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ from systola.verif.kit.blame import blame
 from systola.verif.kit.images import make_image, random_memory
 
 INSTRUCTION_LIMIT = 4_000
-"""What executes more instructions is not compared, but abandoned after some cycles."""
+"""Instructions of a program that is still compared; a longer program is abandoned after some
+cycles."""
 ABANDON_AFTER = 5_000
 CYCLE_LIMIT = 30_000_000
-"""More than any program takes within INSTRUCTION_LIMIT that does not hang."""
+"""Cycles above all that a program without a hang takes within INSTRUCTION_LIMIT."""
 _ENTRIES_AT_ONCE = 16
 
 
 @dataclass
 class Totals:
-    """What has been run. `words`: instructions reached, also those that are faults; `cut_short`:
-    programs that a bus error or a reset ended."""
+    """A count of the programs that were run.
+
+    `words` counts the instructions reached, faulting ones included. `cut_short` counts programs
+    that a bus error or a reset ended.
+    """
 
     programs: int = 0
     faults: int = 0
@@ -41,13 +45,13 @@ class Totals:
     cycles: int = 0
 
     def add(self, other: Totals) -> None:
-        """Adds the numbers of another run."""
+        """Add the numbers of another run."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 class Pair:
-    """A simulated machine and the golden model, with the same contents of all memories."""
+    """A pair of simulated machine and golden model, with the same contents of all memories."""
 
     def __init__(
         self, machine: Simulator, golden: Machine | None = None, *, limit: int = CYCLE_LIMIT
@@ -61,7 +65,7 @@ class Pair:
         self.first_difference: int | None = None
         """Byte of the host window where the last program differed first."""
         self.last_cycles: int | None = None
-        """Cycles of the last program; None of one whose end is not known."""
+        """Cycles of the last program; None if its end is not known."""
         problem = self.fill()
         assert problem is None, f"filling the memories: {problem}"
 
@@ -73,9 +77,11 @@ class Pair:
         progress: Callable[[int], None] | None = None,
         interval: int = 1 << 20,
     ) -> str | None:
-        """What differs after the program, or that it comes to none of the `ends`; None when nothing
-        is wrong. Only with ANY_END may it go on and on, or overwrite itself. `progress` and
-        `interval` as of Simulator.run."""
+        """Run a program on both and return the difference, or None if there is none.
+
+        A program that comes to none of the `ends` is an error, too. Only with ANY_END may it run
+        forever or overwrite itself. `progress` and `interval` are arguments of Simulator.run.
+        """
         self.last_cycles = None
         host = image.host.copy()
         try:
@@ -89,7 +95,7 @@ class Pair:
             return str(error)
         program = host[image.program_offset :][: len(image.program)]
         if program.tobytes() != image.program:
-            # Undefined: a program that overwrites its own instructions. It must end all the same.
+            # Undefined: a program that overwrites its own instructions. It must still end.
             return self._abandon(image, ends)
         try:
             result = self.machine.run(image, limit=self.limit, progress=progress, interval=interval)
@@ -115,7 +121,7 @@ class Pair:
         return None
 
     def _abandon(self, image: Image, ends: Container[Fault]) -> str | None:
-        """Runs a program whose end is not known; all memories are defined again afterwards."""
+        """Run a program with an unknown end, and define all memories again afterwards."""
         if ends != scoreboard.ANY_END:
             return f"after {INSTRUCTION_LIMIT} instructions no end, or it has overwritten itself"
         try:
@@ -129,7 +135,7 @@ class Pair:
         return self.fill()
 
     def fill(self) -> str | None:
-        """Makes all memories equal again; does not count."""
+        """Make all memories equal again, without counting the program."""
         totals = replace(self.totals)
         problem = self.check(filling(self.config))
         self.totals = totals
@@ -137,7 +143,7 @@ class Pair:
 
 
 def filling(config: Config) -> Image:
-    """A program that gives a value to every line, row, entry and table."""
+    """Return a program that gives a value to every line, row, entry and table."""
     host = random_memory(np.random.default_rng(0), 16)
     data, pitch = HOST_PAGE_BYTES * 8, config.input_pitch
     words = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine and a Pair that find out what their programs cover."""
+"""A machine and a Pair that record the coverage of their programs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from systola.verif.regress.check import Pair
 
 
 class CountingSimulator(Simulator):
-    """A machine that counts; `faults` are the causes of those that it has reported."""
+    """A machine that counts; `faults` counts the causes of the faults that it has reported."""
 
     def __init__(self, config: Config, **how: Any) -> None:
         self.faults: Counter[Fault] = Counter()
         super().__init__(config, library=counting_library(config), **how)
 
     def run(self, image: Image, **how: Any) -> RunResult:
-        """As of any machine."""
+        """Run a program as any machine does."""
         result = super().run(image, **how)
         self.faults[result.fault_cause] += 1
         return result
 
 
 class CountingPair(Pair):
-    """`coverage` of all that it has run."""
+    """A pair that has the `coverage` of all programs it has run."""
 
     def __init__(self, machine: CountingSimulator) -> None:
         self._machine, self._golden = machine, Observer(machine.config)
         super().__init__(machine, self._golden)
 
     def coverage(self) -> Coverage:
-        """Of all programs so far."""
+        """Return the coverage of all programs so far."""
         return Coverage.of(self._machine, self._golden, self._machine.faults)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes from outside while a program runs: errors on the buses, resets, register writes.
+"""Disturbances from outside while a program runs: bus errors, resets, register writes.
 
-Each takes a Pair and a program with its ends, runs it, and says what is wrong, or None; the next
-program then finds the same memories on both sides again.
+Each function takes a Pair and a program with its ends, and runs the program. It returns the error,
+or None. The next program then finds the same memories on both sides again.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from systola.verif.regress.check import INSTRUCTION_LIMIT, Pair
 from systola.verif.regress.touched import Touched, users
 
 LONGEST_GAP = 60
-"""Cycles between two register writes, at most."""
+"""Largest number of cycles between two register writes."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the golden model says of the program when nothing comes in between."""
+    """The golden model's result of the program without a disturbance."""
 
     touched: Touched
     host: NDArray[np.uint8]
@@ -46,13 +46,13 @@ class Expected:
 
     @classmethod
     def of(cls, config: Config, image: Image) -> Expected:
-        """Runs it."""
+        """Run the program on the golden model."""
         touched, host = Touched(config), image.host.copy()
         outcome = touched.run(host, image.weights, image.program_offset, limit=INSTRUCTION_LIMIT)
         return cls(touched, host, outcome)
 
     def unmeant(self, ends: Container[Fault]) -> str | None:
-        """What is wrong with the program itself, if anything: it comes to none of the `ends`."""
+        """Return the error if the program comes to none of the `ends`, else None."""
         try:
             check_end(self.outcome.fault, ends)
         except AssertionError as error:
@@ -60,7 +60,7 @@ class Expected:
         return None
 
     def stray(self, image: Image, host: NDArray[np.uint8]) -> int | None:
-        """A byte of the host window that has changed and that no instruction writes."""
+        """Return a byte of the host window that has changed although no instruction writes it."""
         bus = self.touched.config.host_bus_bytes
         may = np.zeros(host.size // bus, np.bool_)
         for beats in self.touched.written.values():
@@ -72,8 +72,11 @@ class Expected:
 def bus_error(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """One beat of one port answers with an error: the instruction that needs it is named, or,
-    where none does, nothing is to be seen."""
+    """Answer one beat of one port with an error.
+
+    The fault names an instruction that needs the beat; if no instruction needs it, nothing is
+    visible.
+    """
     expected = Expected.of(pair.config, image)
     if problem := expected.unmeant(ends):
         return problem
@@ -82,7 +85,7 @@ def bus_error(
 
 
 def _some_beat(expected: Expected, image: Image, rng: random.Random) -> tuple[bool, int]:
-    """Whether it is one of the host port, and its number: most of them are needed."""
+    """Choose a beat, mostly one that is needed: whether it is on the host port, and its number."""
     config = expected.touched.config
     on_host = not image.weights.size or rng.random() < 0.7
     touched = expected.touched
@@ -103,7 +106,7 @@ def _some_beat(expected: Expected, image: Image, rng: random.Random) -> tuple[bo
 
 
 def error_on(pair: Pair, image: Image, expected: Expected, on_host: bool, beat: int) -> str | None:
-    """The same for a given beat."""
+    """Answer the given beat with an error, and check as in `bus_error`."""
     config, touched = pair.config, expected.touched
     bus = config.host_bus_bytes if on_host else config.weight_bus_bytes
     span = (beat * bus, (beat + 1) * bus)
@@ -155,8 +158,10 @@ def _after_error(
 def silence(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """A burst with a certain beat is never answered: where the beat is needed, the fault
-    BUS_TIMEOUT says on which port, and the reset input then helps."""
+    """Leave a burst with a certain beat without an answer.
+
+    If the beat is needed, the fault is BUS_TIMEOUT with its port, and the reset input recovers.
+    """
     expected = Expected.of(pair.config, image)
     if problem := expected.unmeant(ends):
         return problem
@@ -201,8 +206,10 @@ def silence(
 def reset(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """A soft reset or the reset input in any cycle: nothing but the program's own output may have
-    changed."""
+    """Reset in any cycle, by the soft reset or the reset input.
+
+    Afterwards nothing but the program's own output may have changed.
+    """
     problem = pair.check(image, ends=ends)
     if problem or pair.last_cycles is None:
         return problem
@@ -224,7 +231,7 @@ def reset(
 def register_writes(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """The host writes all registers while the program runs: nothing of it is to be seen."""
+    """Write all registers from the host while the program runs: this has no visible effect."""
     problem = pair.check(image, ends=ends)
     if problem or pair.last_cycles is None:
         return problem
@@ -235,7 +242,7 @@ def register_writes(
 
     def write(spent: int) -> None:
         if spent >= cycles - 2 * LONGEST_GAP:
-            # The end would come in between, and then these writes do count.
+            # The program would end in between, and then these writes do have an effect.
             return
         if rng.random() < 0.2:
             pair.machine.write(Register.CONTROL, Control.START)
@@ -244,7 +251,7 @@ def register_writes(
             pair.machine.write(offset, rng.getrandbits(32))
 
     problem = pair.check(image, ends=ends, progress=write, interval=rng.randint(1, LONGEST_GAP))
-    # When the host sees that the program waits for it depends on what else it does.
+    # The host sees a waiting program at a time that depends on its other work.
     waits = Opcode.SYNCHRONIZE_HOST in image.program[::INSTRUCTION_BYTES]
     if not problem and not waits and pair.last_cycles != cycles:
         problem = f"{pair.last_cycles} cycles instead of {cycles}"
@@ -252,4 +259,4 @@ def register_writes(
 
 
 DISTURBANCES = {"errors": bus_error, "silence": silence, "resets": reset, "writes": register_writes}
-"""By the kind of regression."""
+"""Functions by the kind of regression."""

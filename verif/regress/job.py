@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of a regression, which one process runs: programs after one another on one machine."""
+"""A part of a regression that one process runs: programs after one another on one machine."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from systola.verif.regress.disturbances import DISTURBANCES
 from systola.verif.regress.shrink import fewest, with_words, words_of
 
 CHUNK = 15
-"""Programs of a job: few, so that a run of some jobs has had all memories."""
+"""Programs of a job: few, so that a few jobs together use all kinds of memories."""
 MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
 """Latency in cycles and stall probability of the memories, in turn."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Cases number `first` to `first` + `count` - 1 of a seed."""
+    """A job that runs cases number `first` to `first` + `count` - 1 of a seed."""
 
     kind: str
     preset: str
@@ -39,30 +39,30 @@ class Job:
     first: int
     count: int
     counting: bool = False
-    """Whether to find out what is covered; takes several times as long."""
+    """True to record coverage, which takes several times as long."""
 
     @property
     def memory(self) -> tuple[int, float]:
-        """Latency and stall probability of its memories."""
+        """Return latency in cycles and stall probability of the job's memories."""
         return MEMORIES[self.first // CHUNK % len(MEMORIES)]
 
     def case(self, index: int) -> Case:
-        """One of its cases."""
+        """Return one of the job's cases."""
         return Case(self.kind, self.preset, self.seed, index)
 
 
 @dataclass
 class Report:
-    """What a job has found. Reports of several jobs add up."""
+    """A report of a job's findings; reports of several jobs add up."""
 
     totals: Totals = field(default_factory=Totals)
     failures: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     left_out: int = 0
-    """Programs after the first of a job that failed: what they find would be its fault, too."""
+    """Programs after the first failing one of a job: that failure might cause theirs."""
 
     def add(self, other: Report) -> None:
-        """Takes over what another job has found."""
+        """Add the findings of another job."""
         self.totals.add(other.totals)
         self.failures += other.failures
         self.coverage.add(other.coverage)
@@ -70,7 +70,7 @@ class Report:
 
 
 def run_job(job: Job) -> Report:
-    """Runs its programs, without a reset in between, up to the first one that fails."""
+    """Run the programs of a job, without a reset in between, up to the first that fails."""
     report = Report()
     with _pair(job) as pair:
         for index in range(job.first, job.first + job.count):
@@ -86,7 +86,9 @@ def run_job(job: Job) -> Report:
 
 
 def explain(job: Job, index: int, problem: str) -> str:
-    """What went wrong in case `index`, the shortest program that shows it, and how to repeat it."""
+    """Describe the failure of case `index`, the shortest program that shows it, and how to repeat
+    it.
+    """
     case = job.case(index)
     again = (
         f"make regress KIND={job.kind} PRESET={job.preset} SEED={job.seed} "
@@ -112,8 +114,10 @@ def explain(job: Job, index: int, problem: str) -> str:
 
 
 def fails(job: Job, index: int, image: Image) -> str | None:
-    """What differs when a new machine runs nothing but this program, disturbed like case `index`
-    of the job."""
+    """Run only this program on a new machine, disturbed like case `index` of the job.
+
+    Returns the difference, or None.
+    """
     with _pair(job) as pair:
         return _check(pair, job, index, image)
 
@@ -121,7 +125,7 @@ def fails(job: Job, index: int, image: Image) -> str | None:
 def _check(
     pair: Pair, job: Job, index: int, image: Image, ends: Container[Fault] = ANY_END
 ) -> str | None:
-    """Of the program or of a part of it, of which nobody knows how it ends."""
+    """Check the program or a part of it; the end of a part is not known."""
     disturbance = DISTURBANCES.get(job.kind)
     if disturbance is None:
         return pair.check(image, ends=ends)
@@ -129,8 +133,10 @@ def _check(
 
 
 def record(job: Job, index: int, waves: Path) -> tuple[str | None, Path]:
-    """Runs one program alone, with a waveform: what is wrong, and a save file with a marker at the
-    write of the first wrong byte."""
+    """Run one program alone with a waveform.
+
+    Returns the error, and a save file with a marker at the write of the first wrong byte.
+    """
     with _pair(replace(job, counting=False), waves) as pair:
         problem = _check(pair, job, index, job.case(index).image())
         place = pair.first_difference
@@ -141,7 +147,7 @@ def record(job: Job, index: int, waves: Path) -> tuple[str | None, Path]:
 
 @contextmanager
 def _pair(job: Job, waves: Path | None = None) -> Iterator[Pair]:
-    """A new machine and its golden model."""
+    """Make a new machine and its golden model."""
     latency, stall = job.memory
     config = job.case(job.first).config
     memory: dict[str, Any] = {"latency": latency, "stall": stall, "seed": job.seed % (1 << 59)}
@@ -162,7 +168,7 @@ def jobs(
     *,
     counting: bool = False,
 ) -> list[Job]:
-    """The jobs of `count` programs on each preset."""
+    """Return the jobs of `count` programs on each preset."""
     return [
         Job(kind, preset, seed, start, min(CHUNK, first + count - start), counting)
         for start in range(first, first + count, CHUNK)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regressions: random programs and garbage pass, and a planted error is found and made short."""
+"""Tests of regressions: random programs and garbage pass; a planted error is found.
+
+The program that finds it is made short."""
 
 import json
 
@@ -26,7 +28,7 @@ from systola.verif.regress.shrink import fewest, with_words, words_of
 
 GARBAGE = 200
 ALL_GARBAGE = 100_000
-"""With --exhaustive: about ten minutes."""
+"""Programs with --exhaustive: about ten minutes."""
 DAMAGED, MANY_DAMAGED = 45, 3_000
 MOST_BEATS = 400
 DISTURBED = 30
@@ -34,7 +36,7 @@ MANY_DISTURBED = 5_000
 
 
 class Broken(Machine):
-    """Some results of Pool have a wrong bit."""
+    """A golden model that gives some results of Pool a wrong bit."""
 
     def pool(self, **operands):
         super().pool(**operands)
@@ -50,7 +52,7 @@ class Broken(Machine):
     ],
 )
 def test_garbage(name, count):
-    """Words that nobody meant: always the golden model's result or fault, and never a hang."""
+    """Run words without a meaning: the golden model's result or fault always, and never a hang."""
     totals = regression("garbage", name, count)
     assert totals.programs + totals.abandoned == count
     assert totals.faults > count // 2
@@ -66,7 +68,7 @@ def test_garbage(name, count):
     ],
 )
 def test_damage_comes_late(name, count):
-    """The machine has executed hundreds of instructions when it meets the damage."""
+    """Damage a program late: the machine executes hundreds of instructions before the damage."""
     totals = regression("damaged", name, count)
     assert totals.programs + totals.abandoned == count
     assert totals.faults > count // 5
@@ -74,7 +76,9 @@ def test_damage_comes_late(name, count):
 
 
 def regression(kind, name, count):
-    """Runs programs of a kind, none of which may differ from the golden model; what was run."""
+    """Run programs of a kind, none of which may differ from the golden model, and return the
+    totals.
+    """
     total = Report()
     for report in run_here(jobs(kind, [name], random_seed(), 0, count), 1, run_job):
         assert not report.failures, "\n".join(report.failures)
@@ -92,7 +96,7 @@ def regression(kind, name, count):
     ],
 )
 def test_disturbances(kind, name, count):
-    """Errors on the buses, resets and register writes at any time."""
+    """Run with errors on the buses, resets and register writes at any time."""
     totals = regression(kind, name, count)
     assert totals.programs >= count
     if kind != "writes":
@@ -101,7 +105,7 @@ def test_disturbances(kind, name, count):
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_an_error_on_each_beat(name):
-    """Of a program, its data and its weights, one after the other."""
+    """Put an error on each beat of a program, its data and its weights, one after the other."""
     config = preset(name)
     image = Case("errors", name, random_seed(), 0).image()
     expected = Expected.of(config, image)
@@ -118,7 +122,7 @@ def test_an_error_on_each_beat(name):
 
 
 def test_an_error_that_nobody_reports(monkeypatch):
-    """Memories that answer with OKAY where an error is expected of them."""
+    """Let memories answer with OKAY where an error is expected."""
     run = Simulator.run
     monkeypatch.setattr(
         Simulator, "run", lambda self, image, *, limit, **_: run(self, image, limit=limit)
@@ -128,7 +132,7 @@ def test_an_error_that_nobody_reports(monkeypatch):
 
 
 def test_a_stray_write():
-    """Whether a byte that no instruction writes has changed is seen, byte by byte."""
+    """Find, byte by byte, a change that no instruction has written."""
     image = Case("resets", "tiny", 1, 0).image()
     expected = Expected.of(preset("tiny"), image)
     assert expected.stray(image, expected.host) is None
@@ -206,7 +210,7 @@ def test_command(tmp_path, capsys):
 
 
 def test_what_is_left_out_is_told(monkeypatch, capsys):
-    """A job stops at its first failure, and all of them when nothing can be built."""
+    """Stop a job at its first failure, and all jobs when nothing can be built."""
     monkeypatch.setattr(check, "Machine", Broken)
     arguments = ["--preset", "tiny", "--programs", "20", "--seed", "5", "--jobs", "1"]
     assert main(arguments) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which beats of the buses a program needs, found by the golden model."""
+"""A search, by the golden model, for the bus beats that a program needs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from systola.golden.machine import Machine
 
 
 class Touched(Machine):
-    """A golden model that remembers for each instruction, by its number, the beats it needs:
-    `read` and `written` on the host port, `weights` on the weight port. `used` are those of
-    `weights` whose tiles are used: the others may come too late for the end of the program. A beat
-    is a bus word of its window, by number.
+    """A golden model that remembers for each instruction, by its number, the beats it needs.
+
+    `read` and `written` are beats of the host port, `weights` of the weight port. `used` has the
+    beats of `weights` with tiles that are used: other tiles may come too late for the end of the
+    program. A beat is a bus word of its window, by number.
     """
 
     def __init__(self, config: Config) -> None:
@@ -29,30 +30,30 @@ class Touched(Machine):
         self._rows_are = self.read
 
     def write_host_memory(self, **operands: int) -> None:
-        """Its rows are written."""
+        """Note the rows as written."""
         self._rows_are = self.written
         super().write_host_memory(**operands)
         self._rows_are = self.read
 
     def write_host_memory_alternate(self, **operands: int) -> None:
-        """Its rows are written."""
+        """Note the rows as written."""
         self._rows_are = self.written
         super().write_host_memory_alternate(**operands)
         self._rows_are = self.read
 
     def load_parameters(self, *, host: int, parameter: int, count: int) -> None:
-        """Reads the planes without what fills them up to their pitch."""
+        """Note the planes as read, without the padding up to their pitch."""
         pitch = self.config.output_pitch
         self._host_rows(host, count * PARAMETER_PLANES, pitch, self.config.cols)
         super().load_parameters(host=host, parameter=parameter, count=count)
 
     def load_table(self, *, host: int, table: int) -> None:
-        """Reads the whole table."""
+        """Note the whole table as read."""
         self._host_rows(host, 1, TABLE_BYTES, TABLE_BYTES)
         super().load_table(host=host, table=table)
 
     def read_weights(self, *, tile: int, count: int) -> None:
-        """Reads all rows of the tiles."""
+        """Note all rows of the tiles as read."""
         beats = self._tile_beats
         self.weights[self._pc].update(range(tile * beats, (tile + count) * beats))
         super().read_weights(tile=tile, count=count)
@@ -80,5 +81,5 @@ class Touched(Machine):
 
 
 def users(beats: dict[int, set[int]], beat: int) -> set[int]:
-    """Numbers of the instructions that need the beat."""
+    """Return the numbers of the instructions that need the beat."""
     return {pc for pc, needed in beats.items() if beat in needed}

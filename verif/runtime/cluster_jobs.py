@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers of a cluster are asked to do: in a module that they find as pytest's they do not."""
+"""The jobs of cluster workers, in a module that workers can import, unlike pytest's modules."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import time
 
 
 def squared(number: int) -> int:
-    """The square, after a while."""
+    """Return the square, after a while."""
     time.sleep(0.05)
     return number * number
 
 
 def ends(number: int) -> int:
-    """The end of the worker."""
+    """End the worker."""
     os.kill(os.getpid(), signal.SIGKILL)
     return number
 
 
 def fails(number: int) -> int:
-    """An exception."""
+    """Raise an exception."""
     raise KeyError(number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled models in Python: what they take, how they cut it into programs, what they count."""
+"""Tests of compiled models in Python: arguments, division into programs, counters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def x() -> np.ndarray:
 
 
 class Watched:
-    """A machine that keeps the images that it was given, and claims ten cycles for each."""
+    """A machine that keeps the images it was given, and claims ten cycles for each."""
 
     def __init__(self, config: Config) -> None:
         self._machine = GoldenBackend(config)
@@ -95,7 +95,7 @@ def test_wrong_arguments(x: np.ndarray, model: CompiledModel) -> None:
 
 @pytest.mark.parametrize(("rest_singly", "programs"), [(0, 3), (2, 3), (3, 5), (7, 5)])
 def test_rests(rest_singly: int, programs: int, model: CompiledModel, x: np.ndarray) -> None:
-    """19 samples in batches of 8: the rest of 3 fills up a batch, or goes one by one."""
+    """Run 19 samples in batches of 8: the rest of 3 fills up a batch, or runs one by one."""
     expected = model.run(x[:16], backend="iss").y
     machine = Watched(model.config)
     done: list[int] = []
@@ -121,7 +121,7 @@ def test_any_number_of_samples(count: int, model: CompiledModel, x: np.ndarray) 
 
 
 def test_weights_stay(model: CompiledModel, x: np.ndarray) -> None:
-    """From run to run nothing changes but the inputs, and the weights are not even copied."""
+    """Change only the inputs from run to run; the weights are not even copied."""
     machine = Watched(model.config)
     replace(model, rest_singly=0).run(x, backend=machine)
     first, second, _ = machine.images
@@ -140,7 +140,7 @@ def test_report(model: CompiledModel, x: np.ndarray) -> None:
     assert report.rows == run.layers
     assert report.measured_cycles == pytest.approx(run.cycles / 16)
     assert report.inferences_per_second == pytest.approx(run.inferences_per_second(50))
-    # The estimate is one for the machine's own memories.
+    # The estimate is for the machine's own memories.
     assert report.estimated_cycles == pytest.approx(run.cycles / 16, rel=0.1)
     assert report.estimated_cycles > model.estimate().estimated_cycles
     assert report.estimated_cycles == model.estimate(MemorySpeed(7)).estimated_cycles
@@ -166,7 +166,7 @@ def test_inputs_by_name() -> None:
 
 
 def test_short_text(model: CompiledModel, x: np.ndarray) -> None:
-    """What a Python prompt and a notebook show of a model and a run."""
+    """Show a model and a run at a Python prompt and in a notebook."""
     assert repr(model).startswith("<CompiledModel for 'tiny', batch 8, litert-2, 3,338 MACs")
     assert "int8[1, 61] -> " in repr(model)
     assert repr(model.run(x, backend="iss")).endswith("no clock, outputs int8[19, 1, 10]>")
@@ -193,7 +193,7 @@ def test_short_text(model: CompiledModel, x: np.ndarray) -> None:
 )
 @pytest.mark.parametrize("kind", BACKENDS)
 def test_images(kind: str, change: dict[str, object], says: str, model: CompiledModel) -> None:
-    """All machines refuse an image that is none before they start."""
+    """Refuse an invalid image on all machines before they start."""
     (stage,) = (each for each in model.compiled.stages if isinstance(each, DeviceStage))
     image = replace(stage.program.image, **change)
     with pytest.raises(ValueError, match=says):
@@ -201,7 +201,7 @@ def test_images(kind: str, change: dict[str, object], says: str, model: Compiled
 
 
 def test_typed() -> None:
-    """Type checkers of those who use the packages find the marks of PEP 561."""
+    """Check that type checkers find the marks of PEP 561 in the packages."""
     for name in ("arch", "cli", "compiler", "golden", "runtime", "timing"):
         assert (files(f"systola.{name}") / "py.typed").is_file()
 

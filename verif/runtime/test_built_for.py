@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every program that the tools make begins with the machine that it was built for."""
+"""Tests that every program begins with a check of the machine that it was built for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NUMBERS = {
 
 
 def word(name: str) -> bytes:
-    """The instruction that a program for a preset begins with, from the text of isa.md."""
+    """Return the instruction that a program for a preset begins with, from the text of isa.md."""
     rows, columns, host, weights = NUMBERS[name]
     number = 0x07 | rows << 8 | columns << 17 | host << 26 | weights << 35
     return number.to_bytes(INSTRUCTION_BYTES, "little")
@@ -39,7 +39,7 @@ def word(name: str) -> bytes:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The first instruction of each program that the golden model starts, on one core or more."""
+    """Return a list of the first instructions of all programs that the golden model starts."""
     found: list[bytes] = []
     start = Machine.start
 
@@ -77,7 +77,7 @@ def own_program(name: str) -> None:
 
 
 def training(cores: int) -> Callable[[str], None]:
-    """A network learns, for so many steps that its weights are looked at, and is asked."""
+    """Return a function that trains a network, so long that its weights are read, and runs it."""
 
     def run(name: str) -> None:
         rng = np.random.default_rng(0)
@@ -115,7 +115,7 @@ def test_programs_begin_with_their_machine(
 
 @pytest.mark.parametrize("other", ["tiny", "small", "base", "6x3"])
 def test_other_machines_stop(other: str) -> None:
-    """They have not written a byte by then."""
+    """Run a program on another machine: it stops before it has written a byte."""
     config = preset(other)
     for name in NUMBERS:
         builder = ImageBuilder(name)

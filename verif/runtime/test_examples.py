@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files in examples/ do what they say, and arrays get where ImageBuilder says."""
+"""Tests that the files in examples/ work, and ImageBuilder puts arrays at the stated places."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_scripts(
 
 
 def test_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another scale the formula of the tutorial is wrong at ties alone, as the page says."""
+    """Take another scale: the tutorial's formula is wrong at ties alone, as the page states."""
     source = (FOLDER / "matrix_product.py").read_text()
     for text in ("1 / 500", "sums / 500"):
         assert text in source
@@ -77,7 +77,7 @@ def test_loop() -> None:
 
 
 def test_places() -> None:
-    """Arrays of several blocks and tiles, and what the program sees of them."""
+    """Place arrays of several blocks and tiles, and check the program's view of them."""
     builder = ImageBuilder("tiny")
     a = np.arange(-20, 10, dtype=np.int8).reshape(3, 10)
     first, second = builder.matrix(a), builder.room(5, 6)
@@ -96,7 +96,7 @@ def test_places() -> None:
     assert np.array_equal(image.host[12:22].view(np.int8), a[1])
     assert image.host[256:512].view(np.int8)[0] == -128
     assert image.weights.size == 7 * TINY.tile_bytes
-    # The tile behind all of K is the first of the next columns.
+    # The tile after all of K is the first of the next columns.
     assert list(image.weights[4 * 16 :][:2]) == [4, 5]
     again = builder.build("halt")
     assert np.array_equal(again.host, image.host)
@@ -146,7 +146,7 @@ def test_refusals() -> None:
 
 
 def test_first_program() -> None:
-    """The page has the script and a line of the hardware as they are.
+    """Check that the page has the script and a line of the hardware unchanged.
 
     The command for a unit's test names the seed with which it prints the numbers on the page.
     """
@@ -161,7 +161,7 @@ def test_first_program() -> None:
 
 
 def test_index() -> None:
-    """docs/README.md leads to every page."""
+    """Check that docs/README.md leads to every page."""
     folder = FOLDER.parent / "docs"
     index = (folder / "README.md").read_text()
     for path in folder.glob("*.md"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebook in examples/ runs from top to bottom, and shows its figures."""
+"""Tests that the notebook in examples/ runs from top to bottom, and shows its figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read() -> Any:
 
 
 def test_it_is_stored_without_results() -> None:
-    """Results are those of whoever runs it, and no differences between commits."""
+    """Store no results: they depend on the user and would differ between commits."""
     for cell in read().cells:
         assert not cell.get("outputs")
         assert not cell.get("execution_count")

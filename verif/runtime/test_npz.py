@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of .npz files that are damaged in every bit, encrypted, or claim what they do not have."""
+"""Tests of arrays in .npz files with any bit damaged, encrypted, or with false claims."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def header(shape: tuple[int, ...]) -> bytes:
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_any_bit(compress: bool) -> None:
-    """The arrays are those that were written, or none can be read; a name may be another one."""
+    """Flip any bit: the arrays are unchanged, or none can be read; a name may change."""
     whole = archive(compress=compress)
     assert list(read_all(whole)) == list(ARRAYS)
     refused = 0
@@ -70,7 +70,7 @@ def test_a_password() -> None:
 
 
 def test_claims() -> None:
-    """More than there is, of members and of arrays; the same name two times; objects."""
+    """Claim more members or larger arrays than there are, one name twice, or objects."""
     for shape in ((1 << 40, 3), (2, 4), (1,), (0,), (1 << 70,)):
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models in pieces: the bytes of the whole one, pieces of like size, and the time of a pipeline."""
+"""Tests of models in pieces: the whole model's bytes, balanced pieces, a pipeline's time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_bytes(name: str, cores: int) -> None:
 
 
 def test_several_values_between_pieces() -> None:
-    """Two inputs and two outputs, some of which pass pieces that have no use for them."""
+    """Pass two inputs and two outputs, some of them through pieces that do not use them."""
     writer = ModelWriter()
     shape = (1, 1, 1, 4)
     a, b, c, d, e = (writer.tensor(shape, "int8", 0.1) for _ in range(5))
@@ -105,7 +105,7 @@ def test_even_cuts() -> None:
 
 
 def test_cuts_move_to_where_it_is_faster() -> None:
-    """What values cost that cross a cut shows only when the pieces are compiled."""
+    """Move cuts when compiled pieces show the cost of the values that cross a cut."""
     costs = [10, 10, 10, 10, 10, 10]
     extra = {3: 9.0}
     crossing = Counter(extra)
@@ -128,8 +128,11 @@ def _run(cycles: int, samples: int = 1) -> RunResult:
 
 
 def test_time_of_a_pipeline() -> None:
-    """m batches of k equal pieces take m + k - 1 times as long as one piece, others as long as
-    the slowest lets them."""
+    """Calculate the time of a pipeline.
+
+    m batches of k equal pieces take m + k - 1 times as long as one piece. For other pieces the
+    slowest sets the time.
+    """
     equal, other = _run(100), [_run(cycles) for cycles in (10, 30, 20)]
     books = Books(4, MemorySpeed())
     for _ in range(7):
@@ -154,7 +157,7 @@ def test_time_of_replicas() -> None:
 
 
 def test_rtl() -> None:
-    """Two pieces on the RTL: each begins when the one before has ended."""
+    """Run two pieces on the RTL: each begins when the piece before has ended."""
     name = NETWORKS[0]
     x = samples(name, 8)
     run = in_pieces(name, 2, 2, preset="tiny").run(x)
@@ -170,7 +173,7 @@ def test_rtl() -> None:
 
 @pytest.mark.thorough
 def test_batches_of_a_pipeline() -> None:
-    """Where nobody says, many small ones for a network that takes them as well as large ones."""
+    """Choose many small batches by default for a network that runs them as well as large ones."""
     with Strategy(4, "base", split=True, backend="iss").scope():
         model = compile(MODELS / "ds_cnn_kws.tflite")
     run = model.run(samples("ds_cnn_kws.tflite", 8))
@@ -179,7 +182,7 @@ def test_batches_of_a_pipeline() -> None:
 
 @pytest.mark.parametrize("name", ["cnn_residual_dw_pool.tflite", "lenet5.tflite"])
 def test_bands_are_the_rows_of_their_layer(name: str) -> None:
-    """Wherever the cut: all rows once, and a layer that is not cut stays as it was."""
+    """Cut a layer anywhere: bands have all rows once, and other layers stay as they were."""
     network, _ = read_model((MODELS / name).read_bytes())
     items = network.translation.items
     elements = [each for item in items for each, _ in in_bands(item, 10.0, 3.0)]
@@ -205,8 +208,10 @@ def test_bands_are_the_rows_of_their_layer(name: str) -> None:
 
 
 def test_pieces_have_what_they_take() -> None:
-    """Wherever three cuts are: from the pieces before, and of the source of a layer that is cut
-    only the rows that are needed."""
+    """Make three cuts anywhere: pieces get their values from the pieces before.
+
+    From the source of a cut layer they get only the rows that they need.
+    """
     network, _ = read_model((MODELS / "cnn_residual_dw_pool.tflite").read_bytes())
     items = network.translation.items
     banded = Banded(elements := [each for item in items for each, _ in in_bands(item, 10.0, 3.0)])
@@ -225,7 +230,7 @@ def test_pieces_have_what_they_take() -> None:
 
 
 def test_balanced() -> None:
-    """Costs that do not tell what a stretch takes are corrected by what it has taken."""
+    """Correct estimated costs of a stretch by the cycles that it has taken."""
     true = [3.0] * 10 + [1.0] * 30
 
     def cycles(begin: int, end: int) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives that claim more than their file has, and the commands that read them."""
+"""Tests of archives that claim more than their file has, and of the commands that read them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from systola.runtime.program_file import ProgramFileError, read_program
 from systola.verif.cli.test_errors import MODEL, run
 
 LOCAL, DIRECTORY, END = "<IHHHHHIIIHH", "<IHHHHHHIIIHHHHHII", "<IHHHHIIH"
-"""The three records of a zip file, as its specification (APPNOTE.TXT) has them."""
+"""Formats of the three records of a zip file, as its specification (APPNOTE.TXT) has them."""
 
 
 def zip_file(members: Sequence[tuple[str, int, bytes]], data: bytes) -> bytes:
-    """A zip file of stored members: names, places of their headers in `data`, and contents."""
+    """Return a zip file of stored members: names, header places in `data`, and contents."""
     directory = b"".join(
         struct.pack(
             DIRECTORY,
@@ -52,7 +52,7 @@ def local_header(name: str, content: bytes) -> bytes:
 
 
 def overlapping(count: int, size: int) -> bytes:
-    """Members of which each begins with the header of the next one and ends with its bytes."""
+    """Return members that each begin with the header of the next, and end with its bytes."""
     data = bytes(size)
     found: list[tuple[str, bytes]] = []
     for number in reversed(range(count)):
@@ -70,7 +70,7 @@ def check(content: bytes) -> None:
 
 
 def test_overlapping_members_are_an_archive_to_others() -> None:
-    """The file of the next tests is one that Python's own module reads."""
+    """Check that Python's own module reads the file of the next tests."""
     content = overlapping(4, 1000)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         sizes = [len(archive.read(name)) for name in archive.namelist()]
@@ -79,7 +79,7 @@ def test_overlapping_members_are_an_archive_to_others() -> None:
 
 
 def test_a_small_file_takes_little_memory() -> None:
-    """A hundred kilobytes that claim ten megabytes are refused before they take them."""
+    """Refuse a hundred kilobytes that claim ten megabytes before memory is taken."""
     content = overlapping(100, 100_000)
     tracemalloc.start()
     try:
@@ -91,7 +91,7 @@ def test_a_small_file_takes_little_memory() -> None:
 
 
 def test_members() -> None:
-    """What numpy and this project write is taken."""
+    """Accept the files that numpy and this project write."""
     for save in (np.savez, np.savez_compressed):
         file = io.BytesIO()
         save(file, x=np.zeros((3, 4)), y=np.arange(5), empty=np.zeros(0))
@@ -118,7 +118,7 @@ def test_a_member_outside_the_file() -> None:
 
 
 def compressed(unpacked: int) -> bytes:
-    """Arrays of so many zeros in a .npz file, with the names that data and trained models have."""
+    """Return a .npz file with arrays of zeros, named as in data and trained models."""
     file = io.BytesIO()
     zeros = np.zeros(unpacked, np.int8)
     np.savez_compressed(file, x=zeros, about=zeros)
@@ -126,7 +126,7 @@ def compressed(unpacked: int) -> bytes:
 
 
 def test_compressed_beyond_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zeros shrink a thousandfold: a little of that is data, a lot of it is an attack."""
+    """Refuse much compressed data: zeros shrink a thousandfold, so a little is data."""
     monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
     check(compressed(3 << 20))
     with pytest.raises(zipfile.BadZipFile, match=r"claims to unpack to 8,388,864 bytes from \d"):
@@ -147,7 +147,7 @@ def test_commands(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each command that reads arrays looks at the archive first, and takes no memory for it."""
+    """Check that each command that reads arrays checks the archive first, without taking memory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
     Path("bomb.npz").write_bytes(compressed(64 << 20))
@@ -164,7 +164,7 @@ def test_commands(
 
 
 def test_the_checksum_is_not_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of overlapping members whose checksum is right, nothing is read either."""
+    """Refuse overlapping members even if their checksum is right."""
     monkeypatch.setattr(program_file, "_checksum", lambda members: b"")
     with pytest.raises(ProgramFileError, match="not a compiled program, or damaged"):
         read_program(object, overlapping(3, 100))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods: every sample once, in order, with the bytes of one core, and cycles that add up."""
+"""Tests of pods: every sample once, in order, with one core's bytes, and correct cycles."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_evaluate(one: CompiledModel, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def test_scope(one: CompiledModel, tmp_path: Path, x: np.ndarray, y: np.ndarray) -> None:
-    """Models know the pod in whose scope they were made, and nobody else does."""
+    """Give a model the pod of the scope in which it is made, and other models none."""
     outer, inner = Strategy(2, "tiny", backend="iss"), Strategy(3, "tiny", backend="iss")
     with outer.scope() as entered:
         assert entered is outer
@@ -149,7 +149,7 @@ def test_strategies() -> None:
 
 @pytest.mark.parametrize("memory", [(0, 0.0), thorough((9, 0.3))])
 def test_rtl(memory: tuple[int, float], one: CompiledModel, x: np.ndarray, y: np.ndarray) -> None:
-    """Each core takes the cycles that it takes alone, and the slowest ends the pod."""
+    """Give each core the cycles that it takes alone; the slowest core ends the pod."""
     latency, stall = memory
     how = {"latency": latency, "stall": stall}
     run = pod_model(Strategy(3, "tiny", **how), batch=4).run(x)
@@ -177,7 +177,7 @@ def test_rtl(memory: tuple[int, float], one: CompiledModel, x: np.ndarray, y: np
 
 
 def test_elsewhere(x: np.ndarray, y: np.ndarray) -> None:
-    """Work and what comes of it can be sent to another process, and are counted alike."""
+    """Send work and its results to another process, and count them alike."""
     model = pod_model(Strategy(2, "tiny", backend="iss"), batch=4)
     here = model.run(x)
 
@@ -194,7 +194,7 @@ def test_elsewhere(x: np.ndarray, y: np.ndarray) -> None:
 
 
 class Faulty(GoldenBackend):
-    """One program ends in a fault, the others not before they are told to stop."""
+    """A back end with a program that ends in a fault; others run until they are told to stop."""
 
     begun = 0
 
@@ -211,7 +211,7 @@ class Faulty(GoldenBackend):
 
 
 def test_a_core_that_fails(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> None:
-    """Its fault is told, and the others do not run on."""
+    """Report the fault of a core, and do not let other cores run on."""
     monkeypatch.setattr(work, "make_backend", lambda name, config, **_: Faulty(config))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     model = pod_model(Strategy(8, "tiny"))
@@ -225,7 +225,7 @@ def test_a_core_that_fails(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> No
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 5, 16])
 def test_products(cores: int) -> None:
-    """Shares of a product cover the result once, and have its bytes."""
+    """Divide a product: the shares cover the result once, and have its bytes."""
     config, seed = preset("tiny"), random_seed()
     rng = np.random.default_rng(seed)
     for _ in range(5):
@@ -243,7 +243,7 @@ def test_products(cores: int) -> None:
 
 
 def test_few_rows_are_divided_by_columns() -> None:
-    """Rows would leave each core all weights to load, columns divide them."""
+    """Divide by columns if there are few rows: rows would make each core load all weights."""
     a, layer = random_gemm(8, 64, 64, 0)
     shares = share_gemm(preset("base"), a, layer, 4, MemorySpeed(0, 0.0))
     assert [share.columns for share in shares] == even_shares(64, 4)

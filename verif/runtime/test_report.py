@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a network's layers, its table and its roofline."""
+"""Tests of the report of a network's layers, its table and its roofline."""
 
 import re
 from math import inf
@@ -84,7 +84,7 @@ def test_order_and_places():
 
 
 def test_estimate_is_one_of_an_inference():
-    """One batch of the last layer and ten."""
+    """Estimate one inference from one batch of the last layer and ten of the others."""
     one, many = (
         make_report(CONFIG, compiled(samples=n), memory=MemorySpeed(30))
         for n in (largest_batch(CONFIG), 10 * largest_batch(CONFIG))
@@ -97,9 +97,12 @@ def test_estimate_is_one_of_an_inference():
 
 
 def test_measured():
-    """Layers for each of four samples, and the last one and the outputs for all: the first pass of
-    all comes with what is done once, so the other three count; what is left over is set-up and
-    end."""
+    """Measure layers that run for each of four samples.
+
+    The last layer and the outputs run once for all samples. The first pass of the other layers
+    includes work that is done once, so only the other three passes count. The rest is set-up and
+    end.
+    """
     network = compiled("cnn_s2_valid5_same3_1x1")
     number, program = device_stage(network)
     count = len(program.layers)
@@ -136,7 +139,7 @@ def test_single_pass_counts_from_the_start():
 
 
 def test_passes_of_a_loop():
-    """All but the first; none where tags are missing."""
+    """Count all passes but the first, and none if tags are missing."""
     tags = [(10 * i + 1000, i % 2) for i in range(200)]
     measured = Measurements()
     measured.add(0, result(5000, tags))
@@ -169,7 +172,7 @@ def test_table():
 
 
 def test_energy_of_an_inference():
-    """The energy of a batch, shared by its samples; what the host does takes none."""
+    """Divide the energy of a batch by its samples; the host's work takes none."""
     report = make_report(CONFIG, compiled())
     _, program = device_stage(compiled())
     done = activity(CONFIG, program.image.program)
@@ -240,7 +243,7 @@ def layer(number, macs, cycles, **moved):
 
 
 def test_roofline():
-    """Layers that do all that array and ports allow lie on the roof, those that do less below."""
+    """Put layers that use all that array and ports allow on the roof, and others below."""
     rows = (
         layer(0, 25_600, 100, weights=1600),  # 256 MACs a cycle at the ridge of 16 a byte
         layer(1, 1_000, 625, weights=10_000),  # 1.6 a cycle at 0.1 a byte
@@ -271,8 +274,11 @@ def test_roofline():
 
 
 def test_roofline_of_layers_that_overlap():
-    """What was done before the layer before had ended does not lift a dot above the roof; what
-    moves nothing has infinitely many multiply-accumulates a byte."""
+    """Keep dots below the roof although layers overlap.
+
+    Work done before the end of the layer before does not lift a dot. A layer without moved bytes
+    has infinitely many multiply-accumulates a byte.
+    """
     rows = (
         layer(0, 25_600, 50, weights=1600),
         layer(1, 1_000, 5, weights=10_000),
@@ -302,7 +308,7 @@ def test_roofline_of_a_network():
 
 
 def test_rows_of_moves() -> None:
-    """What only brings elements in order does not bear the name of the operator that takes them."""
+    """Give steps that only reorder elements a name other than the operator that takes them."""
     rows = compile(convolution(), preset="small", batch=1).estimate().rows
     names = [row.operator for row in rows if "(Conv" in row.operator]
     assert len(names) == len(set(names)) == 2

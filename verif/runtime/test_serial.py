@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A serial port with something else than a well board at its other end: one line, in bounded time.
+"""Tests of a serial port without a working board: one line, in bounded time.
 
-The ports are pseudo terminals, and what answers is a thread of the test.
+The ports are pseudo terminals, and a thread of the test answers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NMEA = b"$GPGGA,092750.000,5321.6802,N,00630.3372,W,1,8,1.03,61.7,M,55.2,M,,*76\
 IMAGE = make_image([encode(Opcode.HALT)], host=np.zeros(4096, np.uint8))
 
 Far = Callable[[bytes], bytes]
-"""Takes what has come, which may be nothing, and gives what to send."""
+"""Function from the received bytes, perhaps none, to the bytes to send."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def port_to(far: Far) -> Generator[str]:
-    """Gives the name of a serial port at whose other end is `far`."""
+    """Yield the name of a serial port with `far` at its other end."""
     master, slave = pty.openpty()
     tty.setraw(slave)
     ended = threading.Event()
@@ -77,7 +77,7 @@ def port_to(far: Far) -> Generator[str]:
 
 
 def receiver() -> Far:
-    """A GPS receiver: a byte every few milliseconds, whatever it is asked."""
+    """Return a GPS receiver: it sends a byte every few milliseconds, for any input."""
     sentence = bytearray(NMEA)
 
     def far(came: bytes) -> bytes:
@@ -88,8 +88,10 @@ def receiver() -> Far:
 
 
 class Board:
-    """A board with `at_rest` in STATUS until START, and `started` for ever after; a reset is only
-    counted."""
+    """A board with `at_rest` in STATUS until START, and `started` ever after.
+
+    A reset is only counted.
+    """
 
     def __init__(self, *, at_rest: Status, started: Status) -> None:
         self._pending = b""
@@ -130,7 +132,7 @@ class Board:
 
 
 def test_a_board() -> None:
-    """The pretended board is one: a program ends on it."""
+    """Run a program on the pretended board: it ends."""
     with port_to(Board(at_rest=Status(0), started=Status.DONE)) as name:
         assert SerialBackend(CONFIG, SerialPort(name)).run(IMAGE).fault is None
 
@@ -156,7 +158,7 @@ def test_no_board(far: Far, came: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_port_that_takes_nothing() -> None:
-    """Nobody reads at the other end: its buffer fills up."""
+    """Fill the buffer of a port that is not read at the other end."""
     master, slave = pty.openpty()
     tty.setraw(slave)
     try:
@@ -182,7 +184,7 @@ def test_always_busy(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_always_waiting() -> None:
-    """A machine that waits for the host, however often the host lets it pass."""
+    """Run a machine that waits for the host, however often the host lets it pass."""
     board = Board(at_rest=Status(0), started=Status.BUSY | Status.WAITING)
     with port_to(board) as name:
         backend = SerialBackend(CONFIG, SerialPort(name), program_seconds=0.05)

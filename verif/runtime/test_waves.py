@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The waveform of a program, and its save files: signals by unit, values by name."""
+"""Tests of a program's waveform and its save files: signals by unit, values by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from systola.verif.cli.test_errors import run
 
 @pytest.mark.thorough
 def test_machine(tmp_path: Path) -> None:
-    """Both are there and complete at the end of `with`."""
+    """Check that waveform and save files are complete at the end of `with`."""
     builder = ImageBuilder("tiny")
     with RtlBackend(preset("tiny"), waves=tmp_path / "w.vcd") as machine:
         result = machine.run(builder.build("nop\nhalt"))
@@ -30,7 +30,7 @@ def test_machine(tmp_path: Path) -> None:
     assert {"-tpu.core.fetch", "-tpu.core.matrix_unit", "-tpu.core.unified_buffer"} <= set(saved)
     text = (tmp_path / "w.vcd").read_text()
     assert re.search(r"^#\d+\n", text, re.MULTILINE)
-    # What the save files name is in the waveform, fields of structures included.
+    # The waveform has all names in the save files, fields of structures included.
     there = {each.path for each in variables(text.splitlines())}
     shown = [line.partition("[")[0] for line in saved if line.startswith("tpu.")]
     assert "tpu.tpu.core.activation_unit.planner.pause" in shown
@@ -40,12 +40,12 @@ def test_machine(tmp_path: Path) -> None:
 
 
 def times(waveform: Path) -> list[int]:
-    """All times of a VCD file at which something changes; the clock does, twice a cycle."""
+    """Return all times of a VCD file with a change; the clock changes twice a cycle."""
     return [int(each) for each in re.findall(r"^#(\d+)$", waveform.read_text(), re.MULTILINE)]
 
 
 def rise(waveform: Path, name: str) -> int:
-    """When the signal of a VCD file first becomes 1."""
+    """Return the time when the signal of a VCD file first becomes 1."""
     text = waveform.read_text()
     code = re.search(rf"\$var wire 1 (\S+) {name} \$end", text)
     assert code
@@ -56,7 +56,7 @@ def rise(waveform: Path, name: str) -> int:
 
 @pytest.mark.thorough
 def test_a_window_of_cycles(tmp_path: Path) -> None:
-    """It is cut out of two runs of a program, the second of which it lies in."""
+    """Cut a window out of two runs of a program; it lies in the second run."""
     image = ImageBuilder("tiny").build("nop\nhalt")
     with RtlBackend(preset("tiny"), waves=tmp_path / "all.vcd") as machine:
         cycles = machine.run(image).cycles
@@ -82,7 +82,7 @@ def test_window_counts_from_start(tmp_path: Path) -> None:
     assert cycles
     with RtlBackend(preset("tiny"), waves=tmp_path / "part.vcd", window=(3, 9)) as machine:
         machine.run(image)
-    # A register, it rises with the clock, half a cycle before the host sees it.
+    # The signal is a register: it rises with the clock, half a cycle before the host sees it.
     start = rise(tmp_path / "all.vcd", "irq") + 1 - 2 * cycles
     assert times(tmp_path / "part.vcd") == list(range(start + 6, start + 18))
 
@@ -127,7 +127,7 @@ def test_other_formats(tmp_path: Path) -> None:
 
 
 def test_fst_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler that finds no lz4 makes it VCD."""
+    """Write VCD if the compiler finds no lz4."""
     waveform_suffix.cache_clear()
     monkeypatch.setattr(verilator, "make_variables", lambda: ["CXX=false"])
     assert waveform_suffix() == ".vcd"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that users name: complete or untouched, whatever the name stands for."""
+"""Tests of files that users name: they are complete or untouched, for any kind of name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEW = b"new content" * 100
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, in which a file `old` has other names in `links`."""
+    """Enter a working directory with a file `old` that has other names in `links`."""
     monkeypatch.chdir(tmp_path)
     Path("old").write_bytes(b"old content")
     Path("old").chmod(0o604)
@@ -67,7 +67,7 @@ def test_a_new_file_has_the_permissions_of_any_other(folder: Path) -> None:
     ],
 )
 def test_one_regular_file_changes(name: str, changed: str, folder: Path) -> None:
-    """Links stay, permissions stay, and another hard link keeps what it had."""
+    """Keep links and permissions, and the old content under another hard link."""
     expected = tree(folder)
     mode, _ = expected.get(changed, (stat.S_IFREG | 0o666 & ~umask(), None))
     check_writable(name)
@@ -118,7 +118,7 @@ def test_a_device_stays(folder: Path) -> None:
 
 
 def test_an_open_file_goes_on_where_it_is(folder: Path) -> None:
-    """As /dev/stdout does in a script whose output goes to a file."""
+    """Write to an open file where it is, such as /dev/stdout in a script with redirected output."""
     before = tree(folder)
     with open("script", "wb", buffering=0) as file:
         os.symlink(f"/dev/fd/{file.fileno()}", "links/to_open")
@@ -163,7 +163,7 @@ def test_names_that_cannot_be_written(name: str, code: int, folder: Path) -> Non
 
 @pytest.mark.parametrize("name", ["old", "below/old", "below/new"])
 def test_protected_files_and_folders(name: str) -> None:
-    """The rename itself needs no right to write to the old file: it is asked for even so."""
+    """Require the right to write to the old file, although the rename itself does not need it."""
     with protected_folder() as folder:
         before = tree(folder)
         with as_nobody():
@@ -223,9 +223,9 @@ def test_no_other_code_opens_files_to_write(room: str) -> None:
 
 
 def _opens_to_write(path: Path) -> int | None:
-    """Return the line of the first call that writes a file, None where there is none.
+    """Return the line of the first call that writes a file, None if there is no such call.
 
-    What is written to a BytesIO called `content` is no file.
+    A BytesIO called `content` is no file.
     """
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is built once: by one of several processes, and whatever ends them early."""
+"""Tests of results that are built once, by one of several processes, however these end."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def builder(root: Path, key: str, brake: Path) -> Generator[subprocess.Popen[str]]:
-    """A process that makes something, and is not done while `brake` exists."""
+    """Start a process that makes a result, and is not done while `brake` exists."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, "kind", key, str(brake)],
         env={**os.environ, "SYSTOLA_BUILD": str(root)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A test run in the background inherits a SIGINT that is ignored.
+        # A test run in the background inherits an ignored SIGINT.
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     with process:
@@ -86,7 +86,7 @@ def test_once(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_two_processes(root: Path, tmp_path: Path) -> None:
-    """One makes it, the other waits and says so; both show that they live."""
+    """Let one process make the result while another waits and reports it; both show activity."""
     brake = tmp_path / "brake"
     brake.touch()
     with builder(root, KEY, brake) as first:
@@ -104,7 +104,7 @@ def test_two_processes(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_ended_early(number: signal.Signals, root: Path, tmp_path: Path) -> None:
-    """Whoever asks next makes it, and what has been left of the first time goes away."""
+    """End the maker early: the next process makes the result, and removes the leftovers."""
     brake = tmp_path / "brake"
     brake.touch()
     with builder(root, KEY, brake) as process:
@@ -117,7 +117,7 @@ def test_ended_early(number: signal.Signals, root: Path, tmp_path: Path) -> None
 
 
 def test_leftovers_of_others(root: Path, tmp_path: Path) -> None:
-    """They go away with the next build of the same kind, unless their maker still works."""
+    """Remove leftovers with the next build of the same kind, unless their maker still works."""
     brake = tmp_path / "brake"
     brake.touch()
     with builder(root, KEY, brake) as killed:
@@ -149,12 +149,12 @@ def made_folder(work: Path) -> Path:
 
 
 def cut(path: Path) -> None:
-    """Leaves half of a file, as a loss of power does."""
+    """Leave half of a file, as a loss of power does."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def flip(path: Path) -> None:
-    """Turns a bit over and leaves the size as it is."""
+    """Flip a bit and keep the size."""
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -165,7 +165,7 @@ def flip(path: Path) -> None:
 def test_damaged(
     damage: Callable[[Path], object], place: str, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A result that a loss of power has cut short is made again, once."""
+    """Make a result again, once, after a loss of power has cut it short."""
     make = made_folder if "folder" in place else made
     result = built_once("kind", KEY, "making it", make)
     whole = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -179,7 +179,7 @@ def test_damaged(
 
 
 def test_a_damaged_simulator(root: Path) -> None:
-    """A shared library that was cut short ends a process with a bus error when it is loaded."""
+    """Cut a shared library short: loading it would end a process with a bus error."""
 
     def compiled(work: Path) -> Path:
         source = "int answer(void) { return 42; }"
@@ -196,7 +196,10 @@ def test_a_damaged_simulator(root: Path) -> None:
 
 
 def test_on_the_disk_before_it_has_its_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is renamed was written out before, and the folder after, so power may fail any time."""
+    """Write a result to the disk before its rename, and the folder after it.
+
+    So power may fail at any time.
+    """
     steps: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
@@ -229,10 +232,10 @@ def test_full_disk(root: Path) -> None:
 
 
 def test_read_only_but_there(root: Path) -> None:
-    """What has been built can be used from a place where nothing can be written."""
+    """Use a built result from a place where nothing can be written."""
     built_once("kind", KEY, "making it", made)
     if os.geteuid() == 0:
-        # Root may write everywhere: what must not happen is that something is opened to write.
+        # Root may write everywhere, so the test fails if a file is opened to write.
         (root / "kind" / f"{KEY}.lock").unlink()
     (root / "kind").chmod(0o555)
     assert built_once("kind", KEY, "making it", made).read_text() == "made"
@@ -252,7 +255,7 @@ def test_signs_of_life(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 def test_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Outside a checkout it is the user's cache, wherever that is."""
+    """Use the user's cache outside a checkout, wherever it is."""
     monkeypatch.delenv("SYSTOLA_BUILD", raising=False)
     monkeypatch.setattr(build, "SIM_DIRECTORY", tmp_path / "sim")
     monkeypatch.setenv("XDG_CACHE_HOME", "/a/cache")

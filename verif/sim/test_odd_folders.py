@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders whose names make and Verilator's wrapper cannot take: a space, an umlaut, a bracket."""
+"""Tests of folders with names that make and Verilator's wrapper cannot take.
+
+The names have a space, an umlaut or a bracket.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ NAMES = ("my proj", "prüfstand", "proj (2)", "it's", "a&b", "a$b", "a#b", "a\nb
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    """What a process finds out once it finds out again."""
+    """Clear the cached facts about the process, so that a test finds them out again."""
     kept = plain_path, build._links, verilator.toolchain
     for each in kept:
         each.cache_clear()
@@ -46,7 +49,9 @@ def test_no_plain_name_for_temporary_files(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_verilator_in_such_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its wrapper follows links to itself, and knows only the folder that it is in."""
+    """Put Verilator in such a folder: its wrapper follows links to itself, and knows only its
+    folder.
+    """
     expected = verilator.toolchain()
     folder = tmp_path / "my prüfstand" / "verilator"
     shutil.copytree(verilator.verilator_root() / "bin", folder / "bin")

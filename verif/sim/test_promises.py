@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What units promise each other is checked in simulations, and only there."""
+"""Tests that the promises between units are checked in simulations, and only there."""
 
 import re
 
@@ -22,7 +22,7 @@ def test_not_in_hardware():
 
 @pytest.mark.thorough
 def test_a_broken_promise_is_told(capfd):
-    """The scoreboard does not look whether there is room: a queue is told to take one too many."""
+    """Push an entry too many to a queue: the scoreboard itself does not look for room."""
     text, places = re.subn(
         r"no_place <= [^;]*;", "no_place <= 1'h0;", verilog_of(CONFIG, promises=True)
     )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Save files of waveforms: values by the names that the hardware description gives them, and
-commands as Surfer reads them."""
+"""Tests of save files of waveforms, with values by the names in the hardware description.
+
+Commands are interpreted as Surfer does.
+"""
 
 import re
 from pathlib import Path
@@ -32,9 +34,12 @@ COMMANDS = {
     "marker_set": r"[^\s#;]+ \d+",
     "cursor_set": r"\d+",
 }
-"""Of Surfer 0.7, and what each takes. The source is its libsurfer/src/command_parser.rs:
-get_parser, and separate_at_space for a marker's name; fzcmd.rs beside it splits words, and
-batch_commands.rs takes # for a comment and ; for the next command."""
+"""Commands of Surfer 0.7, and the arguments of each.
+
+The source is its libsurfer/src/command_parser.rs: get_parser, and separate_at_space for a marker's
+name. fzcmd.rs beside it splits words, and batch_commands.rs takes # for a comment and ; for the
+next command.
+"""
 
 
 class Weather(enum.Enum, shape=2):
@@ -46,7 +51,7 @@ WEATHER = Names("Weather", 2, {0: "SUN", 2: "RAIN"})
 
 
 class Small(wiring.Component):
-    """A port that is an enumeration, and a register with a field that is one."""
+    """A unit with an enumeration as port, and a register with a field that is an enumeration."""
 
     now: In(Weather)
     later: Out(2)
@@ -75,7 +80,7 @@ def test_names_come_from_the_hardware(small: str):
 
 
 def test_fields_have_no_dots(small: str):
-    """What is called like a module stays."""
+    """Rename fields with dots, but nothing with the name of a module."""
     assert r"\held.sky " in small
     assert r"\held.sky " not in fields_named(small)
     text = "module \\a.b (x);\n  wire \\x.y ;\n  \\a.b  inner (\n"
@@ -83,11 +88,11 @@ def test_fields_have_no_dots(small: str):
 
 
 def replayed(commands: str) -> list[tuple[str, str, str]]:
-    """Group, signal and format of all rows that Surfer shows after them, before groups are closed.
+    """Return group, signal and format of all rows that Surfer shows after the commands.
 
-    A signal comes after the row in focus, in the same group, and is in focus then; without a focus
-    it is the last one. A new group takes the place of the row in focus, which it takes in, and the
-    focus.
+    Groups are not yet closed then. A signal is put after the focused row, in the same group, and
+    takes the focus. Without a focus it is the last row. A new group takes the place of the focused
+    row, which it takes in, and takes the focus.
     """
     rows: list[list[str]] = []
     focus: int | None = None
@@ -116,7 +121,7 @@ def replayed(commands: str) -> list[tuple[str, str, str]]:
 
 
 def test_both_show_the_same(tmp_path: Path):
-    """Groups in order, values by name, and a marker; the commands as Surfer does them."""
+    """Show groups in order, values by name, and a marker; run the commands as Surfer does."""
     program = assemble("nop\nhalt")
     text = convert(Small(), "tpu")
     save_files(tmp_path / "my w.fst", text, "tpu", cycle=2, scope="t.", marker=70, program=program)
@@ -129,7 +134,7 @@ def test_both_show_the_same(tmp_path: Path):
     assert replayed(commands) == shown
     assert ("tpu", "t.tpu.now", "my_w_Weather") in shown
     assert [group for group, _, _ in shown] == ["instructions"] * 3 + ["tpu"] * (len(shown) - 3)
-    # Closed, but for the first one; the marker comes last.
+    # All groups but the first are closed; the marker comes last.
     assert commands.splitlines()[-6:] == [
         *("group_fold_all", "item_focus a_", "group_unfold_recursive", "item_unfocus"),
         *("marker_set look_here 70", "cursor_set 70"),
@@ -145,8 +150,11 @@ def test_both_show_the_same(tmp_path: Path):
 
 @pytest.mark.thorough
 def test_states_of_the_machine():
-    """It has no state machines of Amaranth's own kind, whose register is called fsm_state: what
-    states it has are enumerations, and all are shown by name, each kind with one meaning."""
+    """Show all states of the machine by name, each kind of state with one meaning.
+
+    They are enumerations: no state machine of Amaranth's own kind exists, with a register
+    fsm_state.
+    """
     verilog = verilog_of(preset("tiny"), promises=True)
     assert "fsm_state" not in verilog
     shown: list[Group] = list(groups(verilog, "tpu", b""))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make soak`: runs tests with fresh seeds, to find what the constant seed of `make test` does not.
+"""The command `make soak`: it runs tests with fresh seeds, to find failures that `make test`
+misses.
 
-The first seed runs every test that is asked for, and notes the tests that ask for a seed; only
-these run with the other seeds. Each failure is shown with the command that repeats it, and the run
-gets a row in history.jsonl, which docs/trust.md shows. An interrupted run counts up to the last
-seed that it has finished.
+The first seed runs every requested test, and notes the tests that use a seed. Only these tests run
+with the other seeds. Each failure is shown with the command that repeats it. The run gets a row in
+history.jsonl, which docs/trust.md shows. An interrupted run counts up to its last finished seed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from systola.verif.soak.history import HISTORY, Run, store
 
 ROOT = Path(__file__).parents[2]
 _CHOOSE_TESTS = ("TEST", "UNIT", "SIM", "PRESET", "NETLIST")
-"""Variables that change which tests run or what they show: a row of the history has no place."""
+"""Variables that change the choice of tests or their results; the history has no column for them.
+"""
 _COMPLETE = (0, 1)
-"""Statuses of pytest with which all tests have run: none failed, or some."""
+"""Statuses of pytest after which all tests have run: none failed, or some failed."""
 _LARGEST_FIRST_SEED = 1_000_000_000
 
 
 class StoppedError(Exception):
-    """Pytest has not run all tests; the text is the end of its output."""
+    """An error: pytest has not run all tests; the text is the end of its output."""
 
 
 class Outcome(NamedTuple):
-    """What one run of a test showed."""
+    """The outcome of one run of a test."""
 
     test: str
     failed: bool
@@ -49,7 +50,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Tests:
-    """Runs pytest in `folder` with `options`, in `jobs` processes."""
+    """A runner of pytest in `folder` with `options`, in `jobs` processes."""
 
     folder: Path
     options: Sequence[str]

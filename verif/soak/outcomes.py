@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pytest plugin: the outcome of each test, and whether it asked for a seed, for `make soak`.
+"""A pytest plugin for `make soak`: the outcome of each test, and whether it asked for a seed.
 
-`--outcomes FILE` writes a line of JSON for each test that has ended, as soon as it has.
+`--outcomes FILE` writes a line of JSON for each test as soon as it has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from systola.verif.kit.seeds import asked
 SEEDED = "asked_for_a_seed"
 """Property of a test's report. It is in pytest's --junitxml, too."""
 _CRASHED = "???"
-"""The stage in which xdist reports a test whose process has ended."""
+"""Stage in which xdist reports a test when its process has ended."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--outcomes")
-    # The workers of xdist hand their reports to the one process that has no `workerinput`.
+    # The workers of xdist send their reports to the only process that has no `workerinput`.
     if path and not hasattr(config, "workerinput"):
         file = open(path, "w", encoding="utf-8", buffering=1)  # noqa: SIM115  open for the session
         config.pluginmanager.register(_Writer(file))
@@ -38,7 +38,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 class _Writer:
-    """Writes the lines: a test has failed if its setup, its call or its teardown has."""
+    """A writer of the lines: a test fails if its setup, its call or its teardown has failed."""
 
     def __init__(self, file: IO[str]):
         self._file = file

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Soak finds a failure that depends on the seed, says how to repeat it, and keeps a history."""
+"""Tests that soak finds a failure that depends on the seed.
+
+It also reports how to repeat the failure, and keeps a history.
+"""
 
 import dataclasses
 import os
@@ -60,7 +63,7 @@ def test_the_command_repeats_it(tests: soak.Tests, seed: int, status: int) -> No
 
 
 class Interrupted(soak.Tests):
-    """Tests that somebody interrupts with the second seed."""
+    """A runner that is interrupted with the second seed."""
 
     def run(self, seed: int, tests: Sequence[str], bar: "tqdm[None]") -> list[soak.Outcome]:
         if seed > FIRST:
@@ -116,7 +119,7 @@ def seed_here(monkeypatch: pytest.MonkeyPatch, case: str, seed: int) -> int:
 
 
 def test_each_case_has_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A seed is the same in every process, also of xdist, and differs by SEED and by case."""
+    """Give each case one seed in every process, also of xdist; seeds differ by SEED and by case."""
     seeds = {
         (case, seed): seed_here(monkeypatch, case, seed)
         for case in ("one", "two")
@@ -138,7 +141,7 @@ def test_each_case_has_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_seed_is_constant() -> None:
-    """Without SEED the tests are always the same: conftest.py of the repository decides."""
+    """Run the same tests each time without SEED: conftest.py of the repository decides."""
     environment = {k: v for k, v in os.environ.items() if k not in ("SEED", "PYTEST_ADDOPTS")}
     said = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", __file__],
@@ -151,7 +154,7 @@ def test_the_seed_is_constant() -> None:
 
 
 def test_nothing_else_reads_the_seed() -> None:
-    """All other tests get their seeds from kit/seeds.py, which notes who asks."""
+    """Check that all other tests get their seeds from kit/seeds.py, which notes these tests."""
     reads = re.compile(r"""environ(?:\.get\(|\[)["']SEED["']""")
     sources = {path for path in (ROOT / "verif").rglob("*.py") if reads.search(path.read_text())}
     assert sources == {ROOT / "verif" / "kit" / "seeds.py"}

@@ -9,7 +9,7 @@ DESIGN = "tpu"
 
 
 def netlist_json(cells: dict[str, str], scopes: list[str]) -> dict[str, Any]:
-    """What Yosys' write_json gives for a flat design with these cells in these modules."""
+    """Return Yosys' write_json output for a flat design with these cells in these modules."""
     everything = {name: {"type": kind, "attributes": {}} for name, kind in cells.items()}
     everything |= {scope: {"type": "$scopeinfo", "attributes": {}} for scope in scopes}
     return {
@@ -21,7 +21,7 @@ def netlist_json(cells: dict[str, str], scopes: list[str]) -> dict[str, Any]:
 
 
 def memory_dump(name: str, width: int, size: int, write_ports: int = 1) -> str:
-    """A cell of Yosys' `dump t:$mem_v2`, shortened."""
+    """Return a cell of Yosys' `dump t:$mem_v2`, shortened."""
     return (
         f'\n  attribute \\src "design.v:1.2-3.4"\n  cell $mem_v2 \\{name}\n'
         f'    parameter \\MEMID "\\\\{name}"\n    parameter \\WIDTH {width}\n'
@@ -31,7 +31,7 @@ def memory_dump(name: str, width: int, size: int, write_ports: int = 1) -> str:
 
 
 def piece(kind: str, delay: float, start: str, end: str) -> dict[str, Any]:
-    """A piece of a critical path in a report of nextpnr."""
+    """Return a piece of a critical path in a report of nextpnr."""
     return {
         "type": kind,
         "delay": delay,
@@ -41,7 +41,7 @@ def piece(kind: str, delay: float, start: str, end: str) -> dict[str, Any]:
 
 
 def pnr_report(fmax: float, path: list[dict[str, Any]]) -> dict[str, Any]:
-    """A report of nextpnr on a design with the clock `clk`."""
+    """Return a report of nextpnr on a design with the clock `clk`."""
     clock = "posedge $glbnet$clk"
     return {
         "fmax": {"$glbnet$clk": {"achieved": fmax, "constraint": 160}},

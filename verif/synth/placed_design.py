@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small design as nextpnr leaves it on an ECP5 once it is placed, and the rules of it."""
+"""A small design as nextpnr places it on an ECP5, and the rules that it must obey."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 
 COLUMNS, ROWS = 24, 16
 CARRIES = 10
-"""Bits of a chain, which is longer than a tile."""
+"""Bits of a carry chain, which is longer than a tile."""
 ENABLES = ("enable_0", "enable_1", "")
-"""Nets that registers are enabled by; none for the last."""
+"""Nets that enable registers; the empty name stands for no enable."""
 INPUTS = ("A", "B", "C", "D", "F1", "FXA", "FXB", "FCI", "M", "DI", "CE", "LSR", "CLK")
 
 
 class PlacedDesign:
-    """Cells at sites, by name, with nets by name; `json` has them in nextpnr's form."""
+    """A design of cells at sites, by name, with nets by name; `json` has nextpnr's form."""
 
     def __init__(self) -> None:
         self.cells: dict[str, tuple[str, dict[str, str], dict[str, str], str]] = {}
 
     def add(self, name: str, kind: str, site: str, parameters: dict[str, str], **nets: str) -> None:
-        """A cell with its nets by port."""
+        """Add a cell with its nets by port."""
         self.cells[name] = kind, parameters, {p: net for p, net in nets.items() if net}, site
 
     def json(self) -> dict[str, Any]:
-        """What nextpnr writes."""
+        """Return the design as nextpnr writes it."""
         nets = sorted({net for _, _, ports, _ in self.cells.values() for net in ports.values()})
         numbers = {net: number for number, net in enumerate(nets, 2)}
         cells = {
@@ -44,19 +44,21 @@ class PlacedDesign:
 
 
 def site(x: int, y: int, slot: int, register: bool = False) -> str:
-    """nextpnr's name of a place in a slice."""
+    """Return nextpnr's name of a place in a slice."""
     return f"X{x}/Y{y}/SLICE{'ABCD'[slot // 2]}.{'FF' if register else 'COMB'}{slot % 2}"
 
 
 def spread_design(seed: int, pipelines: int) -> PlacedDesign:
-    """Short pipelines with one of all that belongs together in each, strewn over the device: none
-    of them has a reason to be longer than a tile or two. A third of the tiles is left free."""
+    """Return short pipelines with every kind of cell group, scattered over the device.
+
+    Every pipeline can fit a tile or two. A third of the tiles is left free.
+    """
     rng = random.Random(seed)
     made = PlacedDesign()
     tiles = [(x, y) for y in range(1, ROWS + 1) for x in range(2, COLUMNS + 2)]
     rng.shuffle(tiles)
     free = tiles[: len(tiles) * 2 // 3]
-    # Rows are known by what is in them.
+    # Rows are known by their cells.
     for x, y in [(x, y) for y in range(1, ROWS + 1) for x in (2, COLUMNS + 1)]:
         if (x, y) in free:
             free.remove((x, y))
@@ -92,7 +94,7 @@ def spread_design(seed: int, pipelines: int) -> PlacedDesign:
         x, y = free.pop()
         made.add(f"a_{n}", "TRELLIS_COMB", site(x, y, n % 8), {}, A=first, F=f"a_{n}")
         x, y = free.pop()
-        # Two look-up tables and what chooses between them, into a register without one.
+        # Two look-up tables and their multiplexer, into a register without a look-up table.
         low = n % 4 * 2
         made.add(f"up_{n}", "TRELLIS_COMB", site(x, y, low + 1), {}, B=f"a_{n}", F=f"up_{n}")
         nets = {"A": first, "F": f"low_{n}", "F1": f"up_{n}", "M": f"a_{n}", "OFX": f"mux_{n}"}
@@ -125,8 +127,11 @@ def spread_design(seed: int, pipelines: int) -> PlacedDesign:
 
 
 def broken_rules(design: dict[str, Any]) -> list[str]:
-    """What nextpnr, or the device, would not take: of the slices of an ECP5 as Lattice describes
-    them in its sysCLOCK and slice documentation, and as nextpnr checks them."""
+    """Return the violations that nextpnr or the device would refuse.
+
+    The rules are for the slices of an ECP5, as Lattice's sysCLOCK and slice documentation describes
+    and nextpnr checks them.
+    """
     cells = design["modules"]["top"]["cells"]
     nets = {
         name: {port: bits[0] for port, bits in cell["connections"].items()}

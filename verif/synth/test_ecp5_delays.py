@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of an ECP5's cells have the ports and parameters of those in Yosys' library."""
+"""Tests that the models of ECP5 cells have the ports and parameters of Yosys' library."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ CELLS = ("CCU2C", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D")
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
-    """What Yosys reads of its library, and of the models in place of that."""
+    """Return the cells that Yosys reads from its library, and from the models in its place."""
     folder = tmp_path_factory.mktemp("cells")
     (folder / "models.v").write_text(ecp5_models())
     only_ports = "blackbox =A:whitebox"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places of multipliers: each its own, neighbours in the array and the lanes side by side."""
+"""Tests of multiplier sites: all different, with neighbours in array and lanes side by side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ assert BLOCKS is not None
 
 
 def names(rows: int, blocks_of_row: int, lanes: int) -> list[str]:
-    """Multipliers of an array, of the lanes, and of the decoder."""
+    """Return multipliers of an array, of the lanes, and of the decoder."""
     array = [f"tpu.mxu.row_{r}.dsp_{c}" for r in range(rows) for c in range(blocks_of_row)]
     of_lane = ("high_high", "high_low", "low_high", "low_low", "first", "second")
     return [
@@ -31,7 +31,7 @@ def names(rows: int, blocks_of_row: int, lanes: int) -> list[str]:
 
 
 def block_of(site: str) -> tuple[int, int]:
-    """Row and column of the DSP block, in nextpnr's coordinates."""
+    """Return row and column of the DSP block, in nextpnr's coordinates."""
     match = re.fullmatch(r"X(\d+)/Y(\d+)/MULT18_([0145])", site)
     assert match is not None
     x, y, place = map(int, match.groups())
@@ -42,7 +42,7 @@ def block_of(site: str) -> tuple[int, int]:
     ("rows", "blocks_of_row", "lanes"), [(4, 4, 4), (8, 8, 8), (12, 6, 12), (14, 8, 6)]
 )
 def test_sites(rows: int, blocks_of_row: int, lanes: int) -> None:
-    """All have one, none has that of another, and no block has more than two rows of the array."""
+    """Give each multiplier a site of its own; no block has more than two rows of the array."""
     cells = names(rows, blocks_of_row, lanes)
     sites = multiplier_sites(cells, BLOCKS)
     assert sorted(sites) == sorted(cells)
@@ -59,7 +59,7 @@ def test_sites(rows: int, blocks_of_row: int, lanes: int) -> None:
 
 
 def test_rows_of_the_array_are_side_by_side() -> None:
-    """So that a partial sum has to go to the next column of blocks only."""
+    """Put rows side by side, so that a partial sum only goes to the next column of blocks."""
     sites = multiplier_sites(names(10, 8, 8), BLOCKS)
     for row, column in itertools.product(range(9), range(8)):
         here, behind = (
@@ -70,7 +70,7 @@ def test_rows_of_the_array_are_side_by_side() -> None:
 
 
 def test_lanes_are_side_by_side() -> None:
-    """In order, on the row of blocks behind the array; two of them may share a block."""
+    """Put lanes in order on the row of blocks after the array; two lanes may share a block."""
     sites = multiplier_sites(names(8, 8, 8), BLOCKS)
     columns: list[int] = []
     for lane in range(8):
@@ -82,20 +82,20 @@ def test_lanes_are_side_by_side() -> None:
 
 
 def test_more_than_two_rows_of_blocks() -> None:
-    """The rest of the array is at the end of the row of blocks behind, beside no lane."""
+    """Put the rest of the array at the end of the next row of blocks, beside no lane."""
     sites = multiplier_sites(names(14, 8, 6), BLOCKS)
     rest = {block_of(sites[f"tpu.mxu.row_13.dsp_{column}"]) for column in range(8)}
     assert rest == {(BLOCKS.rows[2], x) for x in BLOCKS.columns[-2:]}
 
 
 def test_too_many() -> None:
-    """Of what does not fit nothing is placed."""
+    """Place nothing of a design that does not fit."""
     assert multiplier_sites(names(14, 8, 8), BLOCKS) == {}
     assert multiplier_sites(names(8, 8, 18), BLOCKS) == {}
 
 
 def test_a_netlist() -> None:
-    """Multipliers get the attribute, and nothing else does."""
+    """Add the attribute to multipliers, and to nothing else."""
     multiplier = "tpu.mxu.row_0.dsp_0"
     design = netlist_json({multiplier: MULTIPLIER, "tpu.mxu.valid_TRELLIS_FF_Q": "TRELLIS_FF"}, [])
     constrain(design, BLOCKS)
@@ -106,7 +106,7 @@ def test_a_netlist() -> None:
 
 
 def test_two_stages_share_the_enables_of_a_block() -> None:
-    """There are four, and nextpnr counts a constant as one: a multiplier has two and no more."""
+    """Use at most two enables a multiplier: a block has four, and nextpnr counts constants."""
     row = MultiplierRow(cols=8, columns_per_stage=4, wide=False, products_per_dsp=2)
     enables = re.findall(r"\.CE\d\((.*?)\),?$", convert(row, "row", Fabric.ECP5), re.MULTILINE)
     assert len(enables) == BLOCK * 4

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placements that are improved stay legal, and get faster."""
+"""Tests that improved placements stay legal, and get faster."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ FIXED = ("$PACKER_GND", "zero", "ram_0", "ram_1", "block_0", "block_1", "ramw")
 
 
 def excess(refinement: Refinement) -> float:
-    """By how much all slow ends together are late."""
+    """Return the lateness of all slow ends together."""
     return sum(path - GOAL for path in refinement.delays.slow(GOAL))
 
 
 def test_refined(data_set: int) -> None:
-    """The rules hold as before, what is fixed stays, and lateness falls: to 0.43 on the mean of 400
-    seeds, 0.49 at most, and 0.52 for one that was met later."""
+    """Refine: the rules hold as before, fixed cells stay, and lateness falls.
+
+    It falls to 0.43 on the mean of 400 seeds, to 0.49 at most, and to 0.52 for one seed met later.
+    """
     design = spread_design(data_set, PIPELINES).json()
     assert not broken_rules(design)
     cells = design["modules"]["top"]["cells"]
@@ -51,14 +53,14 @@ def test_refined(data_set: int) -> None:
     assert moved.isdisjoint(FIXED)
     for kind in ("first", "a", "mux", "chosen", "sum", "end"):
         assert any(name.startswith(f"{kind}_") for name in moved), kind
-    # What is kept up to date from move to move is what a new calculation gives.
+    # The incremental arrival times equal newly calculated times.
     again = Delays(refinement.graph, refinement.placement.xs, refinement.placement.ys)
     assert again.arrivals == refinement.delays.arrivals
     assert again.rests == refinement.delays.rests
 
 
 def test_neighbourhoods(data_set: int) -> None:
-    """The rules hold, what is fixed stays, and no move makes all ends together later."""
+    """Keep the rules and fixed cells, and never let a move make all ends together later."""
     design = spread_design(data_set, PIPELINES).json()
     cells = design["modules"]["top"]["cells"]
     before = {name: cells[name]["attributes"]["NEXTPNR_BEL"] for name in FIXED}
@@ -81,8 +83,10 @@ def test_neighbourhoods(data_set: int) -> None:
 
 
 def test_what_holds_together_goes_together() -> None:
-    """Three look-up tables far from the blocks before and behind them: each alone would only make
-    another wire longer."""
+    """Move three connected look-up tables together, far from the blocks before and after them.
+
+    Each move of one alone would only make another wire longer.
+    """
     made = PlacedDesign()
     for x in range(2, 26):
         made.add(f"edge_{x}", "TRELLIS_COMB", site(x, 8, 7), {}, F=f"edge_{x}")
@@ -99,7 +103,7 @@ def test_what_holds_together_goes_together() -> None:
 
 
 def test_block_memories_go_to_what_they_feed() -> None:
-    """Two that lie where the other one belongs, and one for which there is a free place."""
+    """Swap two block memories that lie in each other's place, and move one to a free place."""
     made = PlacedDesign()
     places = {"left": "X40/Y22/EBR0", "right": "X4/Y22/EBR0", "middle": "X24/Y70/EBR2"}
     for x, (name, place) in zip((4, 40, 24), places.items(), strict=True):
@@ -134,7 +138,7 @@ def test_no_block_memory_takes_the_place_of_one_that_needs_it_more() -> None:
 
 
 def test_repeatable() -> None:
-    """The same seed, the same places; another one, others."""
+    """Get the same places from the same seed, and other places from another seed."""
     texts: list[str] = []
     for seed in (1, 1, 2):
         design = spread_design(5, PIPELINES).json()
@@ -144,8 +148,10 @@ def test_repeatable() -> None:
 
 
 def test_paths_on_paper() -> None:
-    """Two registers with a look-up table between, 8 columns and 7 rows on; and the way of a carry
-    of three bits."""
+    """Time paths by hand: two registers and a look-up table, and a carry of three bits.
+
+    The registers are 8 columns and 7 rows apart.
+    """
     made = PlacedDesign()
     made.add("a", "TRELLIS_FF", site(2, 2, 0, True), {}, M="b", Q="a", CLK="clk")
     made.add("l", "TRELLIS_COMB", site(10, 2, 0), {}, C="a", F="l")
@@ -178,7 +184,7 @@ def test_paths_on_paper() -> None:
 
 
 def test_places_and_routes_in_two_steps(tmp_path: Path) -> None:
-    """Of a whole machine, with the improved places in between."""
+    """Place and route a whole machine, with the improved places in between."""
     design = spread_design(7, PIPELINES).json()
     (tmp_path / "spread.json").write_text(json.dumps(design))
     (tmp_path / NETLIST).write_text(
@@ -201,6 +207,6 @@ def test_places_and_routes_in_two_steps(tmp_path: Path) -> None:
     assert "--json placed.json --no-pack --no-place" in routing and "--seed" not in routing
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert seen != design and not broken_rules(seen)
-    # Once more, nothing is left to do.
+    # A second run has nothing left to do.
     assert place_and_route(tool, target, "6", 1, tmp_path, whole=True) == reports
     assert len((tmp_path / "calls.txt").read_text().splitlines()) == 2

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tools are found, refused when too old, and missed in one clear line; a failure is one line."""
+"""Tests that tools are found, refused if too old, and missed in one clear line.
+
+A failure of a tool is one line, too.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ Install = Callable[[str, str], Path]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Puts a shell script on a PATH that is empty otherwise."""
+    """Return a function that puts a shell script on a PATH that is otherwise empty."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
     tools.find_tool.cache_clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text that synthesis starts from."""
+"""Tests of the text that synthesis starts from."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from systola.synth.delivery import delivery
 @pytest.mark.thorough
 @pytest.mark.parametrize("fabric", [Fabric.GENERIC, Fabric.ECP5])
 def test_large_memories(fabric: Fabric) -> None:
-    """Chips put a macro in their place, FPGAs their block RAM."""
+    """Replace large memories: chips by a macro, FPGAs by their block RAM."""
     text = generate(replace(preset("tiny"), buffer_lines=1 << 15), fabric)
     assert ("sram_1r1w" in text) == (fabric is Fabric.GENERIC)
 
 
 @pytest.mark.thorough
 def test_names() -> None:
-    """No wire is called as if it were a bit of another one."""
+    """Give no wire a name that looks like a bit of another wire."""
     text = generate(preset("tiny"), Fabric.ECP5)
     names = re.findall(r"\\(\S+)", text)
     assert any(re.search(r"\.\d", name) for name in names)
@@ -34,7 +34,7 @@ def test_names() -> None:
 
 @pytest.mark.thorough
 def test_pod() -> None:
-    """One module for all cores, each with ports of its own."""
+    """Write one module for all cores, each with ports of its own."""
     text = generate_pod(preset("tiny"), 3)
     assert text.count("\nmodule tpu(") == text.count("\nmodule pod(") == 1
     assert text.count("\n  tpu core_") == 3
@@ -45,7 +45,7 @@ def test_pod() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("shared", [None, SharedMemory(16)])
 def test_delivered_pod(shared: SharedMemory | None) -> None:
-    """Its wrapper has an interface for each port, and all ports of the pod."""
+    """Deliver a pod: its wrapper has an interface for each port, and all ports of the pod."""
     contents = delivery(preset("tiny"), Fabric.GENERIC, 2, shared)
     wrapper = contents["pod_axi.v"]
     masters = ["host0", "host1", "weight0", "weight1"] if shared is None else ["memory"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A browser for the tests of pages; they are skipped where there is none."""
+"""A browser for the tests of pages, which are skipped without a browser."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="session")
 def browser() -> Generator[Any]:
-    """A headless Chromium, see playwright.sync_api.Browser."""
+    """Yield a headless Chromium, see playwright.sync_api.Browser."""
     library = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip("Chromium is missing (on Debian: apt-get install chromium)")
     with library.sync_playwright() as playwright:
-        # Root may start it only like this, and CI is root.
+        # Root, as in CI, may start it only with this option.
         chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield chromium
         chromium.close()
@@ -28,7 +28,10 @@ def browser() -> Generator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Generator[Callable[..., Any]]:
-    """Opens an address in a new window, of a width and colour scheme; no error may be reported."""
+    """Yield a function that opens an address in a new window, of a width and colour scheme.
+
+    No error may be reported.
+    """
     troubles: list[str] = []
     contexts: list[Any] = []
 

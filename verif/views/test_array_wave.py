@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The array's registers out of a waveform: they compute what an array computes."""
+"""Tests of the array's registers in a waveform: their values are a correct product."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ b1 !
 
 
 def test_reads_what_has_settled(tmp_path):
-    """Values at the end of the first half of each cycle, with their sign."""
+    """Read values at the end of the first half of each cycle, with their sign."""
     path = tmp_path / "w.vcd"
     path.write_text(VCD)
     states = list(read_states(path, 1, 1))
@@ -64,8 +64,11 @@ def test_reads_what_has_settled(tmp_path):
 
 @pytest.mark.thorough
 def test_every_sum(tmp_path):
-    """Of a product whose weights come in time each partial sum is the one from above, a cycle
-    before, and activation times weight; and the results are those of numpy."""
+    """Check each partial sum of a product with weights that come in time.
+
+    It is the sum above it, one cycle earlier, plus activation times weight. The results equal
+    numpy's.
+    """
     m, k, n = 25, ROWS, COLS
     a, layer = random_gemm(m, k, n, random_seed())
     assert isinstance(layer, Layer)
@@ -83,7 +86,8 @@ def test_every_sum(tmp_path):
     above = np.zeros_like(products)
     above[:, 1:] = sums[SUMMED - 1 : -1, :-1]
     assert np.array_equal(sums[SUMMED:], above + products)
-    # What enters row 0 is column 0 of A, and its results leave column 0 after that many cycles.
+    # Column 0 of A enters row 0, and its results leave column 0 of the array after the number of
+    # cycles in `leaves`.
     enters = activations[:, 0, 0]
     wanted = a[:, 0].astype(int)
     first = next(t for t in range(len(enters)) if np.array_equal(enters[t : t + m], wanted))

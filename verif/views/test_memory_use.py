@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lay where, of programs whose times are made up here."""
+"""Tests of the content of memories over time, for programs with invented times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COPY = "stride=64, blocks=1, tail=4"
 
 
 def run(text):
-    """A program, and a timeline in which its instruction i works from cycle 10 i to 10 i + 8."""
+    """Return a program, and a timeline in which instruction i works from cycle 10 i to 10 i + 8."""
     program = assemble(text)
     work = [
         Work(
@@ -37,7 +37,7 @@ def run(text):
 def test_from_the_first_write_to_the_last_read():
     program, timeline = run(
         f"read_host_memory host=0, buffer=2, rows=3, {COPY}\n"
-        f"read_host_memory host=0, buffer=5, rows=3, {COPY}\n"  # goes on where the one before ends
+        f"read_host_memory host=0, buffer=5, rows=3, {COPY}\n"  # goes on where the last ends
         "matrix_multiply buffer=3, accumulator=0, rows=2, k_tiles=1, n_tiles=1\n"
         "activate accumulator=0, buffer=9, rows=2, n_tiles=1, parameter=0\n"
         "debug_tag tag=0\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures: what they show, and that nothing in them is cut off or lies on something else."""
+"""Tests of figures: their content, and that nothing in them is cut off or overlaps."""
 
 import sys
 from itertools import combinations, pairwise
@@ -44,7 +44,7 @@ def draw(name, report):
 
 @pytest.mark.parametrize("name", ["roofline", "layers", "cycles"])
 def test_nothing_is_cut_off(name, report):
-    """Every text lies in the figure, and the legend of a roofline not on its roof."""
+    """Check that every text lies in the figure, and a roofline's legend not on its roof."""
     figure = draw(name, report)
     figure.draw_without_rendering()
     (axes,) = figure.axes
@@ -83,7 +83,7 @@ def test_many_layers_leave_room_for_the_axes():
 
 
 def test_nothing_lies_on_the_roofline_of_the_original():
-    """Neither names nor legend on a mark, another name, or the roof."""
+    """Check that neither names nor legend lie on a mark, another name, or the roof."""
     figure = original_roofline(stored())
     figure.draw_without_rendering()
     (axes,) = figure.axes

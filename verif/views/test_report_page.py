@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a run, in a real browser."""
+"""Tests of the page of a run, in a real browser."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def run_mlp(backend):
 
 
 def written(run, path, window=None):
-    """The address of the page of a run."""
+    """Write the page of a run and return its address."""
     path.write_bytes(report_page(run, run.report(100), TITLE, EXTRA, window))
     return path.as_uri()
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """A run without a clock, and its page."""
+    """Return a run without a clock, and its page."""
     run = run_mlp("iss")
     return run, written(run, tmp_path_factory.mktemp("page") / "plain.html")
 
@@ -56,7 +56,7 @@ def embedded(page, name="figures"):
 
 
 def column(page, heading):
-    """The cells below a heading, from top to bottom."""
+    """Return the cells below a heading, from top to bottom."""
     place = page.locator("thead th").all_inner_texts().index(heading) + 1
     return page.locator(f"tbody td:nth-child({place})").all_inner_texts()
 
@@ -68,7 +68,7 @@ def luminance(colour):
 
 
 def test_it_needs_nothing_else(plain, open_page):
-    """Nothing is asked for but the page, and what the user called things is text."""
+    """Check that the page makes no other request, and shows the user's names as text."""
     _, address = plain
     page = open_page("about:blank")
     asked = []
@@ -115,7 +115,7 @@ def test_pointer_and_keyboard_show_what_a_dot_is(plain, open_page):
     page.mouse.move(0, 0)
     assert tip.is_hidden()
     page.keyboard.press("Tab")
-    for _ in range(40):  # headings, and whatever scrolls
+    for _ in range(40):  # headings, and all elements that scroll
         if page.evaluate("document.activeElement.id") == "roofline-0":
             break
         page.keyboard.press("Tab")
@@ -144,7 +144,7 @@ def test_the_keyboard_sorts(plain, open_page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark(plain, open_page, scheme):
-    """The page follows the system, and its text can be read: WCAG 2.1, contrast of 4.5 to 1."""
+    """Check that the page follows the system, with text readable by WCAG 2.1: contrast 4.5 to 1."""
     page = open_page(plain[1], scheme=scheme)
     style = "(name) => getComputedStyle(document.body)[name]"
     text, ground = (luminance(page.evaluate(style, each)) for each in ("color", "backgroundColor"))
@@ -156,7 +156,7 @@ def test_light_and_dark(plain, open_page, scheme):
 
 
 def overflow(page):
-    """By how many pixels the page is wider than its window."""
+    """Return by how many pixels the page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
@@ -170,7 +170,7 @@ def test_any_width(plain, open_page, width):
 
 
 def test_it_prints(plain, open_page):
-    """A sheet has no scroll bars: nothing may be wider than it."""
+    """Check that nothing is wider than a sheet, which has no scroll bars."""
     page = open_page(plain[1], width=718)  # of A4 at 96 dpi, within margins of 10 mm
     page.emulate_media(media="print")
     widest = "Math.max(...[...document.querySelectorAll('table, svg')].map(e => e.scrollWidth))"
@@ -233,7 +233,7 @@ def test_what_is_measured(recorded, open_page):
         mark = page.locator(f"#{name}-{count - 1}")
         mark.focus()
         assert page.locator("#tip").inner_text() == "\n".join(tips[f"{name}-{count - 1}"])
-    # Every tile is taken, by the layer with its weights: 64 x 512 and 512 x 10 bytes of 16 a tile.
+    # Every tile is taken by the layer with its weights: 64 x 512 and 512 x 10 bytes, 16 a tile.
     takes = [(each["layer"], each["tile"], each["count"]) for each in figures["weights"]]
     assert takes == [("0 FULLY_CONNECTED", 0, 2048), ("1 FULLY_CONNECTED", 2048, 384)]
     (_, result), *_ = run.recorded
@@ -247,7 +247,7 @@ def test_what_is_measured(recorded, open_page):
 
 @pytest.mark.thorough
 def test_a_window_of_the_timeline(recorded, tmp_path, open_page):
-    """What is drawn is what the recording has there, and the axis begins where the window does."""
+    """Draw the part of the recording in the window, with an axis that begins at the window."""
     run, _ = recorded
     ((program, result),) = run.recorded
     timeline = make_timeline(TINY, program.image, result.recording)
@@ -265,7 +265,7 @@ def test_a_window_of_the_timeline(recorded, tmp_path, open_page):
     )
     assert f"Cycles {begin:,} to {result.cycles:,} of {result.cycles:,};" in page.inner_text("body")
     axis = page.locator("figure[aria-labelledby=timeline] [id='matplotlib.axis_1'] text")
-    # Numbers, and the title of the axis.
+    # The axis has numbers and a title.
     ticks = [int(text) for text in axis.all_text_contents() if text.strip().isdecimal()]
     assert begin <= min(ticks) < max(ticks) <= result.cycles
 
@@ -281,8 +281,10 @@ def test_a_window_after_the_end(recorded, tmp_path, open_page):
 
 @pytest.mark.thorough
 def test_what_is_spilled(tmp_path, open_page):
-    """LeNet-5 on the smallest machine: a value of 6,272 bytes goes to host memory and comes back in
-    pieces, beside the network's input."""
+    """Spill in LeNet-5 on the smallest machine, beside the network's input.
+
+    A value of 6,272 bytes goes to host memory and comes back in pieces.
+    """
     model = compile((files("systola.models") / "lenet5.tflite").read_bytes(), preset=TINY, batch=1)
     (value,) = model.inputs
     with RtlBackend(TINY, records=True) as machine:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of a recorded program, against its counters and its program."""
+"""Tests of the timeline of a recorded program, against its counters and its program."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_work_of_each_unit(recorded):
     recording = recorded.result.recording
     assert recording.interval == 1
     assert by_track[Track.WEIGHT_FETCH].end == np.flatnonzero(recording.sampled("weights"))[-1] + 1
-    # Nobody but the array, whose sums it reads, and Load_Parameters keep Activate waiting.
+    # Only the array, for its sums, and Load_Parameters make Activate wait.
     sources = {timeline.work[wait.source].track for wait in activation.waits}
     assert Track.ARRAY in sources <= {Track.ARRAY, Track.HOST_READ}
     assert [timeline.work[wait.source] for wait in out.waits] == [activation]
@@ -138,7 +138,7 @@ def test_the_file(recorded):
             for each in slices
             if each["pid"] == flow["pid"]
         )
-    # A counter holds until its next value: its area is what moved.
+    # A counter holds until its next value: its area is the number of bytes moved.
     points = [e for e in events if e["ph"] == "C" and e["name"] == "weights: bytes a cycle"]
     times = [*(event["ts"] for event in points), 2 * cycles]
     area = sum(
@@ -150,7 +150,7 @@ def test_the_file(recorded):
 
 @pytest.mark.thorough
 def test_the_model_beside_it(recorded, monkeypatch):
-    """The same instructions in the same units, each ending within 7 % of when it should."""
+    """Compare with the model: the same instructions in the same units, ends within 7 %."""
     runs = with_model(TINY, [recorded, recorded], MemorySpeed(7))
 
     def ends(events, group):
@@ -162,7 +162,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
 
     events = json.loads(trace(TINY, runs, "product"))["traceEvents"]
     measured, expected = ends(events, 1), ends(events, 3)
-    # Weights stand at the instruction that consumes them.
+    # Weights appear at the instruction that consumes them.
     numbers = dict(expected.keys())
     fetch = list(Track).index(Track.WEIGHT_FETCH)
     assert numbers[fetch] == numbers[list(Track).index(Track.ARRAY)]
@@ -172,7 +172,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
     for key, end in expected.items():
         assert abs(end - measured[key]) < 0.07 * cycles
         assert end > cycles  # the second run is shown after the first
-    # Two runs of these instructions are too many then.
+    # Two runs of these instructions are then too many.
     monkeypatch.setattr(trace_event, "DETAILED", len(measured) + 4)
     one, two = (with_model(TINY, n * [recorded], MemorySpeed(7))[0].model for n in (1, 2))
     assert one and not two
@@ -180,7 +180,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
 
 @pytest.mark.thorough
 def test_a_fetch_of_weights_ends_with_its_last_tile():
-    """Of several Read_Weights under way each ends with its own tiles, of 4 beats here."""
+    """End each of several Read_Weights under way with its own tiles, of 4 beats here."""
     counts = (1, 12, 6)
     text = "".join(
         f"read_weights tile={number}, count={each}\n" for number, each in enumerate(counts)

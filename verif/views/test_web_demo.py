@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page on which one draws a digit, in a real browser, and its server."""
+"""Tests of the page for drawing a digit, in a real browser, and of its server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from systola.views.web_demo import (
 
 
 def array(step: int) -> dict[str, list[list[int]]]:
-    """2 x 2 registers that say in which cycle they are; the weights stay."""
+    """Return 2 x 2 registers that hold the number of their cycle; the weights stay."""
     return {
         "weights": [[1, 2], [3, 4]],
         "activations": [[step, 0], [0, 0]],
@@ -44,7 +44,7 @@ def array(step: int) -> dict[str, list[list[int]]]:
 
 
 def pretended(pixels: Any) -> dict[str, Any]:
-    """An answer at once: the number of pixels that are set, as cycles, and four states."""
+    """Answer at once: the number of set pixels, as cycles, and four states."""
     lit = sum(each > 0 for each in pixels)
     return {
         "digit": 7,
@@ -57,7 +57,7 @@ def pretended(pixels: Any) -> dict[str, Any]:
 
 @contextmanager
 def running(classify: Callable[..., Any]) -> Generator[ThreadingHTTPServer]:
-    """The page's server, at a free port."""
+    """Run the page's server at a free port."""
     with make_server(classify, 0) as server:
         assert server.server_address[0] == "127.0.0.1"
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -71,7 +71,7 @@ def running(classify: Callable[..., Any]) -> Generator[ThreadingHTTPServer]:
 
 @contextmanager
 def served(classify: Callable[..., Any]) -> Generator[int]:
-    """The page at a port."""
+    """Serve the page and yield its port."""
     with running(classify) as server:
         yield server.server_port
 
@@ -83,7 +83,7 @@ def port() -> Generator[int]:
 
 
 def reply(port: int, method: str, path: str, body: str | None = None, **headers: str) -> Any:
-    """Status, headers and content; `Sec_Fetch_Site="none"` is the header of that name."""
+    """Return status, headers and content; `Sec_Fetch_Site="none"` is the header of that name."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body, named)
@@ -94,13 +94,13 @@ def reply(port: int, method: str, path: str, body: str | None = None, **headers:
 
 
 def ask(port: int, method: str, path: str, body: str | None = None, **headers: str) -> Any:
-    """Status and content."""
+    """Return status and content."""
     status, _, content = reply(port, method, path, body, **headers)
     return status, content
 
 
 def test_pictures_are_those_of_the_network() -> None:
-    """What a pixel of the data set is to the network, for every test image."""
+    """Compare the pixels with the network's input, for every test image."""
     with np.load(io.BytesIO((files("systola.models") / IMAGES).read_bytes())) as archive:
         x = archive["x"]
     pixels = np.round((x.astype(float) + 128) / 255 * 16).astype(int)
@@ -131,7 +131,7 @@ def test_what_is_no_picture(port: int, body: str) -> None:
 
 
 def test_only_for_this_machine(port: int) -> None:
-    """A page from elsewhere may have a name that leads here."""
+    """Refuse a request with another page's host name, even if that name leads here."""
     for method, path in (("GET", "/"), ("POST", "/classify")):
         for name in (f"example.com:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", "", "[::1]"):
             assert ask(port, method, path, "[]", Host=name)[0] == 403
@@ -167,7 +167,7 @@ def test_only_for_its_own_page(port: int, headers: dict[str, str], status: int) 
 
 
 def test_no_frames(port: int) -> None:
-    """No other page shows this one in a frame, or reads what it is made of."""
+    """Check that no other page can show this page in a frame, or read its parts."""
     for path in ("/", "/demo.js", "/examples", "/nothing"):
         _, headers, _ = reply(port, "GET", path)
         policy = headers["Content-Security-Policy"].split("; ")
@@ -176,7 +176,7 @@ def test_no_frames(port: int) -> None:
 
 
 def test_port_80() -> None:
-    """Browsers leave that port out of Host and Origin."""
+    """Accept requests without a port: browsers leave 80 out of Host and Origin."""
     with running(pretended) as server:
         port, server.server_port = server.server_port, 80
         for name in ("127.0.0.1", "localhost", "localhost:80"):
@@ -192,7 +192,7 @@ def test_lengths_of_bodies(port: int) -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    """The machine does one picture after the other; few wait, and others are refused at once."""
+    """Let few requests wait and refuse others at once: the machine does one picture at a time."""
     go = Event()
     begun = threading.Semaphore(0)
     statuses: list[int] = []
@@ -242,7 +242,7 @@ def answers(port: int) -> bool:
 
 
 def until(done: Callable[[], bool]) -> None:
-    """Waits until it is so; fails after half a minute."""
+    """Wait until `done()` is true; fail after half a minute."""
     last = time.monotonic() + 30
     while not done():
         assert time.monotonic() < last
@@ -253,7 +253,7 @@ def until(done: Callable[[], bool]) -> None:
 def test_a_client_leaves(
     idle: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the middle of a request, or before the answer: nothing is printed."""
+    """Let a client leave during a request or before the answer: nothing is printed."""
     monkeypatch.setattr(web_demo, "IDLE_SECONDS", 0.05)
     go, begun = Event(), Event()
 
@@ -272,7 +272,7 @@ def test_a_client_leaves(
         client.sendall(request[: -9 if idle else None].encode())
         if not idle:
             assert begun.wait(30)
-            # Closed so, the socket resets the connection.
+            # Closed like this, the socket resets the connection.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
             go.set()
@@ -300,7 +300,7 @@ def test_a_port_that_is_taken(port: int, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def shown(page: Any) -> list[list[str]]:
-    """Activation, weight and sum of each element."""
+    """Return activation, weight and sum of each element."""
     return [cell.inner_text().split("\n") for cell in page.locator("#elements td").all()]
 
 
@@ -323,7 +323,7 @@ def test_forwards_and_backwards(
     lit = sum(each > 0 for each in examples()[4])
     assert page.inner_text("#answer") == f"It is a 7, after {lit} cycles on the RTL."
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    # It begins where the first activation comes in.
+    # It begins when the first activation comes in.
     assert (page.inner_text("#cycle"), shown(page)) == ("11", expected(1))
     forward, back = page.locator("#forward"), page.locator("#back")
     for step in (2, 3, 3):
@@ -332,7 +332,8 @@ def test_forwards_and_backwards(
     for step in (2, 1, 0, 0):
         back.click()
         assert shown(page) == expected(step)
-        # An activation and a sum are new, but for the first cycle, before which nothing is known.
+        # An activation and a sum are new, except in the first cycle, which has no known
+        # predecessor.
         assert page.locator("#elements td.new").count() == (2 if step else 0)
     page.locator("#slider").focus()
     page.keyboard.press("End")
@@ -352,7 +353,7 @@ def test_an_empty_paper(port: int, open_page: Callable[..., Any]) -> None:
 
 
 def draw(page: Any, points: list[tuple[float, float]]) -> None:
-    """A line on the paper, in parts of its sides."""
+    """Draw a line on the paper; points are fractions of its sides."""
     box = page.locator("#paper").bounding_box()
     places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
     page.mouse.move(*places[0])
