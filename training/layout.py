@@ -78,7 +78,7 @@ class RecurrencePlaces:
     inputs: int
     """[step][block][sample]."""
     cells: int
-    """[step][gates, then cell][block][sample]."""
+    """[step][gates, then cell, then its tanh][block][sample]."""
     hidden: int
     """[step][block][sample]."""
     gates: int
@@ -256,7 +256,7 @@ class Layout:
         steps, words = stage.lstm.steps, bool(stage.lstm.vocabulary)
         return RecurrencePlaces(
             inputs=self._take(steps * inputs * samples) if words else self.x,
-            cells=self._take((steps + 1) * 2 * (gates + units) * samples),
+            cells=self._take((steps + 1) * 2 * (gates + 2 * units) * samples),
             hidden=self._take((steps + 1) * 2 * units * samples),
             gates=self._take(2 * gates * steps * samples),
             below=self._take(2 * inputs * steps * samples if words else 0),

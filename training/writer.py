@@ -114,6 +114,18 @@ class Writer:
             f"for {lines} more"
         )
 
+    def fits(self, *lines: int) -> bool:
+        """Return whether regions of so many lines have room, all at one time."""
+        before = list(self._free)
+        try:
+            for count in lines:
+                self.allocate(count)
+        except NoRoomError:
+            return False
+        finally:
+            self._free = before
+        return True
+
     def free(self, *regions: range) -> None:
         """Gives lines back."""
         free = sorted([*self._free, *((r.start, len(r)) for r in regions)])
