@@ -62,19 +62,23 @@ def even_parts(count: int, most: int) -> list[range]:
 class Turned:
     """Chunks of the inputs of a stage, transposed: [group][input], two in the buffer at a time.
 
-    An update with several parts of the units takes each chunk as often. After the first time it
-    comes from host memory as it is.
+    A chunk that is taken again comes from host memory as it is: an update with several parts of the
+    units takes each one as often, and that of the last stage takes those of the logits.
     """
 
-    def __init__(self, writer: Writer, task: Task, number: int) -> None:
+    def __init__(
+        self, writer: Writer, task: Task, number: int, kept: set[int] | None = None
+    ) -> None:
+        """`kept`: of an earlier object for the same inputs, where there was one."""
         most, most_units = most_blocks(writer, task, number)
         lines = most * writer.layout.samples
         self._writer = writer
         self._number = number
         self._rooms = [[writer.allocate(lines) for _ in range(2)] for _ in range(2)]
         self._turn = 0
-        self._again = writer.layout.shapes[number].units > most_units
-        self._kept: set[int] = set()
+        last = number == len(task.stages) - 1
+        self._again = last or writer.layout.shapes[number].units > most_units
+        self.kept = kept or set[int]()
         """Places in host memory of chunks that have been transposed."""
         self._ones = range(0)
         """The chunk of int16, the same for all turns, where there is one."""
@@ -93,7 +97,7 @@ class Turned:
         lines, turned = (each[: len(blocks) * samples] for each in self._rooms[self._turn])
         offset = blocks.start * samples * layout.pitch
         kept = spilled(layout).turned + offset
-        if kept in self._kept:
+        if kept in self.kept:
             writer.read(kept, turned)
             return turned.start
         writer.read(inputs(layout, self._number) + offset, lines)
@@ -102,7 +106,7 @@ class Turned:
             writer.transpose(lines.start + group * size, to, len(blocks), samples)
         if self._again:
             writer.write(kept, turned)
-            self._kept.add(kept)
+            self.kept.add(kept)
         return turned.start
 
     def free(self) -> None:

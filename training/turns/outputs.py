@@ -109,6 +109,11 @@ class Outputs:
         most = min(layout.size // layout.groups, writer.config.accumulator_rows // self._rows)
         return next((n for n in range(most, 1, -1) if writer.fits(_LINES * n * self._rows)), 1)
 
+    @property
+    def kept(self) -> set[int]:
+        """The transposed inputs that are in host memory, see Turned."""
+        return self._turned.kept
+
     def free(self) -> None:
         """Give the lines back."""
         self._turned.free()

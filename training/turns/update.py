@@ -15,11 +15,15 @@ from systola.training.writer import AnyEntry, Writer
 class Update:
     """Writes it: some blocks of inputs times some blocks of units at a time."""
 
-    def __init__(self, writer: Writer, task: Task, number: int, entry: AnyEntry) -> None:
+    def __init__(
+        self, writer: Writer, task: Task, number: int, entry: AnyEntry, kept: set[int] | None
+    ) -> None:
+        """`kept`: see Turned."""
         self._writer = writer
         self._task = task
         self._number = number
         self._entry = entry
+        self._kept = kept
 
     def write(self) -> None:
         """Add the products of inputs and gradient of all turns to the masters."""
@@ -27,7 +31,7 @@ class Update:
         layout = writer.layout
         size, shape = layout.size, layout.shapes[number]
         most_inputs, most_units = most_blocks(writer, task, number)
-        turned = Turned(writer, task, number)
+        turned = Turned(writer, task, number, self._kept)
         gradients = [writer.allocate(most_units * layout.samples) for _ in range(2)]
         places = [rooms(writer, most_inputs * size, task) for _ in range(most_units)]
         half, turn = writer.config.accumulator_rows // 2, 0
