@@ -29,8 +29,10 @@ MOST_INPUTS = 1 << 29 - 14
 class Sums(Protocol):
     """Sums of a block, a row for each sample."""
 
-    masked: bool
-    """Whether sums of units that a mask drops are zero."""
+    @property
+    def masked(self) -> bool:
+        """Whether sums of units that a mask drops are zero."""
+        ...
 
     def to(
         self,
