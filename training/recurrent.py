@@ -221,7 +221,8 @@ class Recurrent:
     ) -> None:
         """Write the sums of a gate, and then the results of its function.
 
-        `given`: inputs, ones for the biases, and the state; `weights`: those of each of them.
+        `given`: inputs, ones for the biases, and the state; `weights`: kernel, biases, and
+        recurrent kernel.
         """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         samples, rows = layout.samples, sizes.rows
