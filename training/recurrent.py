@@ -33,6 +33,8 @@ CELL_BITS = 15 - CELL_INTEGER_BITS
 """Fraction bits of cells and of the gates' sums: up to 8, near the ends of tanh and sigmoid."""
 STATE_SHIFT = 14
 """Fraction bits of a state narrowed to int8 by a register that holds 0: 15 less that of Entry()."""
+_MOST_BIAS_SHIFT = 14
+"""The most bits by which an int16 bias is shifted to the left by a product."""
 LEAST_SHIFT = -7
 """The most that a register shifts to the left."""
 
@@ -137,21 +139,26 @@ class Recurrent:
         kernel = all_tiles(writer, 0)
         recurrent = all_tiles(writer, len(self._task.stages) + RECURRENT)
         start = self._biases()
+        one = writer.allocate(2 * layout.samples if self._bias_in_sums else 0)
+        if one:
+            ones(writer, one, Exponent(0, self._sum_shift), wide=True)
         x = writer.allocate(sizes.inputs * layout.samples)
         gates = len(GATES) * 2 * rows
-        cells = writer.allocate(gates + 2 * rows)
-        cell = cells.start + gates
-        tanh, state = (writer.allocate(2 * rows) for _ in range(2))
+        cells = writer.allocate(gates + 2 * 2 * rows)
+        cell, tanh = cells.start + gates, cells.start + gates + 2 * rows
+        state = writer.allocate(2 * rows)
         for step in range(sizes.steps):
             writer.read(places.inputs + step * len(x) * pitch, x)
-            writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
+            if not self._bias_in_sums:
+                writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
             for gate in range(len(GATES)):
-                self._gate(gate, cells.start, x, state if step else None, kernel, recurrent)
+                before = state if step else None
+                self._gate(gate, cells.start, (x, one, before), (kernel, start, recurrent))
             self._cell(cells.start, cell, first=not step)
             function, how = Function.TANH, {"table": CELL_INTEGER_BITS}
-            writer.copy(cell, tanh.start, rows, ONE, WIDE, function, **how)
+            writer.copy(cell, tanh, rows, ONE, WIDE, function, **how)
             output = cells.start + 2 * 2 * rows
-            at = (output, tanh.start, state.start, rows, shifted(14), WIDE)
+            at = (output, tanh, state.start, rows, shifted(14), WIDE)
             writer.vector(Operation.MULTIPLY, *at)
             if self._train:
                 writer.write(places.cells + (step + 1) * len(cells) * pitch, cells)
@@ -160,7 +167,7 @@ class Recurrent:
                 for pairs in of_samples(sizes.units, layout.samples, there):
                     at = {"buffer": state.start + 2 * pairs.start, "rows": len(pairs)}
                     writer.measure(STATE, Source.LINES, **at, bits=8, first=STATE)
-        writer.free(kernel, recurrent, start, x, cells, tanh)
+        writer.free(kernel, recurrent, start, one, x, cells)
         return state
 
     def _agree(self) -> None:
@@ -170,10 +177,27 @@ class Recurrent:
             agree(self._writer, self._task, STATE)
             self._writer.measure(STATE, first=SHIFT)
 
+    @property
+    def _sum_shift(self) -> int:
+        """The shift from the products with inputs to CELL_BITS."""
+        return self.input_bits() + self._task.master_bits[0] - MASTER_SHIFT - CELL_BITS
+
+    @property
+    def _bias_in_sums(self) -> bool:
+        """Whether the array adds biases, shifted, to the products with inputs.
+
+        That leaves the activation unit two lines less to read for each gate, and a copy.
+        """
+        return 0 <= self._sum_shift <= _MOST_BIAS_SHIFT
+
     def _biases(self) -> range:
-        """The biases as sums of the gates, for each sample."""
+        """Write the biases with CELL_BITS, [block][row], the same in all rows.
+
+        There is a row for each sample, or one for each row of a tile of weights.
+        """
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
-        size, samples = layout.size, layout.samples
+        size = layout.size
+        samples = size if self._bias_in_sums else layout.samples
         one = writer.allocate(max(size, samples))
         ones(writer, one, Exponent(0, 0), zero=not self._task.stages[0].use_bias)
         result = writer.allocate(2 * sizes.gates * samples)
@@ -192,32 +216,39 @@ class Recurrent:
         self,
         gate: int,
         gates: int,
-        x: range,
-        state: range | None,
-        kernel: range,
-        recurrent: range,
+        given: tuple[range, range, range | None],
+        weights: tuple[range, range, range],
     ) -> None:
-        """Adds the sums of a gate to its biases, which become what its function gives."""
+        """Write the sums of a gate, and then the results of its function.
+
+        `given`: inputs, ones for the biases, and the state; `weights`: kernel, biases, and
+        recurrent kernel.
+        """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         samples, rows = layout.samples, sizes.rows
         line = gates + gate * 2 * rows
+        x, one, state = given
+        kernel, biases, recurrent = (
+            each.start + gate * len(each) // len(GATES) for each in weights
+        )
         last = gate == len(GATES) - 1
         function = Function.TANH if last else Function.SIGMOID
         ends = {"function": function, "table": CELL_INTEGER_BITS if last else 0}
-        how = {"wide": 1, "accumulate": 1}
         row = self._accumulators(rows)
-        tiles = kernel.start + gate * len(kernel) // len(GATES)
-        writer.multiply(x.start, tiles, row, samples, sizes.inputs, sizes.units)
-        bits = self.input_bits() + task.master_bits[0] - MASTER_SHIFT
-        entry = shifted(bits - CELL_BITS - 1)
+        writer.multiply(x.start, kernel, row, samples, sizes.inputs, sizes.units)
+        if one:
+            how = {"accumulate": 1, "wide_vectors": 1, "wide_weights": 1}
+            writer.multiply(one.start, biases, row, samples, 1, sizes.units, **how)
+        how = {"wide": 1, "accumulate": int(not one)}
+        entry = shifted(self._sum_shift - 1)
         writer.activate(row, line, rows, entry, **how, **({} if state else ends))
         if state is None:
             return
         row = self._accumulators(rows)
-        tiles = recurrent.start + gate * len(recurrent) // len(GATES)
         wide = {"wide_vectors": 1}
-        writer.multiply(state.start, tiles, row, samples, sizes.units, sizes.units, **wide)
+        writer.multiply(state.start, recurrent, row, samples, sizes.units, sizes.units, **wide)
         bits = STATE_BITS + task.master_bits[len(task.stages) + RECURRENT] - MASTER_SHIFT
+        how = {"wide": 1, "accumulate": 1}
         writer.activate(row, line, rows, shifted(bits - CELL_BITS - 1), **how, **ends)
 
     def _cell(self, gates: int, cell: int, *, first: bool) -> None:
