@@ -6,7 +6,8 @@ from __future__ import annotations
 from systola.arch.config import Config
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.batch_rows import by_sample, window_by_sample
-from systola.compiler.lower.convolution import beside_step, convolution_step, product_step
+from systola.compiler.lower.beside import beside_step
+from systola.compiler.lower.convolution import convolution_step, product_step
 from systola.compiler.lower.depthwise import depthwise_steps
 from systola.compiler.lower.feature_map import FeatureMap, Lines
 from systola.compiler.lower.lstm import lstm_step
