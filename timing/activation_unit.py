@@ -33,6 +33,7 @@ from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
 from systola.timing.recent import recent
 from systola.timing.regions import Regions, Times, paced
+from systola.timing.runs import ListState, WriterList
 from systola.timing.span import Span
 from systola.timing.window import WindowGrid
 
@@ -41,8 +42,9 @@ FOLLOWS = 1 + FOLLOW_LATENCY
 ADDEND = 2
 """Lines that hold what an int16 result is added to."""
 
-ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...]]
-"""When it is free, when the last two instructions took their last steps, and the scale."""
+ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...], ListState]
+"""When it is free, when the last two instructions took their last steps, the scale, and the list of
+writers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +90,8 @@ class ActivationUnit:
         """When the last two instructions took their last steps."""
         self.written: tuple[Times, int] = np.zeros(1), 0
         """When the last instruction writes its lines, and the first of them."""
+        self.writers = WriterList(config.queue_depth, regions.buffer.written)
+        """The list of its instructions, for those who read their results."""
         self.scale: Mapping[str, int] = {}
         """What the last Set_Config_Scale said."""
         self.other: OtherReads | None = None
@@ -367,6 +371,7 @@ class ActivationUnit:
         busy = float(offsets[-1]) + turns + self._pause(work.spacing) + self._pause(work.drain)
         if not work.lines:
             self.written = np.zeros(1), 0
+            self.writers.push(0, 0, end)
             return times, Span(float(times[0]) - offsets[0], last, end, busy)
         written = np.repeat(times + work.latency, work.lines)
         written[work.lines - 1 :: work.lines] += turns * (work.lines - 1)
@@ -375,6 +380,7 @@ class ActivationUnit:
         told = written - ANNOUNCED
         space.written[target] = np.repeat(told[work.lines - 1 :: work.lines], work.lines)
         end = float(told[-1])
+        self.writers.push(target.start, target.stop, end)
         space.activated[target] = np.maximum(space.activated[target], end)
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
 
@@ -407,11 +413,13 @@ class ActivationUnit:
         """Return the state, seen from cycle `now`, the scale only if something is `scaled`."""
         times = self.free, *self._left
         free, left, last = (recent(time, now) for time in times)
-        return free, left, last, tuple(self.scale.items()) if scaled else ()
+        scale = tuple(self.scale.items()) if scaled else ()
+        return free, left, last, scale, self.writers.state(now)
 
     def resume(self, state: ActivationState, now: float) -> None:
         """Go on from `state` in cycle `now`."""
-        free, left, last, scale = state
+        free, left, last, scale, writers = state
+        self.writers.resume(writers, now)
         self.free, self._left = now + free, (now + left, now + last)
         self.scale = dict(scale)
 

@@ -33,6 +33,9 @@ class ComingReads:
     """Negative for a cycle without one."""
     ready: Times
     """When each can be read, as far as it is older instructions that write it."""
+    behind_first: bool = False
+    """Whether lines before the results of the activation unit wait for the first of these, too, see
+    systola.timing.runs."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
                 chunk = next(other.coming, None)
                 if chunk is None:
                     break
-                made_by = _producers(reader, chunk.lines, producer[-1] if producer else -1)
+                made_by = _producers(reader, chunk, producer[-1] if producer else -1)
                 if made_by[-1] < 0:
                     reading = read_times(chunk, free)
                     free = float(reading[-1]) + 1
@@ -141,11 +144,14 @@ def looked_at(first: float, needed: float) -> float:
     return first + 2 * ceil(max(0.0, needed - first) / 2)
 
 
-def _producers(reader: Reader, lines: NDArray[np.int64], last: int) -> list[int]:
+def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
     """For each line the vector that must have been written first, -1 for none: lines are read in
     order, so one waits for all before it, `last` included."""
+    lines = chunk.lines
     made = (lines - reader.target) // reader.target_lines
     made[(made < 0) | (made >= len(reader.lines))] = -1
+    if chunk.behind_first:
+        made[(lines >= 0) & (lines < reader.target)] = 0
     made[0] = max(made[0], last)
     return np.maximum.accumulate(made).tolist()
 

@@ -46,6 +46,7 @@ from systola.timing.memory_speed import MemorySpeed
 from systola.timing.recent import recent
 from systola.timing.record import Estimate, Mark, Part, Record, Unit
 from systola.timing.regions import Regions, RegionsState
+from systola.timing.runs import run_of
 from systola.timing.span import Span
 from systola.timing.unit_of import COMPARED, UNIT_OF, WAIT_FOR
 from systola.timing.weight_fetch import WeightFetch, WeightState
@@ -200,8 +201,8 @@ class Walk:
         self._fetch = Fetch(config, self._port)
         self._regions = Regions(config)
         self._weights = WeightFetch(config, memory)
-        self._matrix = MatrixUnit(config, self._regions, self._weights)
         self._activation = ActivationUnit(config, self._regions)
+        self._matrix = MatrixUnit(config, self._regions, self._weights, self._activation.writers)
         self._reader = HostReader(config, self._regions, self._port)
         self._writer = HostWriter(config, self._regions, memory)
         self._windows: dict[tuple[int, ...], WindowGrid] = {}
@@ -329,7 +330,8 @@ class Walk:
         self._number = pc
         self._pc = pc + 1
         if opcode in READERS:
-            self._activation.other = self._other_reads(pc + 1)
+            results = result_lines(opcode, operands, self._window, self._config.cols)
+            self._activation.other = self._other_reads(pc + 1, results)
         if opcode == Opcode.LOOP:
             self._loops.append(
                 _Loop(
@@ -378,11 +380,11 @@ class Walk:
             ]
         return self._decoded[pc]
 
-    def _other_reads(self, pc: int) -> OtherReads | None:
+    def _other_reads(self, pc: int, results: tuple[int, int]) -> OtherReads | None:
         """What the matrix unit reads during an instruction of the activation unit, `pc` being that
-        behind it; None for nothing."""
+        behind it; None for nothing. `results`: first line that it writes, and how many."""
         past = self._matrix.reads_from(max(self._issued, self._activation.free))
-        coming = self._coming_reads(pc)
+        coming = self._coming_reads(pc, results)
         first = next(coming, None)
         if first is None and not past:
             return None
@@ -390,11 +392,13 @@ class Walk:
             coming = chain([first], coming)
         return OtherReads(past, coming, self._matrix.free)
 
-    def _coming_reads(self, pc: int) -> Iterator[ComingReads]:
+    def _coming_reads(self, pc: int, results: tuple[int, int]) -> Iterator[ComingReads]:
         """What each MatrixMultiply or Convolve from `pc` on reads, as far as it is known when it is
-        issued, up to the first line that waits for the activation unit."""
+        issued, up to the first line that waits for a later instruction of the activation unit than
+        the present one, which writes the `results`."""
         window, registers = self._window, list(self._registers)
-        awaited: list[tuple[int, int]] = []
+        writers = self._activation.writers.following(self._issued, results)
+        present = len(writers) - 1
         issued = self._issued
         ahead = dict.fromkeys(Unit, 0)
         ahead[Unit.ACTIVATION] = 1
@@ -413,21 +417,30 @@ class Walk:
                 window = self._window_of(operands)
             elif unit == Unit.ARRAY:
                 passes = self._matrix.passes(entry.opcode, operands, window)
+                run = run_of(writers, passes.buffer, passes.buffer + passes.count)
+                if run.start > present:
+                    return
                 lines = self._matrix.lines_in_order(passes)
                 waits = np.zeros(len(lines), bool)
-                for first, count in awaited:
-                    waits |= (lines >= first) & (lines < first + count)
+                if run.stop > present + 1:
+                    waits = lines >= writers[present].stop
                 end = int(waits.argmax()) if waits.any() else len(lines)
+                before = writers[run.start : min(run.stop, present)]
                 for first in range(0, end, LOOKED_AHEAD):
-                    last = min(first + LOOKED_AHEAD, end)
-                    yield self._matrix.coming_reads(lines[first:last], issued)
+                    yield self._matrix.coming_reads(
+                        lines[first : min(first + LOOKED_AHEAD, end)],
+                        issued,
+                        before if run.stop <= present else (),
+                        behind_first=run.start == present,
+                    )
                 if end < len(lines):
                     return
             elif unit == Unit.ACTIVATION:
-                if len(awaited) > self._config.queue_depth:
+                if len(writers) - present > self._config.queue_depth + 1:
                     # The queue is full: what comes behind is not issued yet.
                     return
-                awaited.append(result_lines(entry.opcode, operands, window, self._config.cols))
+                first, count = result_lines(entry.opcode, operands, window, self._config.cols)
+                writers.append(writers[-1].followed_by(first, first + count))
             elif entry.opcode in BARRIERS:
                 return
             pc += 1

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from systola.hdl.memories.accumulators import SUMS_LATENCY, UPDATE_LATENCY
 from systola.timing.bank_conflicts import ComingReads
 from systola.timing.recent import FORGOTTEN
 from systola.timing.regions import Regions, Times, paced
+from systola.timing.runs import Entry, WriterList, run_of
 from systola.timing.span import Span
 from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
@@ -57,8 +58,12 @@ class Passes:
 class MatrixUnit:
     """One vector a cycle, unless its line, its accumulator row or its tile is missing."""
 
-    def __init__(self, config: Config, regions: Regions, weights: WeightFetch) -> None:
+    def __init__(
+        self, config: Config, regions: Regions, weights: WeightFetch, writers: WriterList
+    ) -> None:
+        """`writers`: the instructions that write the lines it reads, but for host reads."""
         self._rows = config.rows
+        self._writers = writers
         self._regions = regions
         self._weights = weights
         # Sums come behind the update of their row, which is announced before its write.
@@ -139,10 +144,22 @@ class MatrixUnit:
         lines[:, :, : len(passes.offsets)] = passes.lines
         return lines.reshape(-1)
 
-    def coming_reads(self, lines: NDArray[np.int64], issued: float) -> ComingReads:
-        """Lines that an instruction will read, once it is issued and they are there."""
-        written = self._regions.buffer.written
-        return ComingReads(lines, np.maximum(np.where(lines < 0, 0, written[lines]), issued) + 1)
+    def coming_reads(
+        self, lines: NDArray[np.int64], issued: float, run: Sequence[Entry], *, behind_first: bool
+    ) -> ComingReads:
+        """Lines that an instruction will read, once it is issued and they are there.
+
+        `run`: the entries under way for which it waits; `behind_first` as ComingReads has it.
+        """
+        ready = self._there(lines, run)
+        return ComingReads(lines, np.maximum(ready, issued) + 1, behind_first)
+
+    def _there(self, lines: NDArray[np.int64], run: Sequence[Entry]) -> Times:
+        """Return when each line can be read, as far as those decide who write it."""
+        there = self._regions.buffer.written[lines]
+        if run:
+            there = np.maximum(there, self._writers.announced(run, lines))
+        return np.where(lines < 0, 0.0, there)
 
     def reads_from(self, time: float) -> dict[float, int]:
         """The lines that were read in cycle `time` and later, by the cycle."""
@@ -157,7 +174,10 @@ class MatrixUnit:
         lines = slice(passes.buffer, passes.buffer + passes.count)
         accumulator = passes.accumulator
         space, sums = self._regions.buffer, self._regions.accumulators
-        complete = float(space.written[lines].max()) + 1
+        under_way = self._writers.pending(issued)
+        in_run = run_of(under_way, lines.start, lines.stop)
+        run = under_way[in_run.start : in_run.stop]
+        complete = float(self._there(np.arange(lines.start, lines.stop), run).max()) + 1
         offsets, vectors = passes.offsets, len(passes.offsets)
         rows = vectors // passes.halves
         free = max(issued + 1 + FRONT_LATENCY, self.free + COMMAND_GAP)
@@ -169,8 +189,7 @@ class MatrixUnit:
                 start = max(free, begun)
                 needed: Times | None = None
                 if n == 0 and complete + FOLLOW_LATENCY > start:
-                    needed = space.written[pass_lines] + 1 + FOLLOW_LATENCY
-                    needed = np.where(pass_lines < 0, 0.0, needed)
+                    needed = self._there(pass_lines, run) + 1 + FOLLOW_LATENCY
                 if k == 0 and sums.read[here].max() + 1 + FOLLOW_LATENCY > start:
                     row_free = sums.read[here] + 1 + FOLLOW_LATENCY
                     row_free = np.repeat(row_free, passes.halves)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
 from systola.compiler.errors import CompileError
-from systola.compiler.lower.arrival import arrival
 from systola.compiler.lower.bands import Band, window_of
 from systola.compiler.lower.channels import Channels
 from systola.compiler.lower.emitter import Emitter
@@ -69,6 +68,9 @@ class ConvolutionStep(MapStep):
     output: Requantisation
     wide: bool = False
     """Results of int16: each takes two lines of the target, low bytes and high bytes."""
+    early: int = 0
+    """Blocks of the source for which the first block of the result has a Convolve of its own, where
+    they are there before the others."""
 
     @property
     def _lines(self) -> int:
@@ -92,6 +94,7 @@ class ConvolutionStep(MapStep):
             target=self.target.cut(start, size),
             passes=tuple(replace(one, kernel=one.kernel[..., inside]) for one in self.passes),
             output_entries=Entries(content, 1),
+            early=0 if number else self.early,
         )
 
     def band(self, band: Band) -> ConvolutionStep:
@@ -171,6 +174,32 @@ class ConvolutionStep(MapStep):
         return self._sum(emitter, firsts, blocks, area)
 
     def _convolve(
+        self,
+        emitter: Emitter,
+        one: Pass,
+        first: int,
+        blocks: range,
+        area: Area,
+        accumulator: int,
+        accumulate: bool,
+    ) -> None:
+        """Emit one pass for some blocks of the result."""
+        source, early = self.source, self.early
+        if not early or blocks.start or area.row or area.column:
+            self._convolve_part(emitter, one, first, blocks, area, accumulator, accumulate)
+            return
+        channels = int(np.searchsorted(source.channels.slots, early * source.channels.block))
+        for begin, count in ((0, channels), (channels, source.channels.count - channels)):
+            part = replace(self, source=source.cut(begin, count))
+            inputs = part.source.channels
+            here = replace(one, kernel=one.kernel[:, :, begin : begin + count], source=inputs)
+            part._convolve_part(emitter, here, first, blocks[:1], area, accumulator, begin > 0)
+            first += inputs.blocks
+        if blocks[1:]:
+            accumulator += area.pixels
+            self._convolve_part(emitter, one, first, blocks[1:], area, accumulator, accumulate)
+
+    def _convolve_part(
         self,
         emitter: Emitter,
         one: Pass,
@@ -370,65 +399,6 @@ def product_step(
         ),
     )
     return replace(step, wide=node.wide)
-
-
-def pixels_beside(config: Config, source: FeatureMap, weights: NDArray[np.int8]) -> int:
-    """How many pixels of a result of few channels to put side by side into one line.
-
-    Lines go to host memory whole, so fewer of them take less time; but each pixel in a line takes
-    tiles of its own, beyond those that have been waiting. Only for windows of one pixel, all in the
-    map; `source` may be one of many samples.
-    """
-    blocks, channels, lines = source.channels.blocks, weights.shape[-1], source.pixels
-    beats = config.output_pitch // config.host_bus_bytes
-    square = config.rows == config.cols == config.output_pitch
-    if not square or channels > config.cols:
-        return 1
-
-    def cycles(count: int) -> int:
-        fetched = count * blocks - config.weight_fifo_tiles
-        array = max(blocks * lines, fetched * arrival(config))
-        return array + lines // count * beats
-
-    counts = [n for n in (1, 2, 4, 8, 16) if source.width % n == 0 and channels * n <= config.cols]
-    return min((n for n in counts if config.cols % n == 0), key=cycles)
-
-
-def beside_step(
-    config: Config,
-    operator: str,
-    source: FeatureMap,
-    target: FeatureMap,
-    weights: NDArray[np.int8],
-    output: Requantisation,
-) -> ConvolutionStep:
-    """The step for weights of 1 x 1 x channels x channels, and some pixels side by side."""
-    count, part = target.beside, config.cols // target.beside
-    inputs, results = weights.shape[2:]
-    wide = np.zeros((1, count, inputs, count, part), np.int8)
-    for n in range(count):
-        wide[0, n, :, n, :results] = weights[0, 0]
-
-    def of_all(values: NDArray[np.int32]) -> NDArray[np.int32]:
-        parts = np.zeros((count, part), np.int32)
-        parts[:, :results] = values
-        return parts.reshape(-1)
-
-    return convolution_step(
-        config,
-        operator,
-        source,
-        target,
-        wide.reshape(1, count, inputs, count * part),
-        Window(kernel=(1, count), stride=(1, count), out=(target.height, target.width)),
-        0,
-        replace(
-            output,
-            bias=of_all(output.bias),
-            multiplier=of_all(output.multiplier),
-            shift=of_all(output.shift),
-        ),
-    )
 
 
 def may_pack(config: Config, channels: int, window: Window) -> bool:

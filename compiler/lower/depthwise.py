@@ -25,6 +25,7 @@ from systola.compiler.lower.convolution import ConvolutionStep, convolution_step
 from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import channel_entries
 from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.lower.pooling import PoolingStep
 from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import DepthwiseConvolution, Requantisation, Window
 
@@ -42,6 +43,12 @@ class DepthwiseStep(MapStep):
     @property
     def reads(self) -> tuple[Lines, ...]:
         return (self.source.lines, self.taps)
+
+    @property
+    def cycles(self) -> int:
+        """What it takes: one for each tap of each result, and to load the taps."""
+        blocks, taps = self.target.channels.blocks, self.window.kernel[0] * self.window.kernel[1]
+        return blocks * taps * (self.target.pixels + 1) + STARTED
 
     def emit(self, emitter: Emitter) -> None:
         source, target, output = self.source, self.target, self.output
@@ -72,7 +79,7 @@ class DepthwiseStep(MapStep):
 class BlockSteps:
     """What makes a block of channels of the result."""
 
-    lanes: tuple[Step, ...] = ()
+    lanes: tuple[DepthwiseStep | PoolingStep, ...] = ()
     """What the lanes do of it."""
     array: ConvolutionStep | None = None
     """What the array does of it: other rows."""
@@ -90,30 +97,22 @@ def depthwise_steps(
     blocks = depthwise_blocks(config, node, source, target, taps, hidden, array_first=True)
     if all(block.array is None for block in blocks):
         return [_lanes_step(config, node, node.window, source, target, taps)]
-    return block_by_block(config, blocks)
+    return side_by_side(config, blocks)
 
 
 def block_by_block(
-    config: Config, blocks: Sequence[BlockSteps], before: Sequence[Step] = ()
+    config: Config, blocks: Sequence[BlockSteps], before: Sequence[Step]
 ) -> list[Step]:
     """Return the steps of all blocks in an order in which no unit waits for another for long.
 
     `before`: a step in front of each block, which makes its source. The array then is a block
-    behind the lanes, and its results come after the next work of the lanes. Else they come after
-    the work of the lanes on the same block, or on the next one.
+    behind the lanes, and its results come after the next work of the lanes.
     """
     steps: list[Step] = []
     waiting: Sequence[Step] = ()
     made = 0
     for number, block in enumerate(blocks):
-        array = block.array.in_two(config, 1 if before else HELD) if block.array else ()
-        if not before:
-            steps += (*array[:-1], *block.lanes, *waiting)
-            waiting = array[-1:]
-            if block.lanes:
-                steps += waiting
-                waiting = ()
-            continue
+        array = block.array.in_two(config, 1) if block.array else ()
         # The source of a block without lanes does not wait for those of the block before it.
         alone = number + 1 < len(blocks) and not blocks[number + 1].lanes
         steps += before[made : number + 1 + alone]
@@ -121,6 +120,48 @@ def block_by_block(
         steps += (*waiting[:1], *block.lanes, *waiting[1:])
         waiting = array
     return [*steps, *waiting]
+
+
+def side_by_side(config: Config, blocks: Sequence[BlockSteps]) -> list[Step]:
+    """Return the steps of all blocks whose sources are there.
+
+    The array has the sums of some blocks before the lanes take results of one. These come after the
+    work of the lanes during which they become ready.
+    """
+    arrays = [block.array for block in blocks if block.array]
+    steps: list[Step] = []
+    held: list[tuple[int, int, Sequence[Step]]] = []
+    busy = now = 0
+
+    def add_sums() -> None:
+        nonlocal busy
+        while arrays and len(held) < HELD:
+            array = arrays.pop(0)
+            busy += sum(one.tiles for one in array.passes) * max(
+                array.target.pixels, arrival(config)
+            )
+            sums, *results = array.in_two(config, HELD)
+            steps.append(sums)
+            held.append((busy, array.target.pixels + READ_OUT, results))
+
+    def add_results() -> None:
+        nonlocal now
+        ready, cycles, results = held.pop(0)
+        steps.extend(results)
+        now = max(now, ready) + cycles
+
+    add_sums()
+    for block in blocks:
+        for step in block.lanes:
+            steps.append(step)
+            now += step.cycles
+            while held and held[0][0] <= now + SOON:
+                add_results()
+                add_sums()
+    while held:
+        add_results()
+        add_sums()
+    return steps
 
 
 def depthwise_blocks(
@@ -205,6 +246,8 @@ FEW = 4
 """Blocks from which on some are wholly on the array."""
 HELD = 3
 """Room for sums beside which others are held: some rows at the end may be too few for any."""
+SOON = 200
+"""Cycles that the lanes may wait for results rather than have them later."""
 STARTED, READ_OUT = 15, 13
 """Cycles of an instruction in the lanes, and of one that reads sums, beside its vectors."""
 

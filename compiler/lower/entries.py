@@ -48,6 +48,15 @@ def channel_entries(config: Config, output: Requantisation, channels: Channels) 
     return _pack(config, *values)
 
 
+def masked_entry(config: Config, output: Requantisation, columns: range) -> Entries:
+    """Make an entry for some of the `columns`; the results of the others are the zero point."""
+    lanes = np.zeros(config.cols, np.int64)
+    lanes[columns.start : columns.stop] = 1
+    shift = output.shift + 0 * lanes
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    return _pack(config, output.bias * lanes, output.multiplier * lanes, left, right)
+
+
 def division_entry(config: Config, bits: int) -> Entries:
     """One entry that divides by 2^bits, half away from zero, with DOUBLE rounding.
 

@@ -23,8 +23,10 @@ from systola.compiler.lower.bands import (
 )
 from systola.compiler.lower.batch_rows import BatchRows
 from systola.compiler.lower.batching import Batch
+from systola.compiler.lower.beside import pixels_beside
 from systola.compiler.lower.channels import Channels, channel_layouts
-from systola.compiler.lower.convolution import may_pack, pixels_beside
+from systola.compiler.lower.convolution import may_pack
+from systola.compiler.lower.early_blocks import begin_early
 from systola.compiler.lower.feature_map import FeatureMap, Lines, new_map
 from systola.compiler.lower.gather import gather_step
 from systola.compiler.lower.host_view import (
@@ -159,6 +161,8 @@ class Lowering:
             with located(node.operator, CompileError):
                 self._lower(node)
             done = begin + sum(len(steps) for _, steps in layers)
+            if len(self.steps) == done + 1:
+                self.steps[done] = begin_early(self.steps, self._config.queue_depth)
             if node.result in operations.outputs and node.result is not last:
                 outputs[node.result] = self._output(node.result)
             elif self._at_once > 1 and isinstance(node, Pooling) and node.result is not last:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from systola.arch.config import Config
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.batch_rows import by_sample, window_by_sample
-from systola.compiler.lower.convolution import beside_step, convolution_step, product_step
+from systola.compiler.lower.beside import beside_step
+from systola.compiler.lower.convolution import convolution_step, product_step
 from systola.compiler.lower.depthwise import depthwise_steps
 from systola.compiler.lower.feature_map import FeatureMap, Lines
-from systola.compiler.lower.lstm import lstm_step
+from systola.compiler.lower.lstm_choice import chosen_lstm
 from systola.compiler.lower.pooling import pooling_steps
 from systola.compiler.lower.step import Step
 from systola.compiler.lower.vector import binary_steps, constant_map, unary_step
@@ -76,6 +77,6 @@ def node_steps(
             )
             return binary_steps(config, node, (a, b), target, samples)
         case Lstm():
-            return [lstm_step(config, node, sources[0], target, samples)]
+            return [chosen_lstm(config, node, sources[0], target, samples)]
         case _:
             raise CompileError("this kind of operation is not supported")

@@ -259,6 +259,15 @@ def test_depthwise_on_lanes_and_array(
     check(writer.content, shape, machine, batch)
 
 
+def test_lanes_do_not_wait_for_blocks_on_the_array() -> None:
+    writer = Writer((12, 12, 16), (1, 1), (1, 1), 96)
+    writer.depthwise()
+    writer.pointwise(16)
+    # Three of six blocks are made on the array, nine taps of 144 pixels each; the lanes have those
+    # of the others and their results. Before that there are 6 passes, and 144 lines that come.
+    assert cycles_of(writer.content) < 6 * 144 + 3 * (9 * 145 + 144) + 3 * 144 + 500
+
+
 @pytest.mark.parametrize("tile", [16, 40])
 @pytest.mark.parametrize("size", [(6, 6), (25, 5), (3, 3), (1, 9)])
 @pytest.mark.parametrize("blocks", [1, 2, 5, 9])

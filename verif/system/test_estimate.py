@@ -46,18 +46,6 @@ BEHIND = ("lstm_digits_rows_unrolled_k3",)
 """Networks with layers estimated less well than that, up to 13 % off: many short instructions, of
 which one in three or four is issued a cycle later than in the model."""
 ISSUE = pytest.mark.xfail(reason="bubbles between instructions not modelled", strict=True)
-WHOLE = pytest.mark.xfail(
-    reason="three layers of 9 pixels: who awaits the last of several instructions that do not rise "
-    "waits for the others whole, which is not modelled",
-    strict=True,
-)
-BESIDE = pytest.mark.xfail(
-    reason="where rows of a depthwise convolution are made on the array while others are made in "
-    "the lanes, the reads of the array wait up to half as long again as in the model",
-    strict=True,
-)
-LATER = {"mobilenet_v2_035_96": WHOLE, "ds_cnn_kws": BESIDE, "mobilenet_v1_025_96": BESIDE}
-"""Networks that take longer than the model says, up to 7 % as a whole."""
 
 
 def report_of(name: str, samples: int, latency: int, stall: float) -> Report:
@@ -86,7 +74,7 @@ def test_small_network(name, latency):
     check(report_of(name, 4, latency, 0.0), 4)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LATER.get(name, ())) for name in LARGE])
+@pytest.mark.parametrize("name", LARGE)
 def test_large_network(name):
     check(report_of(name, 2, 30, 0.0), 2)
 

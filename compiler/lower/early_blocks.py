@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions that begin with the blocks of their source that are there first.
+
+A Convolve waits for the youngest instruction of the activation unit that writes its source. It
+follows that one line by line, and those just before it as long as each begins where the one before
+has ended. For what came before these it waits until all of that is complete, though it needs other
+lines first. So the first tiles along K are a Convolve of their own where the last blocks of the
+source come out of order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from systola.compiler.lower.convolution import ConvolutionStep, ResultsStep, SumsStep
+from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.lower.host_view import LoadStep, StoreStep
+from systola.compiler.lower.step import MapStep, Step
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Lines of the source that a step writes; of no block where it writes others."""
+
+    first: int
+    end: int
+    blocks: range
+
+
+def begin_early(steps: Sequence[Step], depth: int) -> Step:
+    """Return the last step, or another one for it if it is a convolution that can begin earlier.
+
+    `depth`: instructions that wait for the activation unit at most.
+    """
+    step = steps[-1]
+    if not isinstance(step, ConvolutionStep) or step.source.packed or len(step.passes) != 1:
+        return step
+    blocks = step.source.channels.blocks
+    if step.passes[0].kernel.shape[:2] != (1, 1) or blocks == 1:
+        return step
+    early = _early(list(_pieces(steps[:-1], step.source, depth)), blocks)
+    return replace(step, early=early) if early else step
+
+
+def _early(pieces: Sequence[_Piece], blocks: int) -> int:
+    """Return how many of the first `blocks` come before all that is awaited as a whole.
+
+    `pieces`: what was written last, the youngest first.
+    """
+    if not pieces:
+        return 0
+    late = min(pieces[0].blocks, default=blocks)
+    for younger, older in pairwise(pieces):
+        rises = younger.blocks and older.blocks and older.end <= younger.first
+        late = min(late, *older.blocks[:1], blocks)
+        if not rises:
+            return late % blocks
+    return 0
+
+
+def _pieces(steps: Sequence[Step], source: FeatureMap, depth: int) -> Iterator[_Piece]:
+    """Yield what the last steps write, youngest first, from the last that writes `source` on."""
+    found = 0
+    for step in reversed(steps):
+        if isinstance(step, SumsStep | LoadStep | StoreStep):
+            continue
+        piece = _piece(step, source)
+        if piece.blocks or found:
+            found += 1
+            yield piece
+        if found == depth:
+            return
+
+
+def _piece(step: Step, source: FeatureMap) -> _Piece:
+    """Return the lines of `source` that `step` writes."""
+    if source.lines not in step.writes:
+        return _Piece(0, 0, range(0))
+    target = _target(step, source.lines)
+    if target is None:
+        return _Piece(0, 0, range(source.channels.blocks))
+    begin = target.offset - source.offset
+    end = begin + (target.channels.blocks - 1) * target.plane + target.pixels
+    return _Piece(begin, end, range(begin // source.plane, -(-end // source.plane)))
+
+
+def _target(step: Step, lines: Lines) -> FeatureMap | None:
+    """Return what `step` makes of `lines`, if it is one map."""
+    if isinstance(step, ResultsStep):
+        step = step.sums.convolution
+    if isinstance(step, MapStep) and step.target.lines is lines:
+        return step.target
+    return None

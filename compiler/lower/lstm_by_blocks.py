@@ -1,0 +1,499 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LSTM of one sequence, block by block of its cells: as few tiles for each step as there can be.
+
+Each step needs all recurrent weights again, and these come from memory. So the products of x are
+made for all steps at once, before the first one. The four gates of a block come one after the
+other; the lanes make the new state of a block while the array works on the next one. A step begins
+with the tiles for the first blocks of the state, while the lanes make the last block.
+
+Cells beyond the last full block, if all four gates of these fit one tile, are mixed: the columns of
+that tile are FORGET, INPUT, CELL and OUTPUT of these cells. Four more tiles put the sums of each
+gate, as numbers of 16 bits, into all quarters of a vector of its own. The state of these cells
+is then there in four lines, with one quarter each and the zero point elsewhere. So one tile has
+the weights of these rows for the four gates of a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from systola.arch.isa import Function, Opcode, Operation, Reduction, Rounding
+from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.entries import Entries
+from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.lower.lstm_layout import (
+    CELL,
+    FORGET,
+    GATES,
+    INPUT,
+    OUTPUT,
+    SPREAD,
+    Layout,
+    Weights,
+    packed,
+    scratch_lines,
+    tiles_of_a_step,
+)
+from systola.compiler.lower.step import Step
+from systola.compiler.operations import Requantisation, Window
+
+GATE_INTEGER_BITS = 3
+"""Integer bits of the argument of a gate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Buffer lines, accumulator rows, tiles and index registers."""
+
+    inputs: int
+    """The products of x: for each tile along N two lines for each step."""
+    states: int
+    """The state before each step and after the last one: a line for each block."""
+    quarters: int
+    """The same of the mixed cells: four lines."""
+    cells: int
+    mixed: int
+    """Sums of the mixed tile, two lines."""
+    spread: int
+    """Gates of the mixed cells."""
+    sums: int
+    """Accumulator rows: one for each tile along N, and GATES for what is spread."""
+    tiles: int
+    """First tile of a step."""
+    line: int
+    """The register with the line of the present step among the `inputs`."""
+    state: int
+    """The same among the states."""
+    quarter: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LstmByBlocksStep(Step):
+    """All steps in time of one sequence."""
+
+    source: FeatureMap
+    hidden: FeatureMap
+    layout: Layout
+    weights: Weights
+    input_entries: Entries
+    """One for each tile along N."""
+    recurrent_entries: Entries
+    copy_entry: Entries
+    forget_entry: Entries
+    update_entry: Entries
+    hidden_output: Requantisation
+    hidden_entries: Entries
+    """For all columns, and for each quarter of the mixed cells."""
+    start: Lines
+    """States before the first step, and two lines of zeros for each block of cells."""
+    scratch: Lines
+    cell_bits: int
+    limit: int
+    has_tanh: bool
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return (self.source.lines, self.start)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.hidden.lines, self.scratch)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (
+            self.input_entries,
+            self.recurrent_entries,
+            self.copy_entry,
+            self.forget_entry,
+            self.update_entry,
+            self.hidden_entries,
+        )
+
+    @property
+    def has_loop(self) -> bool:
+        return True
+
+    def emit(self, emitter: Emitter) -> None:
+        layout, steps = self.layout, self.source.pixels
+        lines = np.cumsum([emitter.line(self.scratch), *scratch_lines(layout, steps)]).tolist()
+        places = Places(
+            inputs=lines[0],
+            states=lines[1],
+            quarters=lines[2],
+            cells=lines[3],
+            mixed=lines[4],
+            spread=lines[5],
+            sums=emitter.accumulators(layout.tiles + GATES * layout.mixed),
+            tiles=emitter.store_weights(
+                packed(emitter.config, tiles_of_a_step(self.layout, self.weights))
+            ),
+            line=emitter.take_register(),
+            state=emitter.take_register(),
+            quarter=emitter.take_register(),
+        )
+        registers = (places.line, 2), (places.state, layout.blocks), (places.quarter, GATES)
+        self._emit_start(emitter, places)
+        self._emit_inputs(emitter, places)
+        emitter.scale(limit=self.limit)
+        for register, _ in registers:
+            emitter.emit(Opcode.SET_REGISTER, register=register)
+        self._emit_first(emitter, places, 0)
+        self._emit_first_late(emitter, places, 0)
+        emitter.loop(steps - 1)
+        self._emit_step(emitter, places, last=False)
+        for register, value in registers:
+            emitter.emit(Opcode.SET_REGISTER, register=register, first=register, value=value)
+        emitter.end_loop()
+        self._emit_step(emitter, places, last=True)
+        self._emit_results(emitter, places)
+        for register, _ in registers:
+            emitter.free_register(register)
+
+    def _emit_start(self, emitter: Emitter, places: Places) -> None:
+        blocks, mixed = self.layout.blocks, self.layout.mixed
+        emitter.scale()
+        copies = [(0, places.states, blocks, 0), (blocks, places.quarters, GATES * mixed, 0)]
+        copies.append((blocks + GATES * mixed, places.cells, blocks + mixed, 1))
+        for first, destination, rows, wide in copies:
+            if rows:
+                emitter.emit(
+                    Opcode.VECTOR,
+                    operation=Operation.COPY,
+                    buffer=emitter.line(self.start, first),
+                    destination=destination,
+                    rows=rows,
+                    parameter=emitter.parameters(self.copy_entry),
+                    rounding=Rounding.SINGLE,
+                    wide_operands=wide,
+                    wide=wide,
+                )
+
+    def _emit_inputs(self, emitter: Emitter, places: Places) -> None:
+        """Emit the products of x for all steps: the mixed tile, and the gates of each block."""
+        source, layout, steps = self.source, self.layout, self.source.pixels
+        groups = [range(layout.mixed)] if layout.mixed else []
+        groups += [range(n, n + GATES) for n in range(layout.mixed, layout.tiles, GATES)]
+        emitter.window(source.part(0, steps), Window(kernel=(1, 1), out=(1, steps)))
+        for group in groups:
+            tiles = packed(emitter.config, self.weights.inputs[group.start : group.stop])
+            accumulator = emitter.accumulators(len(group) * steps)
+            first = emitter.store_weights(tiles)
+            emitter.use_weights(first, len(group) * source.channels.blocks)
+            emitter.emit(
+                Opcode.CONVOLVE,
+                buffer=emitter.line(source.lines, source.offset),
+                accumulator=accumulator,
+                plane=source.plane,
+                k_tiles=source.channels.blocks,
+                n_tiles=len(group),
+            )
+            emitter.emit(
+                Opcode.ACTIVATE,
+                accumulator=accumulator,
+                buffer=places.inputs + 2 * steps * group.start,
+                rows=steps,
+                n_tiles=len(group),
+                parameter=emitter.parameters(self.input_entries, group.start, len(group)),
+                rounding=Rounding.DOUBLE,
+                wide=1,
+            )
+
+    def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
+        """Emit a step, and the first products of the next one.
+
+        The products of a block stand before the work of the lanes on the block before it.
+        """
+        blocks = self.layout.blocks
+        for block in range(blocks):
+            following = block + 1 < blocks
+            if following:
+                self._emit_block(emitter, places, block + 1)
+            if self.layout.mixed and block == 0:
+                self._emit_spread(emitter, places)
+            if self.layout.mixed and block == 1:
+                self._emit_mixed(emitter, places)
+            if not following and not last:
+                self._emit_first(emitter, places, 1)
+            self._emit_lanes(emitter, places, block)
+        if not last:
+            self._emit_first_late(emitter, places, 1)
+
+    def _emit_product(
+        self, emitter: Emitter, buffer: int, register: int, tile: int, sums: int, **operands: int
+    ) -> None:
+        emitter.use_weights(tile, operands["k_tiles"] * operands["n_tiles"])
+        emitter.emit(
+            Opcode.MATRIX_MULTIPLY,
+            buffer=buffer,
+            buffer_register=register,
+            accumulator=sums,
+            **operands,
+        )
+
+    def _emit_rest(
+        self, emitter: Emitter, places: Places, tile: int, sums: int, rows: int, ahead: int
+    ) -> None:
+        """Emit the products of the state of the mixed cells."""
+        self._emit_product(
+            emitter,
+            places.quarters + GATES * ahead,
+            places.quarter,
+            tile,
+            sums,
+            rows=rows,
+            k_tiles=1,
+            n_tiles=1,
+        )
+
+    def _emit_first(self, emitter: Emitter, places: Places, ahead: int) -> None:
+        """Emit the products of the mixed tile and the first block, for the step that is `ahead`.
+
+        Those with the last block of the state come later.
+        """
+        mixed, blocks = self.layout.mixed, self.layout.blocks
+        if mixed:
+            self._emit_rest(emitter, places, places.tiles, places.sums, 1, ahead)
+            self._emit_rest(emitter, places, places.tiles + 1, places.sums + 1, GATES, ahead)
+        self._emit_product(
+            emitter,
+            places.states + blocks * ahead,
+            places.state,
+            places.tiles + 2 * mixed,
+            places.sums,
+            rows=1,
+            k_tiles=blocks - 1,
+            n_tiles=mixed + GATES,
+            accumulate=mixed,
+        )
+
+    def _emit_first_late(self, emitter: Emitter, places: Places, ahead: int) -> None:
+        """Emit the rest of these products."""
+        mixed, blocks = self.layout.mixed, self.layout.blocks
+        self._emit_product(
+            emitter,
+            places.states + blocks * ahead + blocks - 1,
+            places.state,
+            places.tiles + 2 * mixed + (mixed + GATES) * (blocks - 1),
+            places.sums,
+            rows=1,
+            k_tiles=1,
+            n_tiles=mixed + GATES,
+            accumulate=1,
+        )
+
+    def _emit_block(self, emitter: Emitter, places: Places, block: int) -> None:
+        """Emit the products of the gates of a block; not of the first one."""
+        mixed, blocks = self.layout.mixed, self.layout.blocks
+        tile = places.tiles + 2 * mixed + (mixed + GATES) * blocks
+        tile += (block - 1) * (mixed + GATES * blocks) + GATES * mixed * (block > 1)
+        sums = places.sums + mixed + GATES * block
+        if mixed:
+            self._emit_rest(emitter, places, tile, sums, GATES, 0)
+        self._emit_product(
+            emitter,
+            places.states,
+            places.state,
+            tile + mixed,
+            sums,
+            rows=1,
+            k_tiles=blocks,
+            n_tiles=GATES,
+            accumulate=mixed,
+        )
+
+    def _emit_spread(self, emitter: Emitter, places: Places) -> None:
+        """Emit the sums of the mixed tile, and the product that gives each gate a vector."""
+        layout = self.layout
+        blocks, mixed = layout.blocks, layout.mixed
+        self._emit_sums(emitter, places, 0, places.inputs)
+        tile = places.tiles + 2 * mixed + (mixed + GATES) * blocks + mixed + GATES * blocks
+        self._emit_product(
+            emitter,
+            places.inputs,
+            places.line,
+            tile,
+            places.sums + layout.tiles,
+            rows=1,
+            k_tiles=1,
+            n_tiles=GATES,
+            wide_vectors=1,
+        )
+
+    def _emit_mixed(self, emitter: Emitter, places: Places) -> None:
+        """Emit the new state of the mixed cells."""
+        line = {place: places.spread + 2 * number for number, place in enumerate(SPREAD)}
+        for place, rows, function, bits in (
+            (FORGET, GATES - 1, Function.SIGMOID, 0),
+            (CELL, 1, Function.TANH, GATE_INTEGER_BITS),
+        ):
+            emitter.emit(
+                Opcode.ACTIVATE,
+                accumulator=places.sums + self.layout.tiles + SPREAD.index(place),
+                buffer=line[place],
+                rows=rows,
+                n_tiles=1,
+                parameter=emitter.parameters(self.copy_entry),
+                rounding=Rounding.SINGLE,
+                function=function,
+                table=bits,
+                wide=1,
+            )
+        cell = places.cells + 2 * self.layout.blocks
+        self._emit_cell(emitter, cell, line, 0)
+        self._emit_tanh(emitter, cell, line, 0)
+        for quarter in range(GATES):
+            self._emit_hidden(
+                emitter,
+                line,
+                0,
+                places.quarters + GATES + quarter,
+                places.quarter,
+                emitter.parameters(self.hidden_entries, 1 + quarter, 1),
+            )
+
+    def _emit_lanes(self, emitter: Emitter, places: Places, block: int) -> None:
+        """Emit the new state of a block."""
+        layout, steps, register = self.layout, self.source.pixels, places.line
+        first = layout.mixed + GATES * block
+        line = {place: places.inputs + 2 * steps * (first + place) for place in range(GATES)}
+
+        def gate(place: int) -> None:
+            function = Function.TANH if place == CELL else Function.SIGMOID
+            bits = GATE_INTEGER_BITS if place == CELL else 0
+            self._emit_sums(
+                emitter, places, first + place, line[place], function=function, table=bits
+            )
+
+        for place in (FORGET, INPUT, CELL):
+            gate(place)
+        self._emit_cell(emitter, places.cells + 2 * block, line, register)
+        # The cells are not there at once.
+        gate(OUTPUT)
+        self._emit_tanh(emitter, places.cells + 2 * block, line, register)
+        self._emit_hidden(
+            emitter,
+            line,
+            register,
+            places.states + layout.blocks + block,
+            places.state,
+            emitter.parameters(self.hidden_entries, 0, 1),
+        )
+
+    def _emit_sums(
+        self, emitter: Emitter, places: Places, tile: int, line: int, **operands: int
+    ) -> None:
+        """Emit the sums of a tile along N, added to the products of x."""
+        emitter.emit(
+            Opcode.ACTIVATE,
+            accumulator=places.sums + tile,
+            buffer=line,
+            buffer_register=places.line,
+            rows=1,
+            n_tiles=1,
+            parameter=emitter.parameters(self.recurrent_entries, tile, 1),
+            rounding=Rounding.DOUBLE,
+            wide=1,
+            accumulate=1,
+            **operands,
+        )
+
+    def _emit_cell(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
+        """Emit the new cells of a block."""
+        multiply = {
+            "operation": Operation.MULTIPLY,
+            "destination": cell,
+            "rows": 1,
+            "rounding": Rounding.DOUBLE,
+            "wide_operands": 1,
+            "wide": 1,
+        }
+        emitter.emit(
+            Opcode.VECTOR,
+            buffer=line[FORGET],
+            buffer_register=register,
+            operand=cell,
+            parameter=emitter.parameters(self.forget_entry),
+            **multiply,
+        )
+        emitter.emit(
+            Opcode.VECTOR,
+            buffer=line[INPUT],
+            buffer_register=register,
+            operand=line[CELL],
+            operand_register=register,
+            parameter=emitter.parameters(self.update_entry),
+            accumulate=1,
+            **multiply,
+        )
+
+    def _emit_tanh(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
+        """Emit the tanh of the cells of a block, in the place of their cell gate."""
+        if self.has_tanh:
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=Operation.COPY,
+                buffer=cell,
+                destination=line[CELL],
+                destination_register=register,
+                rows=1,
+                parameter=emitter.parameters(self.copy_entry),
+                function=Function.TANH,
+                table=self.cell_bits,
+                rounding=Rounding.SINGLE,
+                wide_operands=1,
+                wide=1,
+            )
+
+    def _emit_hidden(
+        self,
+        emitter: Emitter,
+        line: dict[int, int],
+        register: int,
+        target: int,
+        target_register: int,
+        parameter: int,
+    ) -> None:
+        """Emit one line of the state after the present step."""
+        output = self.hidden_output
+        emitter.emit(
+            Opcode.VECTOR,
+            operation=Operation.MULTIPLY,
+            buffer=line[OUTPUT],
+            buffer_register=register,
+            operand=line[CELL if self.has_tanh else INPUT],
+            operand_register=register,
+            destination=target,
+            destination_register=target_register,
+            rows=1,
+            parameter=parameter,
+            rounding=output.rounding,
+            zero_point=output.zero_point,
+            wide_operands=1,
+        )
+
+    def _emit_results(self, emitter: Emitter, places: Places) -> None:
+        """Emit copies of the states of all steps to where the result lies."""
+        hidden, layout, steps = self.hidden, self.layout, self.source.pixels
+        blocks = layout.blocks
+        lines = [(places.states + blocks + block, blocks) for block in range(blocks)]
+        if layout.mixed:
+            lines.append((places.quarters + GATES, GATES))
+        column = FeatureMap(
+            lines=self.scratch, height=steps, width=1, plane=0, channels=hidden.channels
+        )
+        for block, (first, pitch) in enumerate(lines):
+            emitter.window(column, Window(kernel=(1, 1), out=(steps, 1)), pitch=pitch)
+            emitter.emit(
+                Opcode.POOL,
+                buffer=first,
+                destination=emitter.line(hidden.lines, hidden.block(block)),
+                blocks=1,
+                parameter=emitter.parameters(self.copy_entry),
+                reduction=Reduction.MAX,
+                rounding=Rounding.SINGLE,
+                floor=-128,
+                ceiling=127,
+            )

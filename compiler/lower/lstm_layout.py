@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the cells of an LSTM lie in tiles where it goes block by block, see lstm_by_blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.config import Config
+from systola.compiler.lower.channels import Channels
+from systola.compiler.lower.entries import Entries, channel_entries
+from systola.compiler.operations import Gate, Lstm, Requantisation
+
+GATES = 4
+FORGET, INPUT, CELL, OUTPUT = range(GATES)
+"""Places of the gates in a block."""
+SPREAD = (FORGET, INPUT, OUTPUT, CELL)
+"""Places of the gates of the mixed cells where they lie apart: those with SIGMOID first."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the cells of an LSTM lie in tiles."""
+
+    cells: int
+    size: int
+    """Rows and columns of a tile."""
+
+    @property
+    def rest(self) -> int:
+        """Mixed cells; 0 for none."""
+        rest = self.cells % self.size
+        return rest if rest * GATES <= self.size else 0
+
+    @property
+    def mixed(self) -> int:
+        """Number of mixed tiles along N."""
+        return int(self.rest > 0)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of cells that are not mixed."""
+        return self.cells // self.size if self.mixed else -(-self.cells // self.size)
+
+    @property
+    def quarter(self) -> int:
+        """Columns of a gate in a mixed tile."""
+        return self.size // GATES
+
+    @property
+    def tiles(self) -> int:
+        """Tiles along N: the mixed one, and then four of each block."""
+        return self.mixed + GATES * self.blocks
+
+    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return gate and cell of each column of each tile along N; the cell is -1 for none."""
+        gates = np.tile(np.arange(GATES), (self.blocks, 1)).reshape(-1, 1)
+        firsts = np.repeat(np.arange(self.blocks) * self.size, GATES)[:, np.newaxis]
+        cells = firsts + np.arange(self.size)
+        gates = np.broadcast_to(gates, cells.shape)
+        cells = np.where(cells < self.cells, cells, -1)
+        if self.mixed:
+            place = np.arange(self.size)
+            inside = place % self.quarter < self.rest
+            inside &= place < GATES * self.quarter
+            first = self.blocks * self.size
+            mixed = np.where(inside, first + place % self.quarter, -1)
+            gates = np.vstack([np.minimum(place // self.quarter, OUTPUT), gates])
+            cells = np.vstack([mixed, cells])
+        return gates, cells
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Tiles of an LSTM, each of size x size."""
+
+    inputs: NDArray[np.int8]
+    """Tiles along N x tiles along K."""
+    recurrent: NDArray[np.int8]
+    """Tiles along N x blocks of the state."""
+    rest: NDArray[np.int8]
+    """For the mixed tile, and the gates of each block, one for the state of the mixed cells."""
+    spread: NDArray[np.int8]
+    """From each gate of the mixed tile to all quarters, in the order of SPREAD."""
+
+
+def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
+    """Yield how many lines each of the regions of Places takes that are in the buffer."""
+    yield 2 * steps * layout.tiles
+    yield (steps + 1) * layout.blocks
+    yield (steps + 1) * GATES * layout.mixed
+    yield 2 * (layout.blocks + layout.mixed)
+    yield 2 * layout.mixed
+    yield 2 * GATES * layout.mixed
+
+
+def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weights:
+    """Cut the weights of the `gates`, in their places, into tiles; x has the channels `source`."""
+    size, blocks, mixed = layout.size, layout.blocks, layout.mixed
+    of_gate, of_cell = layout.columns()
+
+    def columns(rows: list[NDArray[np.int8]]) -> NDArray[np.int8]:
+        """Return the weights of each column of each tile: tiles x rows x columns."""
+        stacked = np.stack(rows)
+        found = stacked[of_gate, :, of_cell]
+        return np.where(of_cell[..., np.newaxis] < 0, 0, found).swapaxes(1, 2).astype(np.int8)
+
+    inputs = columns([gate.input_weights for gate in gates])
+    by_slot = np.zeros((layout.tiles, source.blocks * source.block, size), np.int8)
+    by_slot[:, source.slots] = inputs
+    recurrent = columns([gate.recurrent_weights for gate in gates])
+    full = np.zeros((layout.tiles, blocks * size, size), np.int8)
+    plain = min(layout.cells, blocks * size)
+    full[:, :plain] = recurrent[:, :plain]
+    rest = np.zeros(((1 + blocks) * mixed, size, size), np.int8)
+    spread = np.zeros((GATES * mixed, size, size), np.int8)
+    if mixed:
+        last, quarter = recurrent[:, plain:], layout.quarter
+        rest[0, : layout.rest] = last[0]
+        for place in range(GATES):
+            begin = place * quarter
+            rest[1:, begin : begin + layout.rest] = last[1 + place :: GATES]
+        for number, place in enumerate(SPREAD):
+            for cell in range(layout.rest):
+                spread[number, place * quarter + cell, cell : GATES * quarter : quarter] = 1
+    return Weights(
+        inputs=by_slot.reshape(layout.tiles, source.blocks, source.block, size),
+        recurrent=full.reshape(layout.tiles, blocks, size, size),
+        rest=rest,
+        spread=spread,
+    )
+
+
+def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
+    """Return the tiles of a step in the order of their use, all in a row."""
+    mixed, size = layout.mixed, layout.size
+    first = weights.recurrent[: mixed + GATES]
+    parts = [weights.rest[: 2 * mixed], first[:, :-1], first[:, -1:]]
+    for block in range(1, layout.blocks):
+        begin = mixed + GATES * block
+        parts += [weights.rest[mixed + block :][:mixed]]
+        parts += [weights.recurrent[begin : begin + GATES]]
+        parts += [weights.spread] if block == 1 else []
+    return np.concatenate([part.reshape(-1, size, size) for part in parts])
+
+
+def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
+    """Return for each column of each tile along N the weights of the rows that other gates use."""
+    away = np.zeros((layout.tiles, layout.size), np.int64)
+    if layout.mixed:
+        sums = weights.rest[1:].sum(axis=1, dtype=np.int64)
+        for place in range(GATES):
+            begin = place * layout.quarter
+            own = weights.rest[1:, begin : begin + layout.quarter].sum(axis=1, dtype=np.int64)
+            away[1 + place :: GATES] = sums - own
+    return away
+
+
+def tile_entries(
+    config: Config, layout: Layout, sums: list[Requantisation], less: NDArray[np.int64]
+) -> Entries:
+    """Make the entries of all tiles along N, the biases by so much `less`."""
+    of_gate, of_cell = layout.columns()
+
+    def columns(values: list[NDArray[np.int32]]) -> NDArray[np.int64]:
+        every = np.stack([np.broadcast_to(each, layout.cells) for each in values])
+        return np.where(of_cell < 0, 0, every[of_gate, of_cell]).astype(np.int64)
+
+    bias = columns([each.bias for each in sums]) - less
+    output = Requantisation(
+        bias=bias.reshape(-1).astype(np.int32),
+        multiplier=columns([each.multiplier for each in sums]).reshape(-1).astype(np.int32),
+        shift=columns([each.shift for each in sums]).reshape(-1).astype(np.int32),
+    )
+    return channel_entries(config, output, Channels((of_cell.size,), layout.size))
+
+
+def start_lines(layout: Layout, node: Lstm) -> NDArray[np.int8]:
+    """Return the lines of the states before the first step, and zeros for the cells."""
+    size, blocks, mixed = layout.size, layout.blocks, layout.mixed
+    lines = np.zeros((blocks + GATES * mixed + 2 * (blocks + mixed), size), np.int8)
+    lines[:blocks] = node.start
+    if mixed:
+        quarters = lines[blocks : blocks + GATES]
+        quarters[:] = node.hidden.zero_point
+        for number in range(GATES):
+            begin = number * layout.quarter
+            quarters[number, begin : begin + layout.quarter] = node.start
+    return lines
+
+
+def packed(config: Config, tiles: NDArray[np.int8]) -> NDArray[np.uint8]:
+    """Return tiles as they lie in weight memory."""
+    size = tiles.shape[-1]
+    flat = tiles.reshape(-1, size, size)
+    packed = np.zeros((len(flat), config.rows, config.weight_row_pitch), np.int8)
+    packed[:, :size, :size] = flat
+    return packed.reshape(len(flat), config.tile_bytes).view(np.uint8)

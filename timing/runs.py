@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of instructions that write lines: who reads some waits for the youngest that writes any.
+
+Chaining lets a reader follow while the oldest instruction of the list belongs to the run of that
+one: each of a run begins where the one before has ended, or behind. Until then it waits, and then
+until the run has got past each line, also past those that were written long ago.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.timing.recent import recent
+from systola.timing.regions import Times
+
+ListState = tuple[tuple[int, int, float, bool], ...]
+"""First line, end, end in time, and whether it rises, of each entry."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The lines `base` to `stop` - 1 that an instruction writes, in this order."""
+
+    base: int
+    stop: int
+    end: float
+    """Cycle in which it is complete."""
+    rises: bool
+    """Whether it begins where the entry before has ended, or behind."""
+
+    def meets(self, base: int, stop: int) -> bool:
+        """Return whether it writes one of the lines `base` to `stop` - 1."""
+        return self.base < stop and base < self.stop
+
+    def followed_by(self, base: int, stop: int, end: float = inf) -> Entry:
+        """Return the entry after it."""
+        return Entry(base, stop, end, self.base < self.stop <= base)
+
+
+NOTHING = Entry(0, 0, 0.0, rises=False)
+"""Stands for an entry that writes no line."""
+
+
+def run_of(entries: Sequence[Entry], base: int, stop: int) -> range:
+    """Return the run for which a reader of the lines `base` to `stop` - 1 waits, oldest first.
+
+    It ends with the youngest of the `entries` in the way; it is empty where there is none.
+    """
+    first = last = -1
+    running = False
+    for number, entry in enumerate(entries):
+        hit = entry.meets(base, stop)
+        goes_on = running and entry.rises
+        if hit:
+            last = number
+            if not goes_on:
+                first = number
+        running = hit or goes_on
+    return range(first, last + 1) if last >= 0 else range(0)
+
+
+class WriterList:
+    """The youngest entries of a list, as many as it has places."""
+
+    def __init__(self, depth: int, written: Times) -> None:
+        """`written`: for each line the cycle in which its last write was announced."""
+        self._written = written
+        self._entries: deque[Entry] = deque(maxlen=depth)
+
+    def push(self, base: int, stop: int, end: float) -> None:
+        """Append an instruction that is complete in cycle `end`."""
+        last = self._entries[-1] if self._entries else NOTHING
+        self._entries.append(last.followed_by(base, stop, end))
+
+    def pending(self, time: float) -> list[Entry]:
+        """Return the entries that are not complete in cycle `time`, oldest first."""
+        return [entry for entry in self._entries if entry.end > time]
+
+    def following(self, time: float, results: tuple[int, int]) -> list[Entry]:
+        """Return the same with one that is not complete: first of its lines, and how many."""
+        first, count = results
+        last = self._entries[-1] if self._entries else NOTHING
+        return [*self.pending(time), last.followed_by(first, first + count)]
+
+    def announced(self, entries: Sequence[Entry], lines: NDArray[np.int64]) -> Times:
+        """Return when a run, all `entries`, has got past each of the `lines`, see run_of."""
+        addresses = np.concatenate([np.arange(entry.base, entry.stop) for entry in entries])
+        times = np.append(self._written[addresses], entries[-1].end)
+        return times[np.searchsorted(addresses, lines)]
+
+    def state(self, now: float) -> ListState:
+        """Return the last entry and all that are pending, seen from cycle `now`."""
+        last = len(self._entries) - 1
+        return tuple(
+            (entry.base, entry.stop, recent(entry.end, now), entry.rises)
+            for number, entry in enumerate(self._entries)
+            if entry.end > now or number == last
+        )
+
+    def resume(self, state: Iterable[tuple[int, int, float, bool]], now: float) -> None:
+        """Go on from `state` in cycle `now`."""
+        self._entries.clear()
+        self._entries.extend(Entry(base, stop, now + end, up) for base, stop, end, up in state)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolutions that begin with the blocks of their source that are there first."""
+
+from __future__ import annotations
+
+import pytest
+
+from systola.compiler.lower import lowering
+from systola.verif.compiler.test_few_channels import Shape, Writer, check, cycles_of
+from systola.verif.plan.selection import thorough
+
+
+def network(shape: Shape, channels: int) -> Writer:
+    """Write a network in which lanes and array make each block of a depthwise convolution."""
+    writer = Writer(shape, (1, 1), (1, 1), channels)
+    writer.depthwise()
+    writer.pointwise(channels + 3)
+    return writer
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels"), [((25, 5, 64), 64), ((12, 12, 20), 90), ((6, 6, 40), 75)]
+)
+@pytest.mark.parametrize(
+    ("machine", "batch"), [("base", 1), ("base", 2), thorough("6x10", 2), thorough("4x4", 1)]
+)
+def test_every_byte(shape: Shape, channels: int, machine: str, batch: int) -> None:
+    check(network(shape, channels).content, shape, machine, batch)
+
+
+def test_a_convolution_does_not_wait_for_its_last_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last block has 11 rows in the lanes, nine taps for each of five pixels. Without
+    a Convolve for the first two of four blocks, that begins after most of these 495 cycles."""
+    content = network((25, 5, 64), 64).content
+    early = cycles_of(content)
+    monkeypatch.setattr(lowering, "begin_early", lambda steps, _: steps[-1])
+    assert early < cycles_of(content) - 90
+
+
+def test_poolings_between_results() -> None:
+    """A dense layer after poolings that are made block by block begins with the first blocks."""
+    shape = (12, 10, 64)
+    writer = Writer(shape, (1, 1), (1, 1), 64)
+    writer.average()
+    writer.dense(12)
+    check(writer.content, shape, "base", 1)
