@@ -31,7 +31,7 @@ from systola.training.layers import (
 from systola.training.model import Sequential
 
 _LSTM: dict[str, Any] = {
-    **{"return_sequences": False, "return_state": False},
+    "return_state": False,
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
 }
 """Settings that an LSTM must have."""
@@ -188,7 +188,8 @@ def _layer(layer: Any) -> list[Layer]:
             for name, wanted in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
                 found = getattr(getattr(layer, name), "__name__", None)
                 _check(layer, kind, name, found, wanted)
-            return [LSTM(int(layer.units), use_bias=bool(layer.use_bias))]
+            how = {name: bool(getattr(layer, name)) for name in ("use_bias", "return_sequences")}
+            return [LSTM(int(layer.units), **how)]
         case "Dropout":
             return [Dropout(float(layer.rate))]
         case _:

@@ -369,8 +369,7 @@ class Embedding(Computing):
     dropout=Only((0.0, 0), "a Dropout layer may follow"),
     recurrent_dropout=Only((0.0, 0), "a Dropout layer may follow"),
     seed=Only((None,), "compile() takes the seed"),
-    return_sequences=Only((False,), "an LSTM gives its last state"),
-    return_state=Only((False,), "an LSTM gives its last state"),
+    return_state=Only((False,), "an LSTM gives its last state, or all of them"),
     go_backwards=Only((False,), "turn the samples round"),
     stateful=Only((False,), "each sample begins with a state of zero"),
     time_major=Only((False,), "samples come first"),
@@ -380,18 +379,21 @@ class Embedding(Computing):
 @dataclass(frozen=True)
 class LSTM(Computing):
     """Long short-term memory, with Keras's defaults: tanh, sigmoid for the gates, biases, those of
-    the forget gate one at the start. It gives the `units` numbers of the last step."""
+    the forget gate one at the start. It gives the `units` numbers of the last step; with
+    `return_sequences` those of all steps, which another LSTM takes."""
 
     units: int
     _: KW_ONLY
     use_bias: bool = True
     kernel_initializer: str = "glorot_uniform"
     recurrent_initializer: str = "orthogonal"
+    return_sequences: bool = False
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
         _keep_size(self, "units", MOST_LSTM_UNITS)
-        object.__setattr__(self, "use_bias", flag("use_bias", self.use_bias))
+        for name in ("use_bias", "return_sequences"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
         _keep_initializers(self, "kernel_initializer", "recurrent_initializer")
 
 

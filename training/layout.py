@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
-from systola.training.stages import GATES, Stage, Tensor, tensors
+from systola.training.stages import EMBEDDING, GATES, Recurrence, Stage, Tensor, tensors
 
 PROGRAM_BYTES = 1 << 20
 """Bytes of a program for each turn, at most."""
@@ -70,7 +70,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class RecurrencePlaces:
-    """Where an LSTM keeps what the way back needs, int16 but for the inputs.
+    """Where an LSTM keeps what the way back needs, int16 but for inputs and masks.
 
     Of `cells` and `hidden` the first is that before the first step, which stays zero.
     """
@@ -85,12 +85,16 @@ class RecurrencePlaces:
     """The gradient of the gates' sums: [block][step][sample]."""
     below: int
     """That of the inputs, likewise."""
+    masks: int
+    """The masks of all states after the first one, where there is a dropout between two LSTMs:
+    [step][block][sample]."""
 
     def after(self, offset: int) -> RecurrencePlaces:
         """Return places that are `offset` bytes further on."""
         return RecurrencePlaces(
             *(place + offset for place in (self.inputs, self.cells, self.hidden, self.gates)),
             below=self.below + offset,
+            masks=self.masks + offset,
         )
 
 
@@ -134,6 +138,7 @@ class Layout:
         others = [_shape(tensor, None, size) for tensor in tensors(stages)[len(stages) :]]
         self.shapes = (*(_shape(stage.tensor, stage, size) for stage in stages), *others)
         """Of the stages, then of the other tensors."""
+        self._stages = len(stages)
         last = self.shapes[len(stages) - 1]
         self.samples = _blocks(batch, size) * size
         """Rows of a turn, whole blocks."""
@@ -158,7 +163,12 @@ class Layout:
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
         self.spilled = self._spilled(stages)
-        self.recurrence = self._recurrence(stages[0])
+        self.recurrences = [
+            self._recurrence(number, stage.lstm, stage.rate)
+            for number, stage in enumerate(stages)
+            if stage.lstm
+        ]
+        """Of each LSTM."""
         self._turn_bytes = self._end - first
         self._end += (turns - 1) * self._turn_bytes
         self.selection = self._take(self._selections(stages[0]))
@@ -213,9 +223,13 @@ class Layout:
         found.losses += offset
         if self.spilled:
             found.spilled = self.spilled.after(offset)
-        if self.recurrence:
-            found.recurrence = self.recurrence.after(offset)
+        found.recurrences = [places.after(offset) for places in self.recurrences]
         return found
+
+    @property
+    def recurrence(self) -> RecurrencePlaces | None:
+        """The places of an LSTM that is the first stage."""
+        return self.recurrences[0] if self.recurrences else None
 
     def _spilled(self, stages: tuple[Stage, ...]) -> Spilled | None:
         if self.turns == 1:
@@ -245,21 +259,23 @@ class Layout:
             return self.shapes[0].given
         if stage.lstm.vocabulary and self.turns > 1:
             return 0
-        given = self.shapes[-1].inputs if stage.lstm.vocabulary else self.shapes[0].channels
+        given = self.shapes[0].channels
+        if stage.lstm.vocabulary:
+            given = self.shapes[self._stages + EMBEDDING].inputs
         return stage.lstm.steps * given
 
-    def _recurrence(self, stage: Stage) -> RecurrencePlaces | None:
-        if stage.lstm is None:
-            return None
-        samples, inputs = self.samples, self.shapes[0].channels
-        units, gates = self.shapes[0].units // len(GATES), self.shapes[0].units
-        steps, words = stage.lstm.steps, bool(stage.lstm.vocabulary)
+    def _recurrence(self, number: int, lstm: Recurrence, rate: float) -> RecurrencePlaces:
+        samples, inputs = self.samples, self.shapes[number].channels
+        gates, steps = self.shapes[number].units, lstm.steps
+        units, made = gates // len(GATES), number > 0 or lstm.vocabulary > 0
+        masks = steps * units * samples * bool(lstm.sequences and rate)
         return RecurrencePlaces(
-            inputs=self._take(steps * inputs * samples) if words else self.x,
+            inputs=self._take(steps * inputs * samples) if made else self.x,
             cells=self._take((steps + 1) * 2 * (gates + units) * samples),
             hidden=self._take((steps + 1) * 2 * units * samples),
             gates=self._take(2 * gates * steps * samples),
-            below=self._take(2 * inputs * steps * samples if words else 0),
+            below=self._take(2 * inputs * steps * samples * made),
+            masks=self._take(masks),
         )
 
     def _spread(self, stage: Stage, lines: int) -> tuple[int, int]:

@@ -14,23 +14,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from systola.arch.isa import Function, Operation
+from systola.arch.isa import Function, Operation, Source
+from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import accumulated, most_blocks
+from systola.training.passes import accumulated, gradient_scale, most_blocks
 from systola.training.recurrent import (
     CELL_BITS,
     CELL_INTEGER_BITS,
+    LEAST_SHIFT,
     STATE_SHIFT,
     Sizes,
-    input_bits,
+    state_register,
+    step_inputs,
 )
-from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence, tensors
-from systola.training.task import GRADIENT, SHIFT, STATE, Exponent, Task
+from systola.training.stages import EMBEDDING, GATES, Recurrence, recurrent_tensor
+from systola.training.task import GRADIENT, INPUTS, SHIFT, Exponent, Task
 from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
 from systola.training.weights import all_turned
 from systola.training.writer import (
+    HALF,
     NARROWING,
     ONE,
     UNIT,
@@ -43,6 +47,8 @@ from systola.training.writer import (
 
 TOP_BITS = 12
 """Of the largest gradient of the last state."""
+TOP_BITS_OF_ALL = 11
+"""Of the largest gradient of any state, where all steps add theirs on the way back."""
 INT8_BITS = 7
 _SUM_BITS = 30
 """Of the sums over all steps and samples."""
@@ -64,19 +70,29 @@ class _Piece:
 class RecurrentBackward:
     """Writes it."""
 
-    def __init__(self, writer: Writer, task: Task) -> None:
+    def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
         self._writer = writer
         self._task = task
+        self._number = number
+        self._stage = task.stages[number]
+        self._given = HALF, 0
+        """The multiplier from gradients of states to those of this LSTM, and the bits it takes."""
 
     def write(self, gradient: range) -> None:
         """Writes it, from the gradient of the last state, int8, [block of units][sample]; it is
-        given back."""
-        layout, lstm = self._writer.layout, self._task.stages[0].lstm
+        given back.
+
+        The gradients of all states, where another LSTM takes them, are in host memory.
+        """
+        layout, lstm = self._writer.layout, self._stage.lstm
         assert lstm
         self.take(layout, lstm)
+        if lstm.sequences:
+            self._measure_all()
         self._steps(gradient)
-        self.end()
-        learnt = recurrent_tensors(self._task)
+        if not lstm.sequences:
+            self.end()
+        learnt = recurrent_tensors(self._task, self._number)
         begin_telling(self._writer, self._task, *learnt)
         self._update_kernels()
         if lstm.vocabulary:
@@ -85,7 +101,7 @@ class RecurrentBackward:
 
     def take(self, layout: Layout, lstm: Recurrence) -> None:
         """Take the places of the samples that are written now."""
-        self._sizes = Sizes(layout, lstm)
+        self._sizes = Sizes(layout, lstm, self._number)
         self._count = lstm.steps * layout.samples
         """Steps times samples, whole blocks: what the gradients of the weights are sums over."""
         self._bits = gradient_bits(lstm.steps * self._task.count)
@@ -103,12 +119,16 @@ class RecurrentBackward:
     def _steps(self, gradient: range) -> None:
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         rows, places, pitch = sizes.rows, sizes.places, layout.pitch
-        recurrent = all_turned(writer, len(task.stages) + RECURRENT)
-        embedded = input_words(task)
-        kernel = all_turned(writer, 0) if embedded else range(0)
+        tensor = recurrent_tensor(task.stages, self._number)
+        recurrent = all_turned(writer, tensor)
+        embedded, sequences = self._number > 0 or input_words(task), not gradient
+        kernel = all_turned(writer, self._number) if embedded else range(0)
         state, cell = (writer.allocate(2 * rows) for _ in range(2))
-        entry = shifted(-self._left_bits - 1)
-        writer.copy(gradient.start, state.start, rows, entry, WIDENING)
+        if sequences:
+            self._read_gradient(sizes.steps - 1, state)
+        else:
+            entry = shifted(-self._left_bits - 1)
+            writer.copy(gradient.start, state.start, rows, entry, WIDENING)
         writer.free(gradient)
         cells = writer.allocate(len(GATES) * 2 * rows + 2 * rows)
         before, tanh = (writer.allocate(2 * rows) for _ in range(2))
@@ -122,12 +142,52 @@ class RecurrentBackward:
             self._gates(cells, tanh, slopes, state, cell, last=step == sizes.steps - 1)
             self._write_block(places.gates, step, slopes, sizes.gates)
             if embedded:
-                self._product(slopes, kernel, below, sizes.inputs, task.master_bits[0])
+                bits = task.master_bits[self._number]
+                self._product(slopes, kernel, below, sizes.inputs, bits)
                 self._write_block(places.below, step, below, sizes.inputs)
             if step:
-                bits = task.master_bits[len(task.stages) + RECURRENT]
-                self._product(slopes, recurrent, state, sizes.units, bits)
+                if sequences:
+                    self._read_gradient(step - 1, state)
+                how = (sizes.units, task.master_bits[tensor])
+                self._product(slopes, recurrent, state, *how, accumulate=sequences)
         writer.free(recurrent, kernel, state, cell, cells, before, tanh, slopes, below)
+
+    def _measure_all(self) -> None:
+        """Let SHIFT have the shift of the gradients of all states, and GRADIENT their bits."""
+        writer, sizes = self._writer, self._sizes
+        lines = writer.allocate(2 * sizes.rows)
+        q, lost = gradient_scale(self._stage)
+        self._given = q, lost
+        top = min(TOP_BITS_OF_ALL, self._bits)
+        writer.measure(SHIFT, value=LEAST_SHIFT)
+        for step in range(sizes.steps):
+            self._read_above(step, lines)
+            at = {"buffer": lines.start, "rows": sizes.rows}
+            writer.measure(SHIFT, Source.LINES, **at, bits=top + 1, first=SHIFT)
+        writer.free(lines)
+        agree(writer, self._task, INPUTS + self._number + 1)
+        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-lost)
+
+    def _read_above(self, step: int, lines: range) -> None:
+        """Bring the gradient of the inputs of the LSTM above in a step, int16."""
+        layout = self._writer.layout
+        place = layout.recurrences[self._number + 1].below
+        host = place + 2 * step * layout.samples * layout.pitch
+        self._writer.read_rows(host, lines, 2 * layout.samples, 2 * self._count)
+
+    def _read_gradient(self, step: int, lines: range) -> None:
+        """Bring the gradient of the states of a step, int16 with the exponent of all of them."""
+        writer, rows, pitch = self._writer, self._sizes.rows, self._writer.layout.pitch
+        self._read_above(step, lines)
+        entry = Entry(self._given[0])
+        writer.copy(lines.start, lines.start, rows, entry, WIDE, exponent=SHIFT)
+        if self._stage.rate:
+            mask, wide = writer.allocate(rows), writer.allocate(2 * rows)
+            writer.read(self._sizes.places.masks + step * rows * pitch, mask)
+            writer.copy(mask.start, wide.start, rows, ONE, WIDENING)
+            at = (lines.start, wide.start, lines.start, rows, ONE, WIDE)
+            writer.vector(Operation.MULTIPLY, *at)
+            writer.free(mask, wide)
 
     def _write_block(self, place: int, step: int, lines: range, blocks: int) -> None:
         """Takes int16 of a step to [block][step][sample] in host memory."""
@@ -136,9 +196,16 @@ class RecurrentBackward:
         self._writer.write_rows(host, lines[: 2 * blocks * samples], 2 * samples, 2 * self._count)
 
     def _product(
-        self, slopes: range, tiles: range, result: range, blocks: int, master_bits: int
+        self,
+        slopes: range,
+        tiles: range,
+        result: range,
+        blocks: int,
+        master_bits: int,
+        *,
+        accumulate: bool = False,
     ) -> None:
-        """dz times transposed weights, int16 with the exponent that dz has."""
+        """dz times transposed weights, int16 with the exponent that dz has; or added to them."""
         writer, samples, gates = self._writer, self._writer.layout.samples, self._sizes.gates
         entry = shifted(master_bits - MASTER_SHIFT - 1)
         for part in accumulated(writer.config, samples, blocks):
@@ -146,7 +213,8 @@ class RecurrentBackward:
             how = {"wide_vectors": 1}
             writer.multiply(slopes.start, weights, 0, samples, gates, len(part), **how)
             line = result.start + 2 * part.start * samples
-            writer.activate(0, line, len(part) * samples, entry, wide=1)
+            added = int(accumulate)
+            writer.activate(0, line, len(part) * samples, entry, wide=1, accumulate=added)
 
     def _slopes(self, cells: range, before: range, tanh: range, slopes: range) -> None:
         """tanh(c), and what dc, or dh, is multiplied with for dz: of 15 bits, of f SLOPE_BITS."""
@@ -219,8 +287,8 @@ class RecurrentBackward:
     def _update_kernels(self) -> None:
         """Adds the products of inputs, states and ones with dz to the masters."""
         writer, sizes, task = self._writer, self._sizes, self._task
-        recurrent = len(task.stages) + RECURRENT
-        blocks = [(0, number) for number in range(sizes.inputs + 1)]
+        recurrent = recurrent_tensor(task.stages, self._number)
+        blocks = [(self._number, number) for number in range(sizes.inputs + 1)]
         blocks += [(recurrent, number) for number in range(sizes.units)]
         # Beside the turned ones there is dz of a block of units, twice, and masters.
         most = max(1, writer.config.buffer_lines // self._count - 5)
@@ -256,13 +324,14 @@ class RecurrentBackward:
     def _pieces(self, blocks: list[tuple[int, int]]) -> list[_Piece]:
         """Blocks that lie together, biases apart, whose sums fit half of the accumulators."""
         task, sizes, config = self._task, self._sizes, self._writer.config
-        less = task.stages[0].tensor.bias_less
+        less = self._stage.tensor.bias_less
         most = most_blocks(config, task)
         found: list[_Piece] = []
         for tensor, block in blocks:
-            bits, inputs = task.master_bits[tensor], Exponent(STATE, 0)
-            if tensor == 0:
-                inputs = Exponent(0, input_bits(task))
+            bits = task.master_bits[tensor]
+            inputs = Exponent(state_register(task, self._number), 0)
+            if tensor == self._number:
+                inputs = step_inputs(task, tensor)
                 if block == sizes.inputs:
                     bits, inputs = bits - less, Exponent(0, 0)
             last = found[-1] if found else None
@@ -279,11 +348,11 @@ class RecurrentBackward:
         writer, layout, sizes, count = self._writer, self._writer.layout, self._sizes, self._count
         samples, pitch, steps = layout.samples, layout.pitch, sizes.steps
         result = writer.allocate(count)
-        if tensor == 0 and block == sizes.inputs:
-            turned_ones(writer, result, Exponent(0, 0), zero=not self._task.stages[0].use_bias)
+        if tensor == self._number and block == sizes.inputs:
+            turned_ones(writer, result, Exponent(0, 0), zero=not self._stage.use_bias)
             return result
         lines = writer.allocate(count)
-        if tensor == 0:
+        if tensor == self._number:
             host = sizes.places.inputs + block * samples * pitch
             self._read_blocks(host, lines, samples, sizes.inputs * samples)
         else:
@@ -291,7 +360,8 @@ class RecurrentBackward:
             # What came before the first step is there, too, but not the last state.
             host = sizes.places.hidden + 2 * block * samples * pitch
             self._read_blocks(host, masters, 2 * samples, 2 * sizes.rows)
-            writer.measure(SHIFT, third=STATE, value=STATE_SHIFT)
+            third = state_register(self._task, self._number)
+            writer.measure(SHIFT, third=third, value=STATE_SHIFT)
             writer.copy(masters.start, lines.start, count, Entry(), NARROWING, exponent=SHIFT)
             writer.free(masters)
         writer.transpose(lines.start, result.start, steps * layout.groups, layout.size)
@@ -343,10 +413,10 @@ def gradient_bits(count: int) -> int:
     return min(15, _SUM_BITS - INT8_BITS - (count - 1).bit_length())
 
 
-def recurrent_tensors(task: Task) -> list[int]:
+def recurrent_tensors(task: Task, number: int = 0) -> list[int]:
     """Return the numbers of the tensors of an LSTM, with the one of the Embedding before it."""
-    count = len(task.stages)
-    return [0, *range(count, len(tensors(task.stages)))]
+    found = [number, recurrent_tensor(task.stages, number)]
+    return found if number or not input_words(task) else [*found, len(task.stages) + EMBEDDING]
 
 
 def input_words(task: Task) -> bool:

@@ -35,12 +35,17 @@ MOST_WEIGHTS = 1 << 26
 """Weights of a network at most: the host holds them as float64 for a moment, in 512 MiB."""
 _MOST_POOL, _MOST_MEAN = 15, 255
 """Rows and columns of a window of a pooling at most; of a mean over a whole map."""
+MOST_LSTMS = 2
+"""LSTMs at most, one right after the other: each has an exponent register of its own."""
 MOST_STEPS = 1 << 12
 """Steps of an LSTM at most."""
 GATES = (0, 1, 3, 2)
 """Where the gates of Keras, i f g o, stand here: those with a sigmoid side by side."""
 BIAS_LESS = 4
 """Fraction bits that the biases of an LSTM have less than its other weights: they begin at one."""
+
+
+_NO_LAST = "after an LSTM with return_sequences there must be LSTM"
 
 
 @dataclass(frozen=True)
@@ -60,11 +65,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """An LSTM of `units` over `steps`, its inputs words where there is a vocabulary."""
+    """An LSTM of `units` over `steps`, its inputs words where there is a vocabulary.
+
+    It gives its last state, or with `sequences` all of them.
+    """
 
     steps: int
     units: int
     vocabulary: int = 0
+    sequences: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,12 +139,19 @@ class Stage:
 
 
 def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
-    """All that is learnt: a tensor for each stage, then the others of an LSTM."""
-    return (*(stage.tensor for stage in stages), *_others(stages[0]))
+    """All that is learnt: a tensor for each stage, then the others of each LSTM."""
+    others = [each for stage in stages for each in _others(stage)]
+    return (*(stage.tensor for stage in stages), *others)
 
 
 RECURRENT, EMBEDDING = 0, 1
-"""The others of an LSTM, counted from the number of stages on."""
+"""The others of an LSTM that is the first stage, counted from the number of stages on."""
+
+
+def recurrent_tensor(stages: Sequence[Stage], number: int) -> int:
+    """Return the number of the tensor with the recurrent kernel of an LSTM."""
+    before = sum(len(_others(stage)) for stage in stages[:number])
+    return len(stages) + before + RECURRENT
 
 
 def _others(stage: Stage) -> list[Tensor]:
@@ -172,6 +188,8 @@ class _Builder:
     def add(self, layer: Layer) -> None:
         if self._embedding and not isinstance(layer, LSTM):
             raise TrainingError("after Embedding there must be LSTM")
+        if self._sequences and not isinstance(layer, LSTM | Dropout):
+            raise TrainingError(f"{_NO_LAST}, not {type(layer).__name__}")
         match layer:
             case Embedding():
                 if self._rescaled:
@@ -265,24 +283,30 @@ class _Builder:
     def _recurrence(self, layer: LSTM) -> None:
         units = layer.units
         words, shape = self._embedding, self._known()
-        if self.found or len(shape) != (1 if words else 2):
+        first = not self.found or self._sequences
+        if not first or len(shape) != (1 if words else 2):
             raise TrainingError(
                 "LSTM must be the first layer, of steps of some numbers each, or come after "
-                f"Embedding; it cannot take {shape}"
+                f"Embedding, or after an LSTM with return_sequences; it cannot take {shape}"
             )
+        if len(self.found) == MOST_LSTMS:
+            raise TrainingError(f"up to {MOST_LSTMS} LSTM can be trained")
         self._embedding = None
-        recurrence = Recurrence(shape[0], units, words.input_dim if words else 0)
+        vocabulary, sequences = words.input_dim if words else 0, layer.return_sequences
+        recurrence = Recurrence(shape[0], units, vocabulary, sequences)
         inputs = words.output_dim if words else shape[1]
         names = [layer.kernel_initializer, layer.recurrent_initializer]
         names += [words.embeddings_initializer] if words else []
         stage = Stage(inputs, len(GATES) * units, lstm=recurrence, use_bias=layer.use_bias)
         self.found.append(replace(stage, initializers=tuple(names)))
-        self._shape = (units,)
+        self._shape = (shape[0], units) if sequences else (units,)
 
     def finish(self) -> tuple[Stage, ...]:
         """The stages, when all layers have been added."""
         if self._embedding:
             raise TrainingError("after Embedding there must be LSTM")
+        if self._sequences:
+            raise TrainingError(_NO_LAST)
         # A sigmoid at the end is for predict() alone, any other one is a curve.
         for number, stage in enumerate(self.found[:-1]):
             if stage.sigmoid:
@@ -301,6 +325,12 @@ class _Builder:
         chosen = {name: activation == name for name in ("relu", "softmax", "sigmoid")}
         curve = activation if activation in CURVES and activation != "sigmoid" else ""
         self._replace(replace(self.found[-1], **chosen, curve=curve))
+
+    @property
+    def _sequences(self) -> bool:
+        """Whether the last stage gives the states of all steps."""
+        lstm = self.found[-1].lstm if self.found else None
+        return lstm is not None and lstm.sequences
 
     def _known(self) -> tuple[int, ...]:
         if self._shape is None:

@@ -134,7 +134,7 @@ def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
             case Embedding(output_dim=numbers):
                 shape = (*shape, numbers)
             case LSTM(units=units):
-                shape = (units,)
+                shape = (*shape[:1], units) if layer.return_sequences else (units,)
             case _:
                 pass
         found.append(shape)

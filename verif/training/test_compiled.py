@@ -112,6 +112,7 @@ def test_convolutions(preset: str, tmp_path: Path) -> None:
         thorough("rows", "12x8", 20, "iss"),
         thorough("rows", "8x12", 1, "iss"),
         thorough("deep", "small", 16, "rtl"),
+        ("two", "small", 41, "iss"),
     ],
 )
 def test_sequences(name: str, preset: str, batch: int, backend: str, tmp_path: Path) -> None:

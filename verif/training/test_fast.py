@@ -139,10 +139,18 @@ CASES = {
         lambda: [*words(), Dense(7, "relu", use_bias=False), Dense(1)], BINARY, 8
     ),
     "sequences": Case(lambda: [Input((5, 4)), LSTM(9), Dense(3)], CLASSES, 8),
+    "two LSTMs": Case(
+        lambda: [
+            *(*words()[:2], LSTM(9, return_sequences=True), Dropout(0.3), LSTM(7)),
+            *(Dense(6, "relu"), Dense(1)),
+        ],
+        BINARY,
+        13,
+    ),
 }
 
 
-RARE = ("curves", "no biases", "means", "shared pixels", "rows")
+RARE = ("curves", "no biases", "means", "shared pixels", "rows", "two LSTMs")
 """Networks of layers that networks drawn at random have, too."""
 
 
@@ -306,7 +314,7 @@ def test_rows_without_samples(name: str) -> None:
         ("squares", 3, Adam()),
         *(
             thorough(*each, SGD(0.1, 0.9))
-            for each in (("three", 3), ("sequences", 3), ("shared pixels", 3))
+            for each in (("three", 3), ("sequences", 3), ("shared pixels", 3), ("two LSTMs", 2))
         ),
         *(thorough(*each, Adam()) for each in (("three", 2), ("words", 3), ("pooled", 2))),
         thorough("three", 3, RMSprop()),

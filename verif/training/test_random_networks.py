@@ -57,8 +57,10 @@ def drawn(rng: random.Random) -> list[Any]:
         layers.append(Input((4, rng.randint(1, 5)) if kind == "steps" else (3,)))
         if kind == "words":
             layers.append(Embedding(WORDS, rng.randint(1, 5)))
-        layers.append(LSTM(rng.randint(1, 5), use_bias=rng.random() < 0.5))
-        dropped()
+        for sequences in (True, False) if rng.random() < 0.4 else (False,):
+            how = {"use_bias": rng.random() < 0.5, "return_sequences": sequences}
+            layers.append(LSTM(rng.randint(1, 5), **how))
+            dropped()
         if rng.random() < 0.5:
             dense(rng.randint(1, 6))
     else:
