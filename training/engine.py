@@ -340,7 +340,7 @@ class Engine:
         if stage.window:
             maps = np.zeros((layout.samples, x.shape[1]), np.int8)
             maps[: len(x)] = x
-            return blocked(maps.reshape(-1, stage.inputs // stage.groups), layout.size)
+            return blocked(maps.reshape(-1, stage.channels), layout.size)
         rows = np.zeros((layout.samples, shape.lines), np.int8)
         rows[: len(x), shape.places] = x
         rows[:, shape.bias] = (1 << self.task.input_bits) * stage.use_bias

@@ -43,6 +43,8 @@ class Shape:
     """Parts of the inputs: taps, or pixels of a flattened map."""
     inputs: int
     """Blocks of inputs, that of the bias included."""
+    channels: int
+    """Blocks of each part of the inputs; of a DepthwiseConv2D the blocks of its channels."""
     units: int
     """Blocks of units."""
     lines: int
@@ -61,11 +63,6 @@ class Shape:
     """Lines of a sample's sums for each block of units: pixels of a map, else 1."""
     left: int
     """The same of what the next stage takes."""
-
-    @property
-    def channels(self) -> int:
-        """Blocks of each part of the inputs."""
-        return (self.inputs - self.biased) // self.groups
 
 
 @dataclass(frozen=True)
@@ -185,7 +182,7 @@ class Layout:
         """Lines of one for each block of samples, whole blocks of them."""
         select = self.selected // size * self.groups * self.classes
         self.constant_lines = (
-            4 * size + 2 * self.selected + select + last.units + 5 * len(stages) + LEAST_LINES
+            5 * size + 1 + 2 * self.selected + select + last.units + 5 * len(stages) + LEAST_LINES
         )
         if turns > 1:
             self.constant_lines += 3 * size
@@ -307,6 +304,7 @@ def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
     blocks = _blocks(each, size)
     column = np.array(tensor.order)[:, np.newaxis] * blocks * size + np.arange(each)
     window = stage.window if stage else None
+    own = len(tensor.order) * blocks if stage and stage.depthwise else channels
     return Shape(
         groups=groups,
         inputs=groups * channels + tensor.biased,
@@ -316,7 +314,8 @@ def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
         biased=tensor.biased,
         places=line.reshape(-1),
         columns=column.reshape(-1),
-        given=channels * prod(window.map) if window else groups * channels + 1,
+        channels=own,
+        given=own * prod(window.map) if window else groups * channels + 1,
         made=prod(window.out) if window else 1,
         left=prod(stage.map) if stage else 1,
     )

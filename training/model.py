@@ -61,6 +61,11 @@ class Sequential(Learner):
     Losses are of logits: a last layer of softmax changes what predict() gives, not the training.
     """
 
+    log_names: Sequence[str]
+    epochs: int
+    batch_size: int | None
+    settings: dict[str, Any] | None
+
     @takes(trainable=Only((True,), "all layers are trained"))
     def __init__(self, layers: Sequence[Layer] | None = None, name: str = "sequential") -> None:
         super().__init__(layers, name)

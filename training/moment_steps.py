@@ -67,12 +67,14 @@ def _norms(task: Task, before: Moments, look: Look, factors: Sequence[float]) ->
     Look again while the codes of a tensor have too few bits, or too many for them.
     """
     gradients = [each.gradient for each in before.scales] or [FIRST_GRADIENT] * len(factors)
-    for _ in range(FIRST_LOOKS):
-        steps = _at_first(task, before, gradients, factors)
-        found = look(steps)
+    steps = _at_first(task, before, gradients, factors)
+    found = look(steps)
+    for _ in range(FIRST_LOOKS - 1):
         if all(_LEAST_OF_NORM <= bits <= _MOST_OF_NORM for bits in found.told):
             break
         gradients = [step.wanted(bits) for step, bits in zip(steps, found.told, strict=True)]
+        steps = _at_first(task, before, gradients, factors)
+        found = look(steps)
     units = [step.scales.first.unit * (1 - before.decays.first) for step in steps]
     return [sqrt(total) / unit for total, unit in zip(found.squares, units, strict=True)]
 

@@ -31,6 +31,7 @@ from systola.compiler.host_stage import (
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT, Layer
 from systola.compiler.operations import (
     Convolution,
+    DepthwiseConvolution,
     Gate,
     Lstm,
     Pooling,
@@ -125,7 +126,8 @@ class _Translator:
                 table=curve.values().tobytes() if curve else None,
             )
             if stage.window:
-                kernel = weights[:-1].reshape(*stage.window.kernel, -1, stage.units)
+                inputs = (-1,) if not stage.depthwise else ()
+                kernel = weights[:-1].reshape(*stage.window.kernel, *inputs, stage.units)
                 value = self._convolution(number, stage, value, kernel, output)
             else:
                 value = self._product(number, value, weights[:-1], output, wide=last)
@@ -214,17 +216,13 @@ class _Translator:
     ) -> Value:
         assert stage.window
         value = Value(f"stage {number}", (1, *stage.window.out, stage.units))
-        self.items.append(
-            Convolution(
-                operator=f"Conv2D {number}",
-                result=value,
-                source=source,
-                weights=weights,
-                window=_window(stage.window),
-                fill=0,
-                output=output,
-            )
-        )
+        about: dict[str, Any] = {"result": value, "source": source, "weights": weights}
+        about |= {"window": _window(stage.window), "fill": 0, "output": output}
+        if stage.depthwise:
+            operator = f"DepthwiseConv2D {number}"
+            self.items.append(DepthwiseConvolution(operator=operator, **about))
+        else:
+            self.items.append(Convolution(operator=f"Conv2D {number}", **about))
         if stage.pool is None:
             return value
         small = Value(f"pool {number}", (1, *stage.pool.out, stage.units))

@@ -12,8 +12,8 @@ INSTEAD = {
         "normalise the samples, or fold it into the weights and set_weights()",
     ),
     **dict.fromkeys(
-        ("Conv3D", "Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D"),
-        "Conv2D is there",
+        ("Conv3D", "Conv2DTranspose", "SeparableConv2D"),
+        "Conv2D and DepthwiseConv2D are there",
     ),
     **dict.fromkeys(("Add", "Concatenate", "Multiply", "Average", "Model", "Functional"), _CHAIN),
     "Normalization": "Rescaling is there, or scale the samples before fit()",

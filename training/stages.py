@@ -9,12 +9,14 @@ from math import prod
 
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
+from systola.training.layer_base import pair
 from systola.training.layers import (
     LSTM,
     Activation,
     Conv1D,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Dropout,
     Embedding,
     Flatten,
@@ -24,7 +26,6 @@ from systola.training.layers import (
     Pooling1D,
     Pooling2D,
     Rescaling,
-    pair,
 )
 from systola.training.windows import Window, convolved, pooled
 
@@ -104,6 +105,8 @@ class Stage:
     """Whether the pooling takes means: else it takes the largest."""
     row: bool = False
     """Whether it is a Conv1D: its maps have the height 1."""
+    depthwise: bool = False
+    """Whether it is a DepthwiseConv2D: each unit is a channel of the inputs, which are taps."""
     lstm: Recurrence | None = None
     """Of an LSTM; the inputs are those of a step then, the units those of all gates."""
 
@@ -124,12 +127,22 @@ class Stage:
         """As Keras has it."""
         if self.window is None:
             return self.inputs, self.units
-        return *self.window.kernel[self.row :], self.inputs // self.window.taps, self.units
+        if self.depthwise:
+            return *self.window.kernel, self.units, 1
+        return *self.window.kernel[self.row :], self.channels, self.units
 
     @property
-    def outputs(self) -> int:
-        """How many sums an input is in, as Glorot counts them."""
-        return self.units * (self.window.taps if self.window else 1)
+    def channels(self) -> int:
+        """Channels of the maps that it takes; of a Dense its inputs."""
+        if self.depthwise:
+            return self.units
+        return self.inputs // (self.window.taps if self.window else 1)
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """Inputs of a unit, and units that an input is in, as Glorot counts them."""
+        taps = self.window.taps if self.window else 1
+        return (taps * self.units, taps) if self.depthwise else (self.inputs, self.units * taps)
 
     @property
     def map(self) -> tuple[int, int]:
@@ -213,6 +226,9 @@ class _Builder:
             case Dense():
                 self._dense(layer.units)
                 self._weighted(layer)
+            case DepthwiseConv2D():
+                self._depthwise(layer)
+                self._weighted(layer)
             case Conv2D() | Conv1D():
                 self._convolution(layer)
                 self._weighted(layer)
@@ -259,6 +275,16 @@ class _Builder:
         taps = window.taps
         self.found.append(Stage(taps * shape[2], filters, groups=taps, window=window, row=row))
         self._shape = (*window.out[row:], filters)
+
+    def _depthwise(self, layer: DepthwiseConv2D) -> None:
+        shape = self._known()
+        if len(shape) != 3:
+            raise TrainingError(f"DepthwiseConv2D takes height, width and channels, not {shape}")
+        kernel = pair("kernel_size", layer.kernel_size, 15)
+        strides = pair("strides", layer.strides, 2)
+        window = convolved(shape[:2], kernel, strides, layer.padding)
+        self.found.append(Stage(window.taps, shape[2], window=window, depthwise=True))
+        self._shape = (*window.out, shape[2])
 
     def _pooling(self, layer: Pooling2D | Pooling1D | GlobalPooling) -> None:
         kind = type(layer).__name__
@@ -314,9 +340,11 @@ class _Builder:
         _check(self.found)
         return tuple(self.found)
 
-    def _weighted(self, layer: Dense | Conv2D | Conv1D) -> None:
+    def _weighted(self, layer: Dense | Conv2D | Conv1D | DepthwiseConv2D) -> None:
         """Take the settings of the weights and sums of the stage that is new."""
-        names = layer.kernel_initializer, layer.bias_initializer
+        depthwise = isinstance(layer, DepthwiseConv2D)
+        kernel = layer.depthwise_initializer if depthwise else layer.kernel_initializer
+        names = kernel, layer.bias_initializer
         new = replace(self.found[-1], use_bias=layer.use_bias, initializers=names)
         self._replace(new)
         self._activate(layer.activation)

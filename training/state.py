@@ -199,7 +199,7 @@ def glorot(stages: Sequence[Stage], seed: int) -> State:
             continue
         shapes = stage.kernel_shape, (stage.units,)
         for name, shape in zip(stage.initializers, shapes[: 1 + stage.use_bias], strict=False):
-            weights.append(fresh(name, rng, shape, stage.inputs, stage.outputs))
+            weights.append(fresh(name, rng, shape, *stage.counted))
     return from_weights(stages, weights)
 
 

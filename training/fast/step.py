@@ -103,9 +103,10 @@ class Step:
                 self._update_lstm(number, update, products, found_here)
                 below, bits = found_here.below, found_here.bits
                 continue
-            sums, sum_bits = products.update(below), passed.bits[number] + bits
+            narrowed = below.astype(np.int8, copy=False)
+            sums, sum_bits = products.update(narrowed), passed.bits[number] + bits
             if number:
-                below, bits = self._below(number, products, below, bits)
+                below, bits = self._below(number, products, narrowed, bits)
             update.add(number, sums, task.master_bits[number], sum_bits)
         return update.state()
 

@@ -137,10 +137,17 @@ class Referee:
                 continue
             kernel, window = self.weights[self._kernel[number]], self.stages[number].window
             flat = gradient.reshape(-1, gradient.shape[-1])
-            rows = inputs[number].reshape(len(flat), -1)
-            updates[:0] = [rows.T @ flat, flat.sum(axis=0)][: 1 + self.stages[number].use_bias]
+            rows, depthwise = inputs[number].reshape(len(flat), -1), self.stages[number].depthwise
+            moved = rows.T @ flat
+            if depthwise:
+                taps = rows.reshape(len(flat), *kernel.shape)
+                moved = np.einsum("ntc,nc->tc", taps, flat)
+            updates[:0] = [moved, flat.sum(axis=0)][: 1 + self.stages[number].use_bias]
             if number:
-                below = gradient @ kernel.T
+                below = gradient @ kernel.T if not depthwise else gradient[..., np.newaxis, :]
+                if depthwise:
+                    below = below * kernel
+                    below = below.reshape(*below.shape[:-2], -1)
                 if window:
                     taps = below.reshape(*below.shape[:-1], window.taps, -1)
                     below = from_windows(taps, window)
@@ -189,6 +196,9 @@ class Referee:
     def _sums(self, number: int, inputs: Floats) -> Floats:
         kernel = self._kernel[number]
         bias = self.weights[kernel + 1] if self.stages[number].use_bias else 0
+        if self.stages[number].depthwise:
+            taps = inputs.reshape(*inputs.shape[:-1], *self.weights[kernel].shape)
+            return (taps * self.weights[kernel]).sum(axis=-2) + bias
         return inputs @ self.weights[kernel] + bias
 
     def _activated(self, stage: Stage, sums: Floats) -> tuple[Floats, Floats]:

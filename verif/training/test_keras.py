@@ -123,10 +123,19 @@ def pool(**about: Any) -> Any:
     return layer("MaxPooling2D", **usual | {"data_format": "channels_last"} | about)
 
 
+def depthwise(**about: Any) -> Any:
+    usual = {
+        **{"depth_multiplier": 1, "kernel_size": (3, 3), "strides": (1, 1), "padding": "same"},
+        **{"activation": relu, "use_bias": True, "dilation_rate": (1, 1)},
+        **{"data_format": "channels_last"},
+    }
+    return layer("DepthwiseConv2D", **usual | about)
+
+
 def test_convolutions() -> None:
-    given = Sequential(conv(), pool(), flatten(), dense(4), shape=(None, 8, 8, 2))
+    given = Sequential(conv(), pool(), depthwise(), flatten(), dense(4), shape=(None, 8, 8, 2))
     rng = np.random.default_rng(2)
-    shapes = (3, 3, 2, 3), (3,), (48, 4), (4,)
+    shapes = (3, 3, 2, 3), (3,), (3, 3, 3, 1), (3,), (48, 4), (4,)
     given.weights = [rng.normal(0, 0.2, shape) for shape in shapes]
     model = from_keras(given)
     for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
@@ -199,6 +208,7 @@ def test_two_lstms() -> None:
     [
         (Sequential(layer("Conv3D"), dense(3)), "layer 'it', a Conv3D, cannot be trained"),
         (Sequential(conv(groups=3), shape=(None, 8, 8, 3)), "groups 3: only 1"),
+        (Sequential(depthwise(depth_multiplier=2), shape=(None, 8, 8, 3)), "only 1 can be"),
         (Sequential(conv(), pool(padding="same"), shape=(None, 8, 8, 3)), "padding same: only"),
         (Sequential(lstm(return_state=True)), "return_state True: only False"),
         (Sequential(lstm(activation=relu)), "LSTM 'it' has activation relu: only tanh"),

@@ -288,7 +288,7 @@ TRIED: dict[str, Callable[[], object]] = {
         name: (lambda name=name: getattr(training, name))
         for name in (
             *("GRU", "Bidirectional", "BatchNormalization", "Conv3D", "Add"),
-            *("LayerNormalization", "DepthwiseConv2D", "Concatenate"),
+            *("LayerNormalization", "SeparableConv2D", "Concatenate"),
             *("Normalization", "Model"),
         )
     },
