@@ -75,7 +75,7 @@ class RecurrencePlaces:
     inputs: int
     """[step][block][sample]."""
     cells: int
-    """[step][gates, then cell][block][sample]."""
+    """[step][gates, then cell, then its tanh][block][sample]."""
     hidden: int
     """[step][block][sample]."""
     gates: int
@@ -109,12 +109,15 @@ class Spilled:
     """Sums of one product until all turns have been measured, see turns/sums.py."""
     error: int
     """The error of the outputs, int16, [group][class]."""
+    turned: int
+    """The inputs of one stage, transposed, [chunk][group][input]."""
 
     def after(self, offset: int) -> Spilled:
         """Return places that are `offset` bytes further on."""
         lists = (self.units, self.masks, self.gradients)
         moved = [tuple(place + offset for place in places) for places in lists]
-        return Spilled(moved[0], moved[1], moved[2], self.sums + offset, self.error + offset)
+        each = (place + offset for place in (self.sums, self.error, self.turned))
+        return Spilled(moved[0], moved[1], moved[2], *each)
 
 
 class Layout:
@@ -178,14 +181,14 @@ class Layout:
         self.told = self._take(TOLD_LINES * len(self.shapes) * bool(beside))
         """What a step tells of the largest gradient of each tensor."""
         self.unit_bits = self._take(2 * len(stages))
-        self.selected = _blocks(self.groups, size) * size
-        """Lines of one for each block of samples, whole blocks of them."""
-        select = self.selected // size * self.groups * self.classes
+        selected = self.selected_of(self.groups)
+        select = selected // size * self.groups * self.classes
         self.constant_lines = (
-            5 * size + 1 + 2 * self.selected + select + last.units + 5 * len(stages) + LEAST_LINES
+            5 * size + 1 + 2 * selected + select + last.units + 5 * len(stages) + LEAST_LINES
         )
         if turns > 1:
-            self.constant_lines += 3 * size
+            # Losses of several turns have up to one block of groups, in two numbers of turns.
+            self.constant_lines += 3 * size + 2 * size * self.classes
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
         most = self.samples * max(mapped)
@@ -207,6 +210,10 @@ class Layout:
         self.program_bytes = turns * PROGRAM_BYTES * (1 + steps // 64 * (turns > 1))
         self.program = self._bytes(self.program_bytes)
         self.window = -(-self._end // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+
+    def selected_of(self, groups: int) -> int:
+        """Return the lines of one for each of some blocks of samples, whole blocks of lines."""
+        return _blocks(groups, self.size) * self.size
 
     def of_turn(self, turn: int) -> Layout:
         """Return the layout with the places of the samples of a turn, which `self` has for 0."""
@@ -241,6 +248,7 @@ class Layout:
             gradients=tuple(self._take(samples * shape.units) for shape in shapes),
             sums=self._take(4 * samples * most),
             error=self._take(2 * self.groups * self.classes),
+            turned=self._take(samples * max(shape.inputs for shape in shapes)),
         )
 
     def _selections(self, stage: Stage) -> int:
@@ -268,7 +276,7 @@ class Layout:
         masks = steps * units * samples * bool(lstm.sequences and rate)
         return RecurrencePlaces(
             inputs=self._take(steps * inputs * samples) if made else self.x,
-            cells=self._take((steps + 1) * 2 * (gates + units) * samples),
+            cells=self._take((steps + 1) * 2 * (gates + 2 * units) * samples),
             hidden=self._take((steps + 1) * 2 * units * samples),
             gates=self._take(2 * gates * steps * samples),
             below=self._take(2 * inputs * steps * samples * made),

@@ -9,6 +9,7 @@ comes from above after its first step, and is never below zero.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil, exp, log
 
 import numpy as np
@@ -46,13 +47,20 @@ def gradient_factor(task: Task) -> float:
 
 
 class Loss:
-    """Writes the loss of the logits, and the gradient where it is asked for."""
+    """Writes the loss of the logits, and the gradient where it is asked for.
 
-    def __init__(self, writer: Writer, task: Task) -> None:
+    `turns`: the turns of a batch that have logits one after the other; the gradient is of one turn.
+    """
+
+    def __init__(self, writer: Writer, task: Task, turns: int = 1) -> None:
         self._writer = writer
         self._task = task
+        self._turns = turns
         layout = writer.layout
-        self._rows = layout.groups * layout.classes
+        self._groups = turns * layout.groups
+        """Blocks of samples."""
+        self._selected = layout.selected_of(self._groups)
+        self._rows = self._groups * layout.classes
         """Lines of transposed logits of one byte each."""
         self._ones = self._class_lines()
 
@@ -84,12 +92,18 @@ class Loss:
         writer.free(error)
         return gradient
 
+    def free(self) -> None:
+        """Give the lines of its constants back."""
+        self._writer.free(self._ones)
+
     def error(self, logits: range) -> range:
         """Write the losses; the error of the outputs, int16, [group][class]."""
-        writer, layout, rows = self._writer, self._layout, self._rows
+        writer, rows = self._writer, self._rows
         labels, valid = (writer.allocate(2 * rows) for _ in range(2))
-        writer.read(layout.labels, labels)
-        writer.read(layout.valid, valid)
+        for layout, part in self._parts(labels):
+            writer.read(layout.labels, part)
+        for layout, part in self._parts(valid):
+            writer.read(layout.valid, part)
         if self._task.loss == "mse":
             error, losses = self._squares(logits, labels, valid)
         elif self._task.loss == BINARY:
@@ -97,11 +111,19 @@ class Loss:
         else:
             error, losses = self._crossentropy(logits, labels, valid)
         self._sum_classes(losses.start)
-        result = writer.allocate(2 * layout.groups)
-        writer.activate(0, result.start, layout.groups, ONE, wide=1)
-        writer.write(layout.losses, result)
+        result = writer.allocate(2 * self._groups)
+        writer.activate(0, result.start, self._groups, ONE, wide=1)
+        for layout, part in self._parts(result):
+            writer.write(layout.losses, part)
         writer.free(result, losses, labels, valid)
         return error
+
+    def _parts(self, lines: range) -> Iterator[tuple[Layout, range]]:
+        """Yield the layout of each turn, the first of which is written now, and its lines."""
+        count, first = len(lines) // self._turns, self._writer.turn
+        for n in range(self._turns):
+            layout = self._writer.of_turn(first + n) if self._turns > 1 else self._layout
+            yield layout, lines[n * count : (n + 1) * count]
 
     def _crossentropy(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
         """label - p, and each class' part of log p of the label."""
@@ -176,7 +198,7 @@ class Loss:
     def _starts(self) -> range:
         """Where the int16 classes of each group of samples begin."""
         step = 2 * self._layout.classes
-        return range(0, step * self._layout.groups, step)
+        return range(0, step * self._groups, step)
 
     def _missed(self, wanted: range, found: range, error: range, valid: range) -> None:
         """By how much `found` is below `wanted`, for the units and samples that are there."""
@@ -222,14 +244,15 @@ class Loss:
         """Multiply the errors with the weights of their samples."""
         writer, rows = self._writer, self._rows
         weights = writer.allocate(2 * rows)
-        writer.read(self._layout.weights, weights)
+        for layout, part in self._parts(weights):
+            writer.read(layout.weights, part)
         at = (error.start, weights.start, error.start, rows)
         writer.vector(Operation.MULTIPLY, *at, shifted(WEIGHT_BITS - 1), WIDE)
         writer.free(weights)
 
     def _log_softmax(self, logits: range) -> range:
         """log p of the logits, int16 of LOSS_BITS; they stay as they are."""
-        writer, rows, groups = self._writer, self._rows, self._layout.groups
+        writer, rows, groups = self._writer, self._rows, self._groups
         difference = self._below_largest(logits)
         exponentials = writer.allocate(2 * rows)
         entry = Entry(left=1, bias=-LARGEST)
@@ -260,10 +283,10 @@ class Loss:
         narrow = writer.allocate(rows)
         # Quarters, rounded up.
         writer.copy(logits.start, narrow.start, rows, shifted(7, bias=127), NARROWING)
-        most = writer.allocate(layout.selected)
+        most = writer.allocate(self._selected)
         units = self._task.stages[-1].units
         window = Window((layout.classes, 1), (units, 1), (1, 1), (0, 0), (1, 1))
-        largest(writer, narrow.start, most.start, layout.groups, window)
+        largest(writer, narrow.start, most.start, self._groups, window)
         self._spread(most, wide=False)
         difference = writer.allocate(2 * rows)
         writer.activate(0, difference.start, rows, Entry(left=3), wide=1)
@@ -282,10 +305,10 @@ class Loss:
         writer = self._writer
         most = log(self._task.stages[-1].units) + MARGIN
         start = max(most / 2, most - 1.2)
-        lines = np.empty((self._layout.selected, 2, self._layout.size), np.int8)
+        lines = np.empty((self._selected, 2, self._layout.size), np.int8)
         code = round(start * 2**LOSS_BITS)
         lines[:, 0], lines[:, 1] = (code & 255) - ((code & 128) << 1), code >> 8
-        logarithm = writer.constant(lines.reshape(2 * self._layout.selected, -1))
+        logarithm = writer.constant(lines.reshape(2 * self._selected, -1))
         steps = 5 + ceil(max(0.0, start - 1.2))
         self._newton(sums, power, logarithm, bits, MARGIN, steps)
         return logarithm
@@ -323,8 +346,8 @@ class Loss:
     def _spread(self, lines: range, *, wide: bool) -> None:
         """_SELECT times a line for each group of samples, into a row for each class."""
         layout = self._layout
-        group = np.repeat(np.arange(layout.groups), layout.classes)
-        select = (group == np.arange(self._layout.selected)[:, None]) * _SELECT
+        group = np.repeat(np.arange(self._groups), layout.classes)
+        select = (group == np.arange(self._selected)[:, None]) * _SELECT
         blocks = select.reshape(-1, layout.size, self._rows).transpose(0, 2, 1)
         vectors = self._writer.constant(blocks.reshape(-1, layout.size).astype(np.int8))
         self._writer.multiply(
@@ -341,5 +364,5 @@ class Loss:
     def _sum_classes(self, lines: int) -> None:
         """The sums of int16 over the classes, into a row for each group of samples."""
         layout = self._layout
-        groups, blocks = layout.groups, layout.classes // layout.size
+        groups, blocks = self._groups, layout.classes // layout.size
         self._writer.multiply(self._ones.start, lines, 0, 1, blocks, groups, wide_weights=1)

@@ -19,8 +19,7 @@ from systola.training.writer import HALF, NARROW, ONE, Entry, Writer, shifted
 
 STATE_BITS = 15
 """Fraction bits of what an LSTM gives from step to step."""
-ADAPTED_ROWS = 256
-"""Rows that are updated together where there are moments, or one block if that has more."""
+_ADAPTED_ROWS = 256
 COUNTER_REGISTER = 1
 """Index register with the counter of the masks of a step."""
 
@@ -41,6 +40,14 @@ class Pass:
     """The weights of the last stage, transposed: [block of inputs][class]."""
 
 
+def adapted_rows(config: Config) -> int:
+    """Return the rows that are updated together where there are moments.
+
+    Two parts under way have 16 lines of the buffer for each of these.
+    """
+    return max(_ADAPTED_ROWS, config.buffer_lines // 40)
+
+
 def most_blocks(config: Config, task: Task) -> int:
     """Return how many blocks of inputs are updated together at most.
 
@@ -48,7 +55,7 @@ def most_blocks(config: Config, task: Task) -> int:
     moments they are fewer, as the buffer has three int16 for each weight.
     """
     rows = config.accumulator_rows // 2
-    return max(1, (min(rows, ADAPTED_ROWS) if task.decays else rows) // config.cols)
+    return max(1, (min(rows, adapted_rows(config)) if task.decays else rows) // config.cols)
 
 
 def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:

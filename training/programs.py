@@ -103,7 +103,7 @@ def train_program(
         _tell_unit_bits(writer, task.stages[:-1])
         outputs.write(train=True)
         outputs.free()
-        step.back()
+        step.back(outputs.kept)
         return _end(writer, step.selected())
     forward = Forward(writer, task, train=True)
     logits = forward.write()

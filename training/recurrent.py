@@ -186,9 +186,9 @@ class Recurrent:
         given = self._input_shift()
         x = writer.allocate(sizes.inputs * layout.samples)
         gates = len(GATES) * 2 * rows
-        cells = writer.allocate(gates + 2 * rows)
-        cell = cells.start + gates
-        tanh, state = (writer.allocate(2 * rows) for _ in range(2))
+        cells = writer.allocate(gates + 2 * 2 * rows)
+        cell, tanh = cells.start + gates, cells.start + gates + 2 * rows
+        state = writer.allocate(2 * rows)
         for step in range(sizes.steps):
             writer.read(places.inputs + step * len(x) * pitch, x)
             writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
@@ -197,9 +197,9 @@ class Recurrent:
                 self._gate(gate, cells.start, x, before, kernel, recurrent, given)
             self._cell(cells.start, cell, first=not step)
             function, how = Function.TANH, {"table": CELL_INTEGER_BITS}
-            writer.copy(cell, tanh.start, rows, ONE, WIDE, function, **how)
+            writer.copy(cell, tanh, rows, ONE, WIDE, function, **how)
             output = cells.start + 2 * 2 * rows
-            at = (output, tanh.start, state.start, rows, shifted(14), WIDE)
+            at = (output, tanh, state.start, rows, shifted(14), WIDE)
             writer.vector(Operation.MULTIPLY, *at)
             if self._train:
                 writer.write(places.cells + (step + 1) * len(cells) * pitch, cells)
@@ -212,7 +212,7 @@ class Recurrent:
                 for pairs in of_samples(sizes.units, layout.samples, there):
                     at = {"buffer": state.start + 2 * pairs.start, "rows": len(pairs)}
                     writer.measure(STATE, Source.LINES, **at, bits=8, first=STATE)
-        writer.free(kernel, recurrent, start, x, cells, tanh)
+        writer.free(kernel, recurrent, start, x, cells)
         return state
 
     def _agree(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from systola.arch.isa import Function, Operation, Source
+from systola.arch.isa import Operation, Source
 from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.moves import turned_ones
@@ -22,7 +22,6 @@ from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import accumulated, gradient_scale, most_blocks
 from systola.training.recurrent import (
     CELL_BITS,
-    CELL_INTEGER_BITS,
     LEAST_SHIFT,
     STATE_SHIFT,
     Sizes,
@@ -65,6 +64,31 @@ class _Piece:
     blocks: range
     master_bits: int
     inputs: Exponent
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Lines for a step, int16."""
+
+    cells: range
+    """The gates, the cell and its tanh."""
+    before: range
+    """The cell of the step before."""
+    slopes: range
+    """The slopes of the gates, then dz."""
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A product of dz with transposed weights."""
+
+    tiles: range
+    result: range
+    blocks: int
+    """Blocks of results; 0 for no product."""
+    master_bits: int
+    added: bool = False
+    """Whether it is added to the result, which has the gradient of the inputs above."""
 
 
 class RecurrentBackward:
@@ -118,7 +142,7 @@ class RecurrentBackward:
 
     def _steps(self, gradient: range) -> None:
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
-        rows, places, pitch = sizes.rows, sizes.places, layout.pitch
+        rows, places, samples = sizes.rows, sizes.places, layout.samples
         tensor = recurrent_tensor(task.stages, self._number)
         recurrent = all_turned(writer, tensor)
         embedded, sequences = self._number > 0 or input_words(task), not gradient
@@ -130,27 +154,51 @@ class RecurrentBackward:
             entry = shifted(-self._left_bits - 1)
             writer.copy(gradient.start, state.start, rows, entry, WIDENING)
         writer.free(gradient)
-        cells = writer.allocate(len(GATES) * 2 * rows + 2 * rows)
-        before, tanh = (writer.allocate(2 * rows) for _ in range(2))
-        slopes = writer.allocate(len(GATES) * 2 * rows)
-        below = writer.allocate(2 * sizes.inputs * layout.samples if embedded else 0)
+        rooms = self._rooms()
+        below = writer.allocate(2 * sizes.inputs * samples if embedded else 0)
+        master_bits = task.master_bits
+        to_state = _Product(recurrent, state, sizes.units, master_bits[tensor], added=sequences)
+        blocks = sizes.inputs if embedded else 0
+        to_inputs = _Product(kernel, below, blocks, master_bits[self._number])
+        beside = (sizes.units + to_inputs.blocks) * samples <= writer.config.accumulator_rows
+        number = sizes.steps - 1
+        self._slopes(number, rooms[number % 2])
+        self._gates(rooms[number % 2], state, cell, last=True)
         for step in reversed(range(sizes.steps)):
-            writer.read(places.cells + (step + 1) * len(cells) * pitch, cells)
-            one_before = places.cells + ((step + 1) * len(cells) - len(before)) * pitch
-            writer.read(one_before, before)
-            self._slopes(cells, before, tanh, slopes)
-            self._gates(cells, tanh, slopes, state, cell, last=step == sizes.steps - 1)
+            slopes, earlier = rooms[step % 2].slopes, rooms[(step - 1) % 2]
             self._write_block(places.gates, step, slopes, sizes.gates)
-            if embedded:
-                bits = task.master_bits[self._number]
-                self._product(slopes, kernel, below, sizes.inputs, bits)
-                self._write_block(places.below, step, below, sizes.inputs)
+            if not beside:
+                self._product(slopes, to_inputs)
+            if step and sequences:
+                self._read_gradient(step - 1, state)
+            row = self._begin_product(slopes, to_state) if step else 0
+            if beside:
+                self._begin_product(slopes, to_inputs, row)
             if step:
-                if sequences:
-                    self._read_gradient(step - 1, state)
-                how = (sizes.units, task.master_bits[tensor])
-                self._product(slopes, recurrent, state, *how, accumulate=sequences)
-        writer.free(recurrent, kernel, state, cell, cells, before, tanh, slopes, below)
+                # While the array multiplies.
+                self._slopes(step - 1, earlier)
+                self._end_product(to_state)
+                self._gates(earlier, state, cell, last=False)
+            if beside:
+                self._end_product(to_inputs, row)
+            if embedded:
+                self._write_block(places.below, step, below, sizes.inputs)
+        writer.free(recurrent, kernel, state, cell, below)
+        for room in {id(each): each for each in rooms}.values():
+            writer.free(room.cells, room.before, room.slopes)
+
+    def _rooms(self) -> list[_Room]:
+        """Return rooms for two steps that follow one another: one for both if two do not fit."""
+        writer, step = self._writer, 2 * self._sizes.rows
+        lines = (len(GATES) + 2) * step, step, len(GATES) * step
+        first = _Room(*map(writer.allocate, lines))
+        below = 2 * self._sizes.inputs * writer.layout.samples
+        lstm, masks = self._stage.lstm, 0
+        if lstm and lstm.sequences and self._stage.rate:
+            masks = 3 * self._sizes.rows
+        if not writer.fits(*lines, below, masks):
+            return [first, first]
+        return [first, _Room(*map(writer.allocate, lines))]
 
     def _measure_all(self) -> None:
         """Let SHIFT have the shift of the gradients of all states, and GRADIENT their bits."""
@@ -195,67 +243,85 @@ class RecurrentBackward:
         host = place + 2 * step * samples * pitch
         self._writer.write_rows(host, lines[: 2 * blocks * samples], 2 * samples, 2 * self._count)
 
-    def _product(
-        self,
-        slopes: range,
-        tiles: range,
-        result: range,
-        blocks: int,
-        master_bits: int,
-        *,
-        accumulate: bool = False,
-    ) -> None:
-        """dz times transposed weights, int16 with the exponent that dz has; or added to them."""
-        writer, samples, gates = self._writer, self._writer.layout.samples, self._sizes.gates
-        entry = shifted(master_bits - MASTER_SHIFT - 1)
-        for part in accumulated(writer.config, samples, blocks):
-            weights = tiles.start + part.start * gates * writer.layout.size
-            how = {"wide_vectors": 1}
-            writer.multiply(slopes.start, weights, 0, samples, gates, len(part), **how)
-            line = result.start + 2 * part.start * samples
-            added = int(accumulate)
-            writer.activate(0, line, len(part) * samples, entry, wide=1, accumulate=added)
+    def _product(self, slopes: range, product: _Product) -> None:
+        """Write a product whole, where it may have any size."""
+        if product.blocks:
+            self._begin_product(slopes, product)
+            self._end_product(product)
 
-    def _slopes(self, cells: range, before: range, tanh: range, slopes: range) -> None:
-        """tanh(c), and what dc, or dh, is multiplied with for dz: of 15 bits, of f SLOPE_BITS."""
-        writer, rows = self._writer, self._sizes.rows
-        step = 2 * rows
-        enter, _, _, new, cell = (cells.start + step * number for number in range(5))
-        slope = [slopes.start + step * number for number in range(len(GATES))]
-        function, how = Function.TANH, {"table": CELL_INTEGER_BITS}
-        writer.copy(cell, tanh.start, rows, ONE, WIDE, function, **how)
-        self._times(cells.start, cells.start, slopes.start, len(GATES) * rows, 15)
-        at = (cells.start, slopes.start, slopes.start, 3 * rows, ONE, WIDE)
+    def _begin_product(self, slopes: range, product: _Product, row: int = 0) -> int:
+        """Multiply dz with transposed weights, up to the last sums, which wait from `row` on.
+
+        Return the first row after these.
+        """
+        for part in self._parts(product):
+            self._multiply(slopes, product, part, row)
+            if part.stop < product.blocks:
+                self._activate(product, part, row)
+            else:
+                row += len(part) * self._writer.layout.samples
+        return row
+
+    def _end_product(self, product: _Product, row: int = 0) -> None:
+        """Write the last sums of a product, int16 with the exponent that dz has."""
+        for part in self._parts(product)[-1:]:
+            self._activate(product, part, row)
+
+    def _parts(self, product: _Product) -> list[range]:
+        writer = self._writer
+        return accumulated(writer.config, writer.layout.samples, product.blocks)
+
+    def _multiply(self, slopes: range, product: _Product, part: range, row: int) -> None:
+        layout, gates = self._writer.layout, self._sizes.gates
+        weights = product.tiles.start + part.start * gates * layout.size
+        sizes = layout.samples, gates, len(part)
+        self._writer.multiply(slopes.start, weights, row, *sizes, wide_vectors=1)
+
+    def _activate(self, product: _Product, part: range, row: int) -> None:
+        writer, samples = self._writer, self._writer.layout.samples
+        line = product.result.start + 2 * part.start * samples
+        entry = shifted(product.master_bits - MASTER_SHIFT - 1)
+        added = int(product.added)
+        writer.activate(row, line, len(part) * samples, entry, wide=1, accumulate=added)
+
+    def _slopes(self, number: int, room: _Room) -> None:
+        """Bring a step, and write all that does not depend on the steps after it.
+
+        The slopes of dz, times dc or dh, of 15 bits, of f SLOPE_BITS; in place of tanh(c) the slope
+        of dc.
+        """
+        writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
+        step, lines = 2 * rows, len(room.cells)
+        host = self._sizes.places.cells + (number + 1) * lines * layout.pitch
+        writer.read(host, room.cells)
+        writer.read(host - 2 * step * layout.pitch, room.before)
+        starts = [room.cells.start + step * n for n in range(len(GATES) + 2)]
+        enter, _, output, new, _, tanh = starts
+        slope = [room.slopes.start + step * n for n in range(len(GATES))]
+        self._times(enter, enter, slope[0], len(GATES) * rows, 15)
+        at = (enter, slope[0], slope[0], 3 * rows, ONE, WIDE)
         writer.vector(Operation.SUBTRACT, *at, scales=(UNIT, UNIT))
         self._below_one(slope[3])
-        for number, (factor, bits) in enumerate(
-            ((new, 15), (before.start, CELL_BITS + 15 - SLOPE_BITS), (tanh.start, 15), (enter, 15))
+        before = room.before.start
+        for n, (factor, bits) in enumerate(
+            ((new, 15), (before, CELL_BITS + 15 - SLOPE_BITS), (tanh, 15), (enter, 15))
         ):
-            self._times(slope[number], factor, slope[number], rows, bits)
+            self._times(slope[n], factor, slope[n], rows, bits)
+        self._times(tanh, tanh, tanh, rows, 15)
+        self._below_one(tanh)
+        self._times(tanh, output, tanh, rows, 15)
 
-    def _gates(
-        self,
-        cells: range,
-        tanh: range,
-        slopes: range,
-        state: range,
-        cell: range,
-        *,
-        last: bool,
-    ) -> None:
-        """dz in place of the slopes; dc, which was that of the step after, is that before it then.
+    def _gates(self, room: _Room, state: range, cell: range, *, last: bool) -> None:
+        """Write dz in place of the slopes; dc of the step after becomes dc of the step before.
 
         In the last step dc is what dh gives alone.
         """
         rows = self._sizes.rows
         step = 2 * rows
-        forget, output = cells.start + step, cells.start + 2 * step
-        enters, forgets, outputs, news = (slopes.start + step * n for n in range(len(GATES)))
+        forget, tanh = (room.cells.start + step * n for n in (1, len(GATES) + 1))
+        enters, forgets, outputs, news = (room.slopes.start + step * n for n in range(len(GATES)))
         self._times(outputs, state.start, outputs, rows, 15, limited=True)
-        self._times(tanh.start, tanh.start, tanh.start, rows, 15)
-        self._below_one(tanh.start)
-        self._times(tanh.start, output, tanh.start, rows, 15)
-        self._times(tanh.start, state.start, cell.start, rows, 15, accumulate=not last)
+        self._times(tanh, state.start, cell.start, rows, 15, accumulate=not last)
         self._times(enters, cell.start, enters, rows, 15, limited=True)
         self._times(forgets, cell.start, forgets, rows, SLOPE_BITS, limited=True)
         self._times(news, cell.start, news, rows, 15, limited=True)

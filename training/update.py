@@ -14,7 +14,7 @@ from systola.training.loss import gradient_factor
 from systola.training.masks import block_seed
 from systola.training.moments import LEAST_TOLD, Decays, limit
 from systola.training.numbers import multiplier, velocity_bits
-from systola.training.passes import ADAPTED_ROWS, COUNTER_REGISTER
+from systola.training.passes import COUNTER_REGISTER, adapted_rows
 from systola.training.stages import recurrent_tensor
 from systola.training.task import GRADIENT, INPUTS, SHIFT, SPARE, STATE, Exponent, Task
 from systola.training.writer import (
@@ -101,8 +101,9 @@ class Masters:
         """Add the sums from a row on, by way of what is kept beside the masters."""
         if self.task.decays:
             self._tell(row)
-            for first in range(0, self._rows, ADAPTED_ROWS):
-                rows = range(first, min(first + ADAPTED_ROWS, self._rows))
+            most = adapted_rows(self.writer.config)
+            for first in range(0, self._rows, most):
+                rows = range(first, min(first + most, self._rows))
                 self.some(rows)._adapt(row + first, self.task.decays, entry)
         elif self.task.momentum:
             self._add_momentum(row, entry)

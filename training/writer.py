@@ -76,6 +76,8 @@ class Writer:
         self.config = config
         self.layout = layout
         """With the places of the samples of the turn that is written now."""
+        self.turn = 0
+        """The number of this turn."""
         self._whole = layout
         self.words: list[bytes] = []
         self._free = [(0, config.buffer_lines)]
@@ -92,7 +94,7 @@ class Writer:
 
     def take_turn(self, turn: int) -> None:
         """Let `layout` have the places of the samples of a turn."""
-        self.layout = self.of_turn(turn)
+        self.turn, self.layout = turn, self.of_turn(turn)
 
     def of_turn(self, turn: int) -> Layout:
         """Return the layout with the places of the samples of a turn."""
@@ -113,6 +115,18 @@ class Writer:
             f"the buffer of '{self.config.name}', {self.config.buffer_lines} lines, has no room "
             f"for {lines} more"
         )
+
+    def fits(self, *lines: int) -> bool:
+        """Return whether regions of so many lines have room, all at one time."""
+        before = list(self._free)
+        try:
+            for count in lines:
+                self.allocate(count)
+        except NoRoomError:
+            return False
+        finally:
+            self._free = before
+        return True
 
     def free(self, *regions: range) -> None:
         """Gives lines back."""

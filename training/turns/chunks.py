@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isqrt
 
 from systola.training.passes import after_lstm, portions
 from systola.training.task import Task
-from systola.training.turns.walk import inputs
+from systola.training.turns.walk import inputs, spilled
 from systola.training.writer import Writer
 
 
@@ -46,22 +47,39 @@ def chunks_of(writer: Writer, task: Task, number: int) -> Iterator[Chunk]:
     """Yield the chunks of the inputs of a Dense."""
     most, _ = most_blocks(writer, task, number)
     for portion in portions(writer.config, task, writer.layout.shapes[number], number):
-        for first in range(0, portion.count, most):
-            count = min(most, portion.count - first)
-            start = portion.first + first
-            blocks = range(start, start + count)
-            yield Chunk(blocks, first * writer.config.cols, portion.wide)
+        for part in even_parts(portion.count, most):
+            blocks = range(portion.first + part.start, portion.first + part.stop)
+            yield Chunk(blocks, part.start * writer.config.cols, portion.wide)
+
+
+def even_parts(count: int, most: int) -> list[range]:
+    """Split `count` blocks into the fewest parts of at most `most`, none much shorter."""
+    parts = -(-count // most)
+    ends = [n * count // parts for n in range(parts + 1)]
+    return [range(*pair) for pair in pairwise(ends)]
 
 
 class Turned:
-    """Chunks of the inputs of a stage, transposed: [group][input], two in the buffer at a time."""
+    """Chunks of the inputs of a stage, transposed: [group][input], two in the buffer at a time.
 
-    def __init__(self, writer: Writer, task: Task, number: int) -> None:
-        lines = most_blocks(writer, task, number)[0] * writer.layout.samples
+    A chunk that is taken again comes from host memory as it is: an update with several parts of the
+    units takes each one as often, and that of the last stage takes those of the logits.
+    """
+
+    def __init__(
+        self, writer: Writer, task: Task, number: int, kept: set[int] | None = None
+    ) -> None:
+        """`kept`: of an earlier object for the same inputs, where there was one."""
+        most, most_units = most_blocks(writer, task, number)
+        lines = most * writer.layout.samples
         self._writer = writer
         self._number = number
         self._rooms = [[writer.allocate(lines) for _ in range(2)] for _ in range(2)]
         self._turn = 0
+        last = number == len(task.stages) - 1
+        self._again = last or writer.layout.shapes[number].units > most_units
+        self.kept = kept or set[int]()
+        """Places in host memory of chunks that have been transposed."""
         self._ones = range(0)
         """The chunk of int16, the same for all turns, where there is one."""
         if after_lstm(task, number):
@@ -76,12 +94,19 @@ class Turned:
         writer, layout, blocks = self._writer, self._writer.layout, chunk.blocks
         samples, size = layout.samples, layout.size
         self._turn ^= 1
-        lines, turned = self._rooms[self._turn]
-        place = inputs(layout, self._number) + blocks.start * samples * layout.pitch
-        writer.read(place, lines[: len(blocks) * samples])
+        lines, turned = (each[: len(blocks) * samples] for each in self._rooms[self._turn])
+        offset = blocks.start * samples * layout.pitch
+        kept = spilled(layout).turned + offset
+        if kept in self.kept:
+            writer.read(kept, turned)
+            return turned.start
+        writer.read(inputs(layout, self._number) + offset, lines)
         for group in range(layout.groups):
             to = turned.start + group * len(blocks) * size
             writer.transpose(lines.start + group * size, to, len(blocks), samples)
+        if self._again:
+            writer.write(kept, turned)
+            self.kept.add(kept)
         return turned.start
 
     def free(self) -> None:

@@ -40,16 +40,16 @@ class Hidden:
         self._masked = self._train and not stage.curve and bool(stage.relu or stage.rate)
         self._rooms = [[writer.allocate(samples) for _ in range(3)] for _ in range(2)]
 
-        def measure(of_turn: Task, block: int, sums: Accumulated) -> None:
+        def measure(of_turn: Task, block: int, sums: Accumulated) -> range:
             scale.measure(sums.row, len(of_turn.share(writer.layout.size)))
-            if self._masked:
-                self._mask(number, of_turn, block, sums)
+            return self._mask(number, of_turn, block, sums) if self._masked else range(0)
 
         if scale.known:
             scale.end()
             found = products.once()
         else:
-            found = products.twice(measure, scale.end)
+            dropped = self._masked and bool(stage.rate)
+            found = products.twice(measure, scale.end, masked=dropped)
         for of_turn, block, sums in found:
             if stage.curve:
                 self._curved(number, of_turn, block, sums, scale.multiplier)
@@ -59,8 +59,8 @@ class Hidden:
         writer.free(*(lines for room in self._rooms for lines in room))
         self._ones(number)
 
-    def _mask(self, number: int, task: Task, block: int, sums: Accumulated) -> None:
-        """Write the mask of a block of units: 1 for units that pass, 0 for others."""
+    def _mask(self, number: int, task: Task, block: int, sums: Accumulated) -> range:
+        """Write the mask of a block of units: 1 for units that pass, 0 for others; its lines."""
         writer, stage = self._writer, self._task.stages[number]
         _, mask, random = self._rooms[block % 2]
         if stage.relu:
@@ -69,6 +69,7 @@ class Hidden:
         if stage.rate:
             drop(writer, task, number, block, (mask.start, random.start), len(mask))
         writer.write(self._mask_place(number, block), mask)
+        return mask
 
     def _mask_place(self, number: int, block: int) -> int:
         layout = self._writer.layout
@@ -78,11 +79,12 @@ class Hidden:
         """Write a block of units of a turn."""
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         units, mask, _ = self._rooms[block % 2]
-        if self._masked and stage.rate:
+        dropped = self._masked and stage.rate and not sums.masked
+        if dropped:
             writer.read(self._mask_place(number, block), mask)
         function = Function.RELU if stage.relu else Function.NONE
         sums.to(units.start, Entry(multiplier), function=function, exponent=SHIFT)
-        if self._masked and stage.rate:
+        if dropped:
             writer.times(units.start, mask.start, len(mask))
         place = inputs(layout, number + 1) + block * layout.samples * layout.pitch
         writer.write(place, units)

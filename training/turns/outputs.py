@@ -8,10 +8,13 @@ from systola.training.loss import Loss
 from systola.training.numbers import LOGIT_BITS
 from systola.training.passes import Pass, sum_bits
 from systola.training.task import GRADIENT, SHIFT, Task
-from systola.training.turns.chunks import Turned, chunks_of
+from systola.training.turns.chunks import Turned, chunks_of, even_parts
 from systola.training.turns.walk import each_turn, spilled
 from systola.training.weights import all_turned
 from systola.training.writer import Entry, Writer
+
+_LINES = 24
+"""Lines of the buffer for each line of logits of one byte, at most, while losses are written."""
 
 
 class Outputs:
@@ -30,27 +33,26 @@ class Outputs:
         self._turned = Turned(writer, task, self._number)
         self._sums = sum_bits(task, left, self._number)
 
-    def logits(self) -> range:
+    def logits(self, logits: range, row: int = 0) -> None:
         """Write the logits of the turn that is written, int16, [group][class], as `_logits` of
-        Forward does."""
+        Forward does. Their sums are in accumulators from `row` on."""
         writer, layout, sums = self._writer, self._writer.layout, self._sums
         for chunk in chunks_of(writer, self._task, self._number):
             tiles, first = self._turned.read(chunk), chunk.blocks.start
             vectors = self._weights.start + first * layout.classes
             how = {"accumulate": int(first > 0), "wide_weights": int(chunk.wide)}
             sizes = layout.classes, len(chunk.blocks), layout.groups
-            writer.multiply(vectors, tiles, 0, *sizes, **how)
-        logits = writer.allocate(2 * self._rows)
+            writer.multiply(vectors, tiles, row, *sizes, **how)
         writer.measure(SHIFT, first=sums.register, value=sums.value - LOGIT_BITS - 1)
-        writer.activate(0, logits.start, self._rows, Entry(), wide=1, exponent=SHIFT)
-        return logits
+        writer.activate(row, logits.start, self._rows, Entry(), wide=1, exponent=SHIFT)
 
     def predict(self) -> None:
         """Write the outputs of the network."""
         writer, last = self._writer, self._task.stages[-1]
         loss = Loss(writer, self._task)
         for _ in each_turn(writer, self._task):
-            logits = self.logits()
+            logits = writer.allocate(2 * self._rows)
+            self.logits(logits)
             if last.softmax:
                 loss.probabilities(logits)
             elif last.sigmoid:
@@ -61,18 +63,13 @@ class Outputs:
     def write(self, *, train: bool) -> None:
         """Write logits and losses, and the gradient where one is asked for."""
         writer, task = self._writer, self._task
-        loss = Loss(writer, task)
         writer.measure(GRADIENT, value=-8)
-        for _ in each_turn(writer, task):
-            logits = self.logits()
-            writer.write(writer.layout.logits, logits)
-            error = loss.error(logits)
-            if train:
-                loss.measure(error)
-                writer.write(spilled(writer.layout).error, error)
-            writer.free(logits, error)
+        for turns in even_parts(task.turns, self._together()):
+            self._losses(turns, train=train)
         if not train:
             return
+        writer.take_turn(0)
+        loss = Loss(writer, task)
         loss.agree()
         error = writer.allocate(2 * self._rows)
         for _ in each_turn(writer, task):
@@ -81,6 +78,41 @@ class Outputs:
             writer.write(spilled(writer.layout).gradients[self._number], gradient)
             writer.free(gradient)
         writer.free(error)
+
+    def _losses(self, turns: range, *, train: bool) -> None:
+        """Write logits and losses of some turns at one time."""
+        writer, each = self._writer, 2 * self._rows
+        logits = writer.allocate(each * len(turns))
+        parts = [logits[n * each : (n + 1) * each] for n in range(len(turns))]
+        for n, (turn, part) in enumerate(zip(turns, parts, strict=True)):
+            writer.take_turn(turn)
+            self.logits(part, n * self._rows)
+            writer.write(writer.layout.logits, part)
+        writer.take_turn(turns.start)
+        loss = Loss(writer, self._task, len(turns))
+        error = loss.error(logits)
+        if train:
+            loss.measure(error)
+            for n, turn in enumerate(turns):
+                place = spilled(writer.of_turn(turn)).error
+                writer.write(place, error[n * each : (n + 1) * each])
+        loss.free()
+        writer.free(logits, error)
+
+    def _together(self) -> int:
+        """Return the turns whose losses are written at one time, at most.
+
+        Most of a loss is short instructions that wait for each other. A product has room for one
+        block of groups of samples.
+        """
+        writer, layout = self._writer, self._writer.layout
+        most = min(layout.size // layout.groups, writer.config.accumulator_rows // self._rows)
+        return next((n for n in range(most, 1, -1) if writer.fits(_LINES * n * self._rows)), 1)
+
+    @property
+    def kept(self) -> set[int]:
+        """The transposed inputs that are in host memory, see Turned."""
+        return self._turned.kept
 
     def free(self) -> None:
         """Give the lines back."""

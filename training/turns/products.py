@@ -55,19 +55,27 @@ class Products:
             yield task, block, Accumulated(self._writer, row, self._writer.layout.samples)
 
     def twice(
-        self, measure: Callable[[Task, int, Accumulated], None], end: Callable[[], None]
+        self,
+        measure: Callable[[Task, int, Accumulated], range],
+        end: Callable[[], None],
+        *,
+        masked: bool = False,
     ) -> Iterator[tuple[Task, int, Sums]]:
         """Let all sums be measured, then do as `once`.
 
-        `measure` is called with a task, a block and its sums, `end` when all have been seen.
+        `measure` is called with a task, a block and its sums, `end` when all have been seen. If
+        `masked`, `measure` returns the lines of the block's mask, which is part of sums that are
+        kept.
         """
         few = self.inputs <= FEW_BLOCKS
         again = few or self.inputs * self._writer.layout.size >= MOST_INPUTS
-        keeper = None if again else Keeper(self._writer)
+        keeper = None if again else Keeper(self._writer, masked=masked)
         for task, block, sums in self.once():
-            measure(task, block, sums)
+            mask = measure(task, block, sums)
             if keeper:
-                keeper.keep(block, sums.row)
+                keeper.keep(block, sums.row, mask if masked else range(0))
+        if keeper:
+            keeper.end()
         end()
         if not keeper:
             yield from self.once()

@@ -57,8 +57,11 @@ class Step:
                 hidden.write(number)
         return Outputs(self._writer, self._task, self._left)
 
-    def back(self) -> None:
-        """Write the way back, from the gradient of the last stage."""
+    def back(self, kept: set[int]) -> None:
+        """Write the way back, from the gradient of the last stage.
+
+        `kept`: the transposed inputs of the last stage, see Turned.
+        """
         writer, task, left = self._writer, self._task, self._left
         for number in reversed(range(len(task.stages))):
             if task.stages[number].lstm:
@@ -70,7 +73,8 @@ class Step:
             )
             if number:
                 self._below(number)
-            Update(writer, task, number, entry).write()
+            last = number == len(task.stages) - 1
+            Update(writer, task, number, entry, kept if last else None).write()
 
     def selected(self) -> NDArray[np.int8]:
         """Return the lines that select the gradients of words, (lines, C)."""
@@ -94,9 +98,10 @@ class Step:
         q, lost = gradient_scale(before)
         writer.measure(SHIFT, value=-8)
 
-        def measure(_task: Task, _block: int, sums: Accumulated) -> None:
+        def measure(_task: Task, _block: int, sums: Accumulated) -> range:
             at = {"accumulator": sums.row, "rows": samples, "bits": 8}
             writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
+            return range(0)
 
         def end() -> None:
             agree(writer, task, left.inputs[number].register)

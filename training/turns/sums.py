@@ -15,7 +15,7 @@ import numpy as np
 
 from systola.arch.isa import Function, Operation
 from systola.training.turns.walk import spilled
-from systola.training.writer import NARROWING, ONE, UNIT, Entry, Writer, shifted
+from systola.training.writer import NARROWING, ONE, UNIT, WIDE, WIDENING, Entry, Writer, shifted
 
 SPLIT_BITS = 14
 LINES = 4
@@ -28,6 +28,11 @@ MOST_INPUTS = 1 << 29 - 14
 
 class Sums(Protocol):
     """Sums of a block, a row for each sample."""
+
+    @property
+    def masked(self) -> bool:
+        """Whether sums of units that a mask drops are zero."""
+        ...
 
     def to(
         self,
@@ -49,6 +54,7 @@ class Accumulated:
     writer: Writer
     row: int
     rows: int
+    masked: bool = False
 
     def to(
         self,
@@ -70,6 +76,7 @@ class Kept:
 
     writer: Writer
     lines: range
+    masked: bool
 
     def to(
         self,
@@ -95,8 +102,11 @@ class Kept:
 class Keeper:
     """Takes sums of blocks to host memory and back, for one product at a time."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, *, masked: bool) -> None:
+        """`masked`: whether each block has a mask, with which its sums are multiplied."""
         size = writer.layout.size
+        self._masked = masked
+        self._wide_mask = writer.allocate(2 * writer.layout.samples * masked)
         self._writer = writer
         self._rooms = [writer.allocate(LINES * writer.layout.samples) for _ in range(2)]
         self._turn = 0
@@ -112,22 +122,35 @@ class Keeper:
         layout = self._writer.layout
         return spilled(layout).sums + LINES * block * layout.samples * layout.pitch
 
-    def keep(self, block: int, row: int) -> None:
-        """Take the sums of a block from an accumulator row on, which are not there afterwards."""
+    def keep(self, block: int, row: int, mask: range) -> None:
+        """Take the sums of a block from an accumulator row on, which are not there afterwards.
+
+        `mask`: lines of int8, empty where there is no mask.
+        """
         writer, lines = self._writer, self._room()
         rows = writer.layout.samples
         writer.activate(row, lines.start, rows, shifted(SPLIT_BITS - 1), wide=1)
         how = {"accumulate": 1, "wide_vectors": 1, "wide_weights": 1}
         writer.multiply(lines.start, self._minus.start, row, rows, 1, 1, **how)
         writer.activate(row, lines.start + 2 * rows, rows, ONE, wide=1)
+        if mask:
+            # The activation unit has less to do now than when the sums come back.
+            writer.copy(mask.start, self._wide_mask.start, rows, ONE, WIDENING)
+            for half in (lines.start, lines.start + 2 * rows):
+                at = half, self._wide_mask.start, half, rows, ONE, WIDE
+                writer.vector(Operation.MULTIPLY, *at)
         writer.write(self._place(block), lines)
+
+    def end(self) -> None:
+        """Give the lines back that only `keep` takes, when all sums have been kept."""
+        self._writer.free(self._wide_mask, self._minus)
 
     def kept(self, block: int) -> Kept:
         """Bring the sums of a block."""
         lines = self._room()
         self._writer.read(self._place(block), lines)
-        return Kept(self._writer, lines)
+        return Kept(self._writer, lines, self._masked)
 
     def free(self) -> None:
-        """Give the lines back."""
-        self._writer.free(*self._rooms, self._minus)
+        """Give the other lines back."""
+        self._writer.free(*self._rooms)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from systola.training.task import Task
-from systola.training.turns.chunks import Chunk, Turned, chunks_of, most_blocks
+from systola.training.turns.chunks import Chunk, Turned, chunks_of, even_parts, most_blocks
 from systola.training.turns.walk import each_turn, spilled
 from systola.training.update import Masters, begin_telling, cut, rooms, tell
 from systola.training.writer import AnyEntry, Writer
@@ -13,11 +15,15 @@ from systola.training.writer import AnyEntry, Writer
 class Update:
     """Writes it: some blocks of inputs times some blocks of units at a time."""
 
-    def __init__(self, writer: Writer, task: Task, number: int, entry: AnyEntry) -> None:
+    def __init__(
+        self, writer: Writer, task: Task, number: int, entry: AnyEntry, kept: set[int] | None
+    ) -> None:
+        """`kept`: see Turned."""
         self._writer = writer
         self._task = task
         self._number = number
         self._entry = entry
+        self._kept = kept
 
     def write(self) -> None:
         """Add the products of inputs and gradient of all turns to the masters."""
@@ -25,14 +31,13 @@ class Update:
         layout = writer.layout
         size, shape = layout.size, layout.shapes[number]
         most_inputs, most_units = most_blocks(writer, task, number)
-        turned = Turned(writer, task, number)
+        turned = Turned(writer, task, number, self._kept)
         gradients = [writer.allocate(most_units * layout.samples) for _ in range(2)]
         places = [rooms(writer, most_inputs * size, task) for _ in range(most_units)]
         half, turn = writer.config.accumulator_rows // 2, 0
         before: list[tuple[Masters, int]] = []
         begin_telling(writer, task, number)
-        for first in range(0, shape.units, most_units):
-            units = range(first, min(first + most_units, shape.units))
+        for units in even_parts(shape.units, most_units):
             for chunk in chunks_of(writer, task, number):
                 rows = len(chunk.blocks) * size
                 lines = [unit * shape.lines + chunk.blocks.start * size for unit in units]
@@ -40,21 +45,37 @@ class Update:
                     Masters(writer, task, number, line, cut(room[turn], rows), chunk.start)
                     for line, room in zip(lines, places, strict=False)
                 ]
+                pieces = [
+                    (each.some(some), half * turn + n * rows + some.start)
+                    for n, each in enumerate(masters)
+                    for some in self._pieces(rows, len(masters))
+                ]
                 for of_turn in each_turn(writer, task):
                     gradient, begins = gradients[of_turn.turn % 2], not of_turn.turn
                     self._product(chunk, units, turned, gradient, half * turn, first=begins)
+                    # The array is busy while some of the masters before take their sums.
+                    ends = (n * len(before) // task.turns for n in (of_turn.turn, of_turn.turn + 1))
+                    self._add(before[slice(*ends)])
                     if begins:
-                        # The array is busy while the masters before take their sums.
-                        self._add(before)
-                        for each in masters:
+                        for each, _ in pieces:
                             each.read_own()
-                before = [(each, half * turn + n * rows) for n, each in enumerate(masters)]
+                before = pieces
                 turn ^= 1
         self._add(before)
         tell(writer, task, number)
         turned.free()
         writer.free(*gradients)
         writer.free(*(lines for room in places for pair in room for lines in pair))
+
+    def _pieces(self, rows: int, masters: int) -> list[range]:
+        """Return the rows of masters that are updated after the product of a turn.
+
+        Transposed inputs of the next turn must not wait long. Cores exchange no small pieces.
+        """
+        count = self._task.turns // masters if self._task.cores == 1 else 1
+        count = min(max(1, count), rows // self._writer.layout.size)
+        ends = [n * rows // count for n in range(count + 1)]
+        return [range(*pair) for pair in pairwise(ends)]
 
     def _product(
         self,
