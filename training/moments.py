@@ -9,8 +9,8 @@ v <- b2 v + (1 - b2) g^2, where g is its gradient. To the first order in 1 - b2,
   code stands for less. Codes are halved where the next ones could leave int16.
 - The divisor is a power of two, 2^b with the magnitude bits b of the code of s: the QUOTIENT of the
   instruction set. It is up to twice as large as s, so a factor of sqrt(2) is right on average. A
-  step of a weight has 1.5: the first order makes s some 2 % too large, and weights whose power of
-  two is far from s lose more than others gain.
+  step of a weight has 1.475, or 1.45 where there is no first moment: the first order makes s some
+  2 % too large, and the rest is measured, see docs/training.md.
 - |g| / s counts for at most 0.85 sqrt(2 / (1 - b2)). A first gradient g after zeros makes s 0.85 of
   Adam's sqrt(1 - b2) |g| then; with a second one it is 1.02 of Adam's, with a third one 1.03.
 - Additions of less than half a unit arrive on average: the van der Corput sequence of the steps
@@ -55,8 +55,8 @@ FIRST_GRADIENT = 18
 """Fraction bits of the gradients with which a first step is looked at, before it is taken."""
 FIRST_LOOKS = 3
 """How often a first step is looked at, at most: until the bits of all gradients are known."""
-_DIVISOR = 1.5
-"""The power of two that a first moment is divided by, over s, on average."""
+_DIVISOR, _DIVISOR_OF_GRADIENT = 1.475, 1.45
+"""The power of two that a first moment, or a gradient, is divided by, over s, on average."""
 _FIRST_ROOT = 0.85
 """The root of the second moment after a first gradient, over Adam's root."""
 _END = 2.0**15
@@ -207,7 +207,8 @@ class MomentStep:
         the addition to masters of `bits`."""
         b1, b2, t = self._decays.first, self._decays.second, self._number
         ratio = self.scales.root.unit / self.scales.first.unit if b1 else self._ratio
-        scale = self._rate * _DIVISOR * (_FIRST_ROOT if t == 1 else 1.0) * ratio
+        divisor = _DIVISOR if b1 else _DIVISOR_OF_GRADIENT
+        scale = self._rate * divisor * (_FIRST_ROOT if t == 1 else 1.0) * ratio
         if self._decays.corrected:
             scale *= sqrt(1 - b2**t) / (1 - b1**t)
         return _entry(scale, bits - QUOTIENT_BITS, _offset(t))

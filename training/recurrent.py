@@ -33,6 +33,8 @@ CELL_BITS = 15 - CELL_INTEGER_BITS
 """Fraction bits of cells and of the gates' sums: up to 8, near the ends of tanh and sigmoid."""
 STATE_SHIFT = 14
 """Fraction bits of a state narrowed to int8 by a register that holds 0: 15 less that of Entry()."""
+_MOST_BIAS_SHIFT = 14
+"""The most bits by which an int16 bias is shifted to the left by a product."""
 LEAST_SHIFT = -7
 """The most that a register shifts to the left."""
 
@@ -143,11 +145,10 @@ class Recurrent:
     def _input_shift(self) -> tuple[Entry, int]:
         """Return the entry from products with the kernel to sums of the gates, and the exponent
         register that has its shift; 0: none."""
-        bits = self._task.master_bits[self._number] - MASTER_SHIFT - CELL_BITS - 1
-        inputs = step_inputs(self._task, self._number)
+        inputs, shift = step_inputs(self._task, self._number), self._sum_shift - 1
         if not inputs.register:
-            return shifted(inputs.value + bits), 0
-        self._writer.measure(SPARE, first=inputs.register, value=bits)
+            return shifted(shift), 0
+        self._writer.measure(SPARE, first=inputs.register, value=shift)
         return Entry(), SPARE
 
     def _embed(self) -> None:
@@ -183,7 +184,10 @@ class Recurrent:
         kernel = all_tiles(writer, self._number)
         recurrent = all_tiles(writer, recurrent_tensor(self._task.stages, self._number))
         start = self._biases()
-        given = self._input_shift()
+        one = writer.allocate(2 * layout.samples if self._bias_in_sums else 0)
+        if one:
+            ones(writer, one, Exponent(0, self._sum_shift), wide=True)
+        entering = self._input_shift()
         x = writer.allocate(sizes.inputs * layout.samples)
         gates = len(GATES) * 2 * rows
         cells = writer.allocate(gates + 2 * 2 * rows)
@@ -191,10 +195,12 @@ class Recurrent:
         state = writer.allocate(2 * rows)
         for step in range(sizes.steps):
             writer.read(places.inputs + step * len(x) * pitch, x)
-            writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
+            if not self._bias_in_sums:
+                writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
             for gate in range(len(GATES)):
                 before = state if step else None
-                self._gate(gate, cells.start, x, before, kernel, recurrent, given)
+                given = x, one, before
+                self._gate(gate, cells.start, given, (kernel, start, recurrent), entering)
             self._cell(cells.start, cell, first=not step)
             function, how = Function.TANH, {"table": CELL_INTEGER_BITS}
             writer.copy(cell, tanh, rows, ONE, WIDE, function, **how)
@@ -212,7 +218,7 @@ class Recurrent:
                 for pairs in of_samples(sizes.units, layout.samples, there):
                     at = {"buffer": state.start + 2 * pairs.start, "rows": len(pairs)}
                     writer.measure(STATE, Source.LINES, **at, bits=8, first=STATE)
-        writer.free(kernel, recurrent, start, x, cells)
+        writer.free(kernel, recurrent, start, one, x, cells)
         return state
 
     def _agree(self) -> None:
@@ -222,10 +228,29 @@ class Recurrent:
             agree(self._writer, self._task, STATE)
             self._writer.measure(STATE, first=SHIFT)
 
+    @property
+    def _sum_shift(self) -> int:
+        """The shift from the products with inputs to CELL_BITS."""
+        bits = self._task.master_bits[self._number] - MASTER_SHIFT - CELL_BITS
+        return step_inputs(self._task, self._number).value + bits
+
+    @property
+    def _bias_in_sums(self) -> bool:
+        """Whether the array adds biases, shifted, to the products with inputs.
+
+        That leaves the activation unit two lines less to read for each gate, and a copy.
+        """
+        known = not step_inputs(self._task, self._number).register
+        return known and 0 <= self._sum_shift <= _MOST_BIAS_SHIFT
+
     def _biases(self) -> range:
-        """The biases as sums of the gates, for each sample."""
+        """Write the biases with CELL_BITS, [block][row], the same in all rows.
+
+        There is a row for each sample, or one for each row of a tile of weights.
+        """
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
-        size, samples = layout.size, layout.samples
+        size = layout.size
+        samples = size if self._bias_in_sums else layout.samples
         one = writer.allocate(max(size, samples))
         stage, number = self._task.stages[self._number], self._number
         ones(writer, one, Exponent(0, 0), zero=not stage.use_bias)
@@ -245,37 +270,42 @@ class Recurrent:
         self,
         gate: int,
         gates: int,
-        x: range,
-        state: range | None,
-        kernel: range,
-        recurrent: range,
-        given: tuple[Entry, int],
+        given: tuple[range, range, range | None],
+        weights: tuple[range, range, range],
+        entering: tuple[Entry, int],
     ) -> None:
-        """Add the sums of a gate to its biases, which become results of its function.
+        """Write the sums of a gate, and then the results of its function.
 
-        `given`: the entry for the sums of the inputs, and the register with its shift.
+        `given`: inputs, ones for the biases, and the state; `weights`: those of each of them;
+        `entering`: the entry for the products with inputs, and the register with its shift.
         """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         samples, rows = layout.samples, sizes.rows
         line = gates + gate * 2 * rows
+        x, one, state = given
+        kernel, biases, recurrent = (
+            each.start + gate * len(each) // len(GATES) for each in weights
+        )
         last = gate == len(GATES) - 1
         function = Function.TANH if last else Function.SIGMOID
         ends = {"function": function, "table": CELL_INTEGER_BITS if last else 0}
-        how = {"wide": 1, "accumulate": 1}
         row = self._accumulators(rows)
-        tiles = kernel.start + gate * len(kernel) // len(GATES)
-        writer.multiply(x.start, tiles, row, samples, sizes.inputs, sizes.units)
-        entry, exponent = given
+        writer.multiply(x.start, kernel, row, samples, sizes.inputs, sizes.units)
+        if one:
+            how = {"accumulate": 1, "wide_vectors": 1, "wide_weights": 1}
+            writer.multiply(one.start, biases, row, samples, 1, sizes.units, **how)
+        how = {"wide": 1, "accumulate": int(not one)}
+        entry, exponent = entering
         end = {} if state else ends
         writer.activate(row, line, rows, entry, **how, **end, exponent=exponent)
         if state is None:
             return
         row = self._accumulators(rows)
-        tiles = recurrent.start + gate * len(recurrent) // len(GATES)
         wide = {"wide_vectors": 1}
-        writer.multiply(state.start, tiles, row, samples, sizes.units, sizes.units, **wide)
+        writer.multiply(state.start, recurrent, row, samples, sizes.units, sizes.units, **wide)
         tensor = recurrent_tensor(task.stages, self._number)
         bits = STATE_BITS + task.master_bits[tensor] - MASTER_SHIFT
+        how = {"wide": 1, "accumulate": 1}
         writer.activate(row, line, rows, shifted(bits - CELL_BITS - 1), **how, **ends)
 
     def _cell(self, gates: int, cell: int, *, first: bool) -> None:
