@@ -95,9 +95,9 @@ def tasks() -> list[Task]:
                 *(Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(50, return_sequences=True)),
                 *(Dropout(0.2), LSTM(50), Dense(1)),
             ),
-            Adam(0.005),
+            Adam(0.002),
             (texts(1600, 3), texts(400, 2)),
-            *(16, 4, "binary_crossentropy"),
+            *(16, 5, "binary_crossentropy"),
         ),
     ]
 
