@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-_LAYERS = "the layers that train are Conv2D, Dense, LSTM, Embedding, poolings and Dropout"
+_LAYERS = (
+    "the layers that train are Conv2D, Conv1D, DepthwiseConv2D, Dense, LSTM, Embedding, poolings "
+    "and Dropout"
+)
 _CHAIN = "Sequential takes a chain of layers"
 INSTEAD = {
     **dict.fromkeys(("GRU", "SimpleRNN", "Bidirectional", "TimeDistributed"), "LSTM is there"),
