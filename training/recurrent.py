@@ -276,8 +276,9 @@ class Recurrent:
     ) -> None:
         """Write the sums of a gate, and then the results of its function.
 
-        `given`: inputs, ones for the biases, and the state; `weights`: those of each of them;
-        `entering`: the entry for the products with inputs, and the register with its shift.
+        `given`: inputs, ones for the biases, and the state; `weights`: kernel, biases, and
+        recurrent kernel; `entering`: the entry for the products with inputs, and the register with
+        its shift.
         """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         samples, rows = layout.samples, sizes.rows

@@ -62,8 +62,8 @@ def even_parts(count: int, most: int) -> list[range]:
 class Turned:
     """Chunks of the inputs of a stage, transposed: [group][input], two in the buffer at a time.
 
-    A chunk that is taken again comes from host memory as it is: an update with several parts of the
-    units takes each one as often, and that of the last stage takes those of the logits.
+    A chunk that is taken again comes from host memory as it is. An update with several parts of the
+    units takes each chunk as often. The update of the last stage takes the chunks of the logits.
     """
 
     def __init__(

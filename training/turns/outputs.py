@@ -100,7 +100,7 @@ class Outputs:
         writer.free(logits, error)
 
     def _together(self) -> int:
-        """Return the turns whose losses are written at one time, at most.
+        """Return how many turns have their losses written at one time, at most.
 
         Most of a loss is short instructions that wait for each other. A product has room for one
         block of groups of samples.

@@ -133,7 +133,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         thorough("sequences", 544, 256, 1, 3),
         thorough("words", 544, 1024, 2, 2),
         # Sums of the gradients of states and inputs have no room side by side.
-        ("words", 1024, 16, 1, 2),
+        thorough("words", 1024, 16, 1, 2),
         thorough("binary", 288, 128, 1, 5),
         thorough("one stage", 352, 256, 3, 3),
         thorough("kept sums", 352, 256, 3, 2),
