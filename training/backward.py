@@ -45,7 +45,7 @@ class Backward:
             bits, inputs = self._task.master_bits[number], left.inputs[number]
             entry = update_shift(writer, self._task, number, bits, inputs)
             below, below_masking = range(0), masking
-            if number:
+            if number and not stages[number].lstm:
                 below = self._below(number, gradient)
                 below_masking = iter(())
                 if stages[number - 1].window:
@@ -57,7 +57,7 @@ class Backward:
                 deque(below_masking, maxlen=0)
             if stages[number].lstm:
                 deque(masking, maxlen=0)
-                RecurrentBackward(writer, self._task).write(gradient)
+                RecurrentBackward(writer, self._task, number).write(gradient)
                 gradient = range(0)
             else:
                 begin_telling(writer, self._task, number)

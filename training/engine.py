@@ -26,7 +26,7 @@ from systola.training.lines import (
     store_wide,
 )
 from systola.training.loss import BINARY, LOSS_BITS, WEIGHT_BITS
-from systola.training.moment_steps import moment_steps
+from systola.training.moment_steps import Looked, moment_steps
 from systola.training.moments import LEAST_TOLD, Moments, MomentStep, halving
 from systola.training.moments import SURVEY_STEPS as MOMENT_SURVEY_STEPS
 from systola.training.numbers import FULL_BITS, LOGIT_BITS, velocity_bits
@@ -64,6 +64,12 @@ def survey_is_due(steps: int) -> bool:
 def weight_codes(task: Task, weights: Weights) -> NDArray[np.int16]:
     """Return the codes of the weights of samples, (samples, 1), of WEIGHT_BITS."""
     return np.rint(weights / task.largest_weight * 2**WEIGHT_BITS).astype(np.int16)[:, np.newaxis]
+
+
+def square_sum(codes: NDArray[np.int16]) -> int:
+    """Return the exact sum of the squares of codes."""
+    wide = codes.astype(np.int64).reshape(-1)
+    return int(wide @ wide)
 
 
 def total_loss(task: Task, losses: Codes, weights: Weights | None) -> float:
@@ -189,20 +195,38 @@ class Engine:
     ) -> Batch:
         """Take a step with an optimiser that has moments."""
 
-        def look(numbers: Sequence[MomentStep]) -> list[int]:
+        looks: list[int] = []
+
+        def look(numbers: Sequence[MomentStep]) -> Looked:
             hosts = [host.copy() for host in self.hosts]
+            squares: list[int] = []
+            if self.task.clip:
+                self._clear_first_moments()
             self._feed("train", x, y, step, weights, numbers)
+            if self.task.clip:
+                looks.append(self.cycles or 0)
+                first = self._get(self.layout.beside[0])
+                squares = [square_sum(codes) for codes in first]
             told = self._told()
             self.hosts = hosts
-            return told
+            return Looked(told, squares)
 
         numbers = moment_steps(replace(self.task, count=len(x)), before, look)
         self._halve(numbers, before.updates + 1)
         batch = self._feed("train", x, y, step, weights, numbers)
+        if self.cycles is not None:
+            self.cycles += sum(looks)
         told = zip(numbers, self._told(), strict=True)
         scales = tuple(each.after(bits) for each, bits in told)
         self._moments = replace(before, scales=scales, updates=before.updates + 1)
         return batch
+
+    def _clear_first_moments(self) -> None:
+        layout = self.layout
+        for shape, place in zip(layout.shapes, layout.beside[0], strict=True):
+            size = 2 * shape.units * shape.lines * layout.pitch
+            for host in self.hosts:
+                host[place : place + size] = 0
 
     def _told(self) -> list[int]:
         """Return the bits of the largest gradient of each tensor, as the last step tells them."""
@@ -316,7 +340,7 @@ class Engine:
         if stage.window:
             maps = np.zeros((layout.samples, x.shape[1]), np.int8)
             maps[: len(x)] = x
-            return blocked(maps.reshape(-1, stage.inputs // stage.groups), layout.size)
+            return blocked(maps.reshape(-1, stage.channels), layout.size)
         rows = np.zeros((layout.samples, shape.lines), np.int8)
         rows[: len(x), shape.places] = x
         rows[:, shape.bias] = (1 << self.task.input_bits) * stage.use_bias

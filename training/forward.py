@@ -59,7 +59,7 @@ class Forward:
             writer.read(layout.x, x)
         for number in range(last):
             if task.stages[number].lstm:
-                following = self._recurrent.write(x)
+                following = self._recurrent.write(number, x)
             elif task.stages[number].window:
                 following = self._maps.write(number, x)
                 if not task.stages[number + 1].window:

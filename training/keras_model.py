@@ -20,6 +20,7 @@ from systola.training.layers import (
     Conv1D,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Dropout,
     Embedding,
     Flatten,
@@ -31,11 +32,11 @@ from systola.training.layers import (
 from systola.training.model import Sequential
 
 _LSTM: dict[str, Any] = {
-    **{"return_sequences": False, "return_state": False},
+    "return_state": False,
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
 }
 """Settings that an LSTM must have."""
-_WITH_WEIGHTS = ("Conv1D", "Conv2D", "Dense", "Embedding", "LSTM")
+_WITH_WEIGHTS = ("Conv1D", "Conv2D", "Dense", "DepthwiseConv2D", "Embedding", "LSTM")
 _NOT_HONOURED = ("_regularizer", "_constraint", "lora_rank", "noise_shape", "quantization_config")
 """Ends of the names of settings that must be None, as training would ignore them."""
 
@@ -161,6 +162,12 @@ def _layer(layer: Any) -> list[Layer]:
             sizes = layer.kernel_size, layer.strides, layer.padding
             biased = bool(layer.use_bias)
             return [Conv2D(int(layer.filters), *sizes, _activation(layer), use_bias=biased)]
+        case "DepthwiseConv2D":
+            about: dict[str, Any] = {"dilation_rate": (1, 1), "data_format": "channels_last"}
+            _need(layer, kind, depth_multiplier=1, **about)
+            sizes = layer.kernel_size, layer.strides, layer.padding
+            biased = bool(layer.use_bias)
+            return [DepthwiseConv2D(*sizes, activation=_activation(layer), use_bias=biased)]
         case "Conv1D":
             _need(*(layer, kind), groups=1, data_format="channels_last")
             _check(layer, kind, "dilation_rate", only_item(layer.dilation_rate), 1)
@@ -188,7 +195,8 @@ def _layer(layer: Any) -> list[Layer]:
             for name, wanted in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
                 found = getattr(getattr(layer, name), "__name__", None)
                 _check(layer, kind, name, found, wanted)
-            return [LSTM(int(layer.units), use_bias=bool(layer.use_bias))]
+            biased, every = bool(layer.use_bias), bool(layer.return_sequences)
+            return [LSTM(int(layer.units), use_bias=biased, return_sequences=every)]
         case "Dropout":
             return [Dropout(float(layer.rate))]
         case _:

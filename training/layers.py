@@ -5,78 +5,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, InitVar, dataclass
-from math import prod
-from typing import Any
 
 from systola.training.arguments import Only, constructor
-from systola.training.checks import check_name, flag, is_name, items, only_item, real, shown, whole
+from systola.training.checks import flag, is_name, real, shown, whole
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
 from systola.training.initializers import initializer_name
-from systola.training.mixed_precision import NAMES as POLICIES
-from systola.training.mixed_precision import Policy, global_policy
+from systola.training.layer_base import (
+    KERNEL,
+    LAYER,
+    MAPS,
+    MOST_NUMBERS,
+    NO_CONSTRAINT,
+    NO_REGULARISER,
+    Computing,
+    Named,
+    Pair,
+    need,
+    pair,
+    shape_of,
+    single,
+)
 
 ACTIVATIONS = ("linear", "relu", "softmax", *CURVES)
 MOST_LSTM_UNITS = 512
 """The sums of so many products of int16 and int8 cannot leave 32 bits."""
-MOST_NUMBERS = 1 << 24
-"""Numbers that a sample, and units that a layer, can have at most."""
 _MOST_SCALE = 1e9
 _SET_WEIGHTS = "fresh weights are Keras's defaults, set_weights() gives others"
-_NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
-_NO_CONSTRAINT = Only((None,), "there are no constraints")
-_LAYER = {
-    "trainable": Only((True,), "all layers are trained"),
-    "dtype": Only((None, "float32", *POLICIES), "the machine has block floating point"),
-    "batch_size": Only((None,), "fit() takes it"),
-    "activity_regularizer": _NO_REGULARISER,
-}
-"""Arguments of any layer of Keras that this one has no use for."""
-_KERNEL = {
-    "kernel_regularizer": _NO_REGULARISER,
-    "bias_regularizer": _NO_REGULARISER,
-    "kernel_constraint": _NO_CONSTRAINT,
-    "bias_constraint": _NO_CONSTRAINT,
-    "lora_rank": Only((None,)),
-    "quantization_config": Only((None,)),
-}
-_MAPS = Only((None, "channels_last"), "channels are last")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Named:
-    """The base of all layers: `name` is for summary(); None is named for the class."""
-
-    name: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.name is not None:
-            check_name("the name of a layer", self.name)
-
-    @property
-    def dtype_policy(self) -> Policy:
-        """The policy of precision, whose `tensors` has the types of this layer."""
-        return global_policy()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Computing(Named):
-    """The base of all layers but Input: the first one may have `input_shape`, as Input has."""
-
-    input_shape: InitVar[tuple[int, ...] | None] = None
-
-    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
-        super().__post_init__()
-        if input_shape is not None:
-            object.__setattr__(self, "_sample_shape", _shape("input_shape", input_shape))
-
-    @property
-    def sample_shape(self) -> tuple[int, ...] | None:
-        """The shape that was given as `input_shape`; it is not stored with the layer."""
-        return vars(self).get("_sample_shape")
-
-
-@constructor(**_LAYER, sparse=Only((None, False)), ragged=Only((None, False)))
+@constructor(**LAYER, sparse=Only((None, False)), ragged=Only((None, False)))
 @dataclass(frozen=True)
 class Input(Named):
     """The shape of a sample, up to MOST_NUMBERS numbers."""
@@ -85,16 +43,16 @@ class Input(Named):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "shape", _shape("Input", self.shape))
+        object.__setattr__(self, "shape", shape_of("Input", self.shape))
 
 
-@constructor(**_LAYER, data_format=_MAPS)
+@constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class Flatten(Computing):
     """Makes a sample a row of numbers, which the machine takes it for anyway."""
 
 
-@constructor(**_LAYER)
+@constructor(**LAYER)
 @dataclass(frozen=True)
 class Rescaling(Computing):
     """Multiplies the samples by `scale` and adds `offset`, on the host: before all other layers."""
@@ -106,11 +64,11 @@ class Rescaling(Computing):
         super().__post_init__(input_shape)
         for name in ("scale", "offset"):
             value = real(f"{name} of Rescaling", getattr(self, name))
-            _need(abs(value) <= _MOST_SCALE, f"{name} of Rescaling is too large: {value}")
+            need(abs(value) <= _MOST_SCALE, f"{name} of Rescaling is too large: {value}")
             object.__setattr__(self, name, value)
 
 
-@constructor(**_LAYER, **_KERNEL)
+@constructor(**LAYER, **KERNEL)
 @dataclass(frozen=True)
 class Dense(Computing):
     """`units` weighted sums of all inputs, with a bias each, and an activation."""
@@ -128,13 +86,10 @@ class Dense(Computing):
         _keep_weights(self)
 
 
-Pair = tuple[int, int]
-
-
 @constructor(
-    **_LAYER,
-    **_KERNEL,
-    data_format=_MAPS,
+    **LAYER,
+    **KERNEL,
+    data_format=MAPS,
     dilation_rate=Only(((1, 1), 1), "kernels have no holes"),
     groups=Only((1,), "a Conv2D has one group"),
 )
@@ -161,9 +116,38 @@ class Conv2D(Computing):
 
 
 @constructor(
-    **_LAYER,
-    **_KERNEL,
-    data_format=_MAPS,
+    **LAYER,
+    **KERNEL,
+    data_format=MAPS,
+    dilation_rate=Only(((1, 1), 1), "kernels have no holes"),
+    depth_multiplier=Only((1,), "a channel has one kernel"),
+    depthwise_regularizer=NO_REGULARISER,
+    depthwise_constraint=NO_CONSTRAINT,
+)
+@dataclass(frozen=True)
+class DepthwiseConv2D(Computing):
+    """Windows of a map times kernels, one for each channel: as many sums, with a bias each."""
+
+    kernel_size: int | Pair
+    strides: int | Pair = 1
+    padding: str = "valid"
+    _: KW_ONLY
+    activation: str | None = None
+    use_bias: bool = True
+    depthwise_initializer: str = "glorot_uniform"
+    bias_initializer: str = "zeros"
+
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
+        _keep_windows(self, pair)
+        object.__setattr__(self, "use_bias", flag("use_bias", self.use_bias))
+        _keep_initializers(self, "depthwise_initializer", "bias_initializer")
+
+
+@constructor(
+    **LAYER,
+    **KERNEL,
+    data_format=MAPS,
     dilation_rate=Only((1, (1,)), "kernels have no holes"),
     groups=Only((1,), "a Conv1D has one group"),
 )
@@ -183,7 +167,7 @@ class Conv1D(Computing):
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
-        _keep_kernel(self, _single)
+        _keep_kernel(self, single)
 
 
 @dataclass(frozen=True)
@@ -200,20 +184,20 @@ class Pooling2D(Computing):
         size = pair("pool_size", self.pool_size, 15)
         strides = size if self.strides is None else pair("strides", self.strides, 15)
         object.__setattr__(self, "strides", strides)
-        _need(
+        need(
             is_name(padding, ("valid",)),
             f"{type(self).__name__} has the padding valid, not {shown(padding)}",
         )
         object.__setattr__(self, "pool_size", size)
 
 
-@constructor(**_LAYER, data_format=_MAPS)
+@constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class MaxPooling2D(Pooling2D):
     """The largest of each window of a map."""
 
 
-@constructor(**_LAYER, data_format=_MAPS)
+@constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class AveragePooling2D(Pooling2D):
     """The mean of each window of a map."""
@@ -229,26 +213,26 @@ class Pooling1D(Computing):
 
     def __post_init__(self, input_shape: tuple[int, ...] | None, padding: str) -> None:
         super().__post_init__(input_shape)
-        size, kind = _single("pool_size", self.pool_size, 15), type(self).__name__
-        strides = size if self.strides is None else _single("strides", self.strides, 15)
+        size, kind = single("pool_size", self.pool_size, 15), type(self).__name__
+        strides = size if self.strides is None else single("strides", self.strides, 15)
         object.__setattr__(self, "strides", strides)
-        _need(is_name(padding, ("valid",)), f"{kind} has the padding valid, not {shown(padding)}")
+        need(is_name(padding, ("valid",)), f"{kind} has the padding valid, not {shown(padding)}")
         object.__setattr__(self, "pool_size", size)
 
 
-@constructor(**_LAYER, data_format=_MAPS)
+@constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class MaxPooling1D(Pooling1D):
     """The largest of each window of a row."""
 
 
-@constructor(**_LAYER, data_format=_MAPS)
+@constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class AveragePooling1D(Pooling1D):
     """The mean of each window of a row."""
 
 
-_GLOBAL = {"data_format": _MAPS, "keepdims": Only((False,), "the result is a row of channels")}
+_GLOBAL = {"data_format": MAPS, "keepdims": Only((False,), "the result is a row of channels")}
 
 
 @dataclass(frozen=True)
@@ -256,31 +240,31 @@ class GlobalPooling(Computing):
     """The base of poolings of whole maps, or rows: a number for each channel is left."""
 
 
-@constructor(**_LAYER, **_GLOBAL)
+@constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalMaxPooling2D(GlobalPooling):
     """The largest pixel of a map, of up to 15 x 15."""
 
 
-@constructor(**_LAYER, **_GLOBAL)
+@constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalAveragePooling2D(GlobalPooling):
     """The mean of a map."""
 
 
-@constructor(**_LAYER, **_GLOBAL)
+@constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalMaxPooling1D(GlobalPooling):
     """The largest of a row of steps, of up to 15."""
 
 
-@constructor(**_LAYER, **_GLOBAL)
+@constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalAveragePooling1D(GlobalPooling):
     """The mean of a row of steps."""
 
 
-@constructor(**_LAYER)
+@constructor(**LAYER)
 @dataclass(frozen=True)
 class Activation(Computing):
     """An activation of its own, after a Dense or Conv2D."""
@@ -289,12 +273,12 @@ class Activation(Computing):
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
-        _need(self.activation is not None, "Activation needs the name of an activation")  # type: ignore[reportUnnecessaryComparison]
+        need(self.activation is not None, "Activation needs the name of an activation")  # type: ignore[reportUnnecessaryComparison]
         check_activation(self.activation)
 
 
 @constructor(
-    **_LAYER,
+    **LAYER,
     negative_slope=Only((0.0, 0), "relu is 0 below 0"),
     threshold=Only((0.0, 0), "relu begins at 0"),
 )
@@ -308,7 +292,7 @@ class ReLU(Activation):
 
 
 @constructor(
-    **_LAYER,
+    **LAYER,
     noise_shape=Only((None,), "each number has a mask of its own"),
     seed=Only((None,), "compile() takes the seed of all masks"),
 )
@@ -321,14 +305,14 @@ class Dropout(Computing):
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
         rate = real("the rate of Dropout", self.rate)
-        _need(0 <= rate <= 0.99, f"Dropout needs a rate from 0 to 0.99, not {rate}")
+        need(0 <= rate <= 0.99, f"Dropout needs a rate from 0 to 0.99, not {rate}")
         object.__setattr__(self, "rate", rate)
 
 
 @constructor(
-    **_LAYER,
-    embeddings_regularizer=_NO_REGULARISER,
-    embeddings_constraint=_NO_CONSTRAINT,
+    **LAYER,
+    embeddings_regularizer=NO_REGULARISER,
+    embeddings_constraint=NO_CONSTRAINT,
     mask_zero=Only((False,), "word 0 is one like any other"),
     weights=Only((None,), "set_weights() gives weights"),
     lora_rank=Only((None,)),
@@ -349,7 +333,7 @@ class Embedding(Computing):
 
     def __post_init__(self, input_shape: tuple[int, ...] | None, input_length: int | None) -> None:
         if input_length is not None:
-            _need(input_shape is None, "give input_length or input_shape, not both")
+            need(input_shape is None, "give input_length or input_shape, not both")
             input_shape = (whole("input_length", input_length, 1, MOST_NUMBERS),)
         super().__post_init__(input_shape)
         for name in ("input_dim", "output_dim"):
@@ -358,19 +342,18 @@ class Embedding(Computing):
 
 
 @constructor(
-    **_LAYER,
-    **_KERNEL,
+    **LAYER,
+    **KERNEL,
     bias_initializer=Only(("zeros", "Zeros"), _SET_WEIGHTS),
     activation=Only(("tanh",), "an LSTM has tanh"),
     recurrent_activation=Only(("sigmoid",), "the gates have sigmoid"),
-    recurrent_regularizer=_NO_REGULARISER,
-    recurrent_constraint=_NO_CONSTRAINT,
+    recurrent_regularizer=NO_REGULARISER,
+    recurrent_constraint=NO_CONSTRAINT,
     unit_forget_bias=Only((True,), "forget gates begin with a bias of one"),
     dropout=Only((0.0, 0), "a Dropout layer may follow"),
     recurrent_dropout=Only((0.0, 0), "a Dropout layer may follow"),
     seed=Only((None,), "compile() takes the seed"),
-    return_sequences=Only((False,), "an LSTM gives its last state"),
-    return_state=Only((False,), "an LSTM gives its last state"),
+    return_state=Only((False,), "an LSTM gives its last state, or all of them"),
     go_backwards=Only((False,), "turn the samples round"),
     stateful=Only((False,), "each sample begins with a state of zero"),
     time_major=Only((False,), "samples come first"),
@@ -380,18 +363,21 @@ class Embedding(Computing):
 @dataclass(frozen=True)
 class LSTM(Computing):
     """Long short-term memory, with Keras's defaults: tanh, sigmoid for the gates, biases, those of
-    the forget gate one at the start. It gives the `units` numbers of the last step."""
+    the forget gate one at the start. It gives the `units` numbers of the last step; with
+    `return_sequences` those of all steps, which another LSTM takes."""
 
     units: int
     _: KW_ONLY
     use_bias: bool = True
     kernel_initializer: str = "glorot_uniform"
     recurrent_initializer: str = "orthogonal"
+    return_sequences: bool = False
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
         _keep_size(self, "units", MOST_LSTM_UNITS)
-        object.__setattr__(self, "use_bias", flag("use_bias", self.use_bias))
+        for name in ("use_bias", "return_sequences"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
         _keep_initializers(self, "kernel_initializer", "recurrent_initializer")
 
 
@@ -402,6 +388,7 @@ Layer = (
     | Dense
     | Conv2D
     | Conv1D
+    | DepthwiseConv2D
     | MaxPooling2D
     | AveragePooling2D
     | MaxPooling1D
@@ -419,39 +406,10 @@ Layer = (
 
 def check_activation(name: str | None) -> None:
     """Raises TrainingError for an activation that cannot be trained."""
-    _need(
+    need(
         name is None or is_name(name, ACTIVATIONS),
         f"activation {shown(name)} cannot be trained (known: {', '.join(ACTIVATIONS)})",
     )
-
-
-def _shape(where: str, given: object) -> tuple[int, ...]:
-    """Return a shape of a sample. Raises TrainingError for another type, and where it has no
-    numbers, or too many."""
-    sizes = items(f"the shape of {where}", given, "sizes")
-    shape = tuple(whole(f"a size of {where}", size, 1, MOST_NUMBERS) for size in sizes)
-    _need(
-        len(shape) > 0 and prod(shape) <= MOST_NUMBERS,
-        f"{where} must have 1 to {MOST_NUMBERS:,} numbers, not the shape {shown(shape)}",
-    )
-    return shape
-
-
-def pair(name: str, value: object, most: int) -> Pair:
-    """A number, or two, from 1 to `most`, as two."""
-    given: Any = value if type(value) in (list, tuple) else (value, value)
-    try:
-        first, second = (whole(name, each, 1, most) for each in given)
-    except ValueError:
-        raise TrainingError(
-            f"{name} must be 1 to {most}, or two of these, not {shown(value)}"
-        ) from None
-    return first, second
-
-
-def _single(name: str, value: object, most: int) -> int:
-    """Return a number from 1 to `most`, which may be given in a tuple as Keras keeps it."""
-    return whole(name, only_item(value), 1, most)
 
 
 def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
@@ -463,14 +421,20 @@ def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
 def _keep_kernel(layer: Conv2D | Conv1D, size: Callable[[str, object, int], int | Pair]) -> None:
     """Check and keep the settings of a convolution; `size` checks and returns sizes of a window."""
     _keep_size(layer, "filters")
-    _need(
+    _keep_windows(layer, size)
+    _keep_weights(layer)
+
+
+def _keep_windows(
+    layer: Conv2D | Conv1D | DepthwiseConv2D, size: Callable[[str, object, int], int | Pair]
+) -> None:
+    need(
         is_name(layer.padding, ("valid", "same")),
         f"padding must be valid or same, not {shown(layer.padding)}",
     )
     object.__setattr__(layer, "kernel_size", size("kernel_size", layer.kernel_size, 15))
     object.__setattr__(layer, "strides", size("strides", layer.strides, 2))
     check_activation(layer.activation)
-    _keep_weights(layer)
 
 
 def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
@@ -482,8 +446,3 @@ def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
 def _keep_initializers(layer: Layer, *names: str) -> None:
     for name in names:
         object.__setattr__(layer, name, initializer_name(name, getattr(layer, name)))
-
-
-def _need(holds: bool, reason: str) -> None:
-    if not holds:
-        raise TrainingError(reason)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
-from systola.training.stages import GATES, Stage, Tensor, tensors
+from systola.training.stages import EMBEDDING, GATES, Recurrence, Stage, Tensor, tensors
 
 PROGRAM_BYTES = 1 << 20
 """Bytes of a program for each turn, at most."""
@@ -43,6 +43,8 @@ class Shape:
     """Parts of the inputs: taps, or pixels of a flattened map."""
     inputs: int
     """Blocks of inputs, that of the bias included."""
+    channels: int
+    """Blocks of each part of the inputs; of a DepthwiseConv2D the blocks of its channels."""
     units: int
     """Blocks of units."""
     lines: int
@@ -62,15 +64,10 @@ class Shape:
     left: int
     """The same of what the next stage takes."""
 
-    @property
-    def channels(self) -> int:
-        """Blocks of each part of the inputs."""
-        return (self.inputs - self.biased) // self.groups
-
 
 @dataclass(frozen=True)
 class RecurrencePlaces:
-    """Where an LSTM keeps what the way back needs, int16 but for the inputs.
+    """Where an LSTM keeps what the way back needs, int16 but for inputs and masks.
 
     Of `cells` and `hidden` the first is that before the first step, which stays zero.
     """
@@ -85,12 +82,16 @@ class RecurrencePlaces:
     """The gradient of the gates' sums: [block][step][sample]."""
     below: int
     """That of the inputs, likewise."""
+    masks: int
+    """The masks of all states after the first one, where there is a dropout between two LSTMs:
+    [step][block][sample]."""
 
     def after(self, offset: int) -> RecurrencePlaces:
         """Return places that are `offset` bytes further on."""
         return RecurrencePlaces(
             *(place + offset for place in (self.inputs, self.cells, self.hidden, self.gates)),
             below=self.below + offset,
+            masks=self.masks + offset,
         )
 
 
@@ -137,6 +138,7 @@ class Layout:
         others = [_shape(tensor, None, size) for tensor in tensors(stages)[len(stages) :]]
         self.shapes = (*(_shape(stage.tensor, stage, size) for stage in stages), *others)
         """Of the stages, then of the other tensors."""
+        self._stages = len(stages)
         last = self.shapes[len(stages) - 1]
         self.samples = _blocks(batch, size) * size
         """Rows of a turn, whole blocks."""
@@ -161,7 +163,12 @@ class Layout:
         self.logits = self._take(label_lines)
         self.losses = self._take(2 * self.groups)
         self.spilled = self._spilled(stages)
-        self.recurrence = self._recurrence(stages[0])
+        self.recurrences = [
+            self._recurrence(number, stage.lstm, stage.rate)
+            for number, stage in enumerate(stages)
+            if stage.lstm
+        ]
+        """Of each LSTM."""
         self._turn_bytes = self._end - first
         self._end += (turns - 1) * self._turn_bytes
         self.selection = self._take(self._selections(stages[0]))
@@ -177,7 +184,7 @@ class Layout:
         selected = self.selected_of(self.groups)
         select = selected // size * self.groups * self.classes
         self.constant_lines = (
-            4 * size + 2 * selected + select + last.units + 5 * len(stages) + LEAST_LINES
+            5 * size + 1 + 2 * selected + select + last.units + 5 * len(stages) + LEAST_LINES
         )
         if turns > 1:
             # Losses of several turns have up to one block of groups, in two numbers of turns.
@@ -220,9 +227,13 @@ class Layout:
         found.losses += offset
         if self.spilled:
             found.spilled = self.spilled.after(offset)
-        if self.recurrence:
-            found.recurrence = self.recurrence.after(offset)
+        found.recurrences = [places.after(offset) for places in self.recurrences]
         return found
+
+    @property
+    def recurrence(self) -> RecurrencePlaces | None:
+        """The places of an LSTM that is the first stage."""
+        return self.recurrences[0] if self.recurrences else None
 
     def _spilled(self, stages: tuple[Stage, ...]) -> Spilled | None:
         if self.turns == 1:
@@ -253,21 +264,23 @@ class Layout:
             return self.shapes[0].given
         if stage.lstm.vocabulary and self.turns > 1:
             return 0
-        given = self.shapes[-1].inputs if stage.lstm.vocabulary else self.shapes[0].channels
+        given = self.shapes[0].channels
+        if stage.lstm.vocabulary:
+            given = self.shapes[self._stages + EMBEDDING].inputs
         return stage.lstm.steps * given
 
-    def _recurrence(self, stage: Stage) -> RecurrencePlaces | None:
-        if stage.lstm is None:
-            return None
-        samples, inputs = self.samples, self.shapes[0].channels
-        units, gates = self.shapes[0].units // len(GATES), self.shapes[0].units
-        steps, words = stage.lstm.steps, bool(stage.lstm.vocabulary)
+    def _recurrence(self, number: int, lstm: Recurrence, rate: float) -> RecurrencePlaces:
+        samples, inputs = self.samples, self.shapes[number].channels
+        gates, steps = self.shapes[number].units, lstm.steps
+        units, made = gates // len(GATES), number > 0 or lstm.vocabulary > 0
+        masks = steps * units * samples * bool(lstm.sequences and rate)
         return RecurrencePlaces(
-            inputs=self._take(steps * inputs * samples) if words else self.x,
+            inputs=self._take(steps * inputs * samples) if made else self.x,
             cells=self._take((steps + 1) * 2 * (gates + 2 * units) * samples),
             hidden=self._take((steps + 1) * 2 * units * samples),
             gates=self._take(2 * gates * steps * samples),
-            below=self._take(2 * inputs * steps * samples if words else 0),
+            below=self._take(2 * inputs * steps * samples * made),
+            masks=self._take(masks),
         )
 
     def _spread(self, stage: Stage, lines: int) -> tuple[int, int]:
@@ -299,6 +312,7 @@ def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
     blocks = _blocks(each, size)
     column = np.array(tensor.order)[:, np.newaxis] * blocks * size + np.arange(each)
     window = stage.window if stage else None
+    own = len(tensor.order) * blocks if stage and stage.depthwise else channels
     return Shape(
         groups=groups,
         inputs=groups * channels + tensor.biased,
@@ -308,7 +322,8 @@ def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
         biased=tensor.biased,
         places=line.reshape(-1),
         columns=column.reshape(-1),
-        given=channels * prod(window.map) if window else groups * channels + 1,
+        channels=own,
+        given=own * prod(window.map) if window else groups * channels + 1,
         made=prod(window.out) if window else 1,
         left=prod(stage.map) if stage else 1,
     )

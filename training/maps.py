@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 from systola.arch.isa import Function
 from systola.training.curved import curved, drop_both, scale_up
+from systola.training.depthwise import Diagonals
 from systola.training.masks import positive_table, zero_table
 from systola.training.moves import largest, means, ones, subtract, tap
 from systola.training.passes import Pass, UnitScale, accumulated, drop, of_samples
 from systola.training.task import SHIFT, Task
-from systola.training.weights import narrow
+from systola.training.weights import all_narrow
 from systola.training.windows import Window
 from systola.training.writer import NARROW, ONE, Entry, Writer
 
@@ -36,7 +37,9 @@ class Maps:
         task = self._task
         lines = shape.units * samples * shape.made
         scale = UnitScale(writer, task, self._left, number, train=train)
-        weights = self._weights(number)
+        weights = all_narrow(writer, number)
+        window = stage.window
+        tiles = Diagonals(writer, number, window.taps) if window and stage.depthwise else None
         units = writer.allocate(lines)
         mask = writer.allocate(lines) if train and stage.relu else None
         parts = accumulated(writer.config, shape.made * shape.units, samples)
@@ -45,7 +48,7 @@ class Maps:
         one = writer.allocate(max(layout.size, most))
         ones(writer, one, self._left.inputs[number], zero=not stage.use_bias)
         for part in parts:
-            self._multiply(number, x, part, pixels, one, weights)
+            self._multiply(number, x, part, pixels, one, weights, tiles)
             there = min(max(len(task.share(layout.size)) - part.start, 0), len(part))
             sizes = shape.units, len(part) * shape.made, there * shape.made
             for rows in of_samples(*sizes):
@@ -53,7 +56,7 @@ class Maps:
         scale.end()
         for part in parts:
             if len(parts) > 1:
-                self._multiply(number, x, part, pixels, one, weights)
+                self._multiply(number, x, part, pixels, one, weights, tiles)
             rows = len(part) * shape.made
             for block in range(shape.units):
                 row, line = block * rows, (block * samples + part.start) * shape.made
@@ -65,6 +68,8 @@ class Maps:
                 at = units.start + line
                 writer.activate(row, at, rows, entry, function=function, exponent=SHIFT)
         writer.free(weights, one, pixels)
+        if tiles:
+            tiles.free()
         if stage.average:
             units, mask = self._averaged(number, units, mask)
         else:
@@ -82,21 +87,15 @@ class Maps:
         self._left.transposed.append(x)
         return units
 
-    def _weights(self, number: int) -> range:
-        """All weights of a stage, as they are in the masters."""
-        writer, layout = self._writer, self._writer.layout
-        shape = layout.shapes[number]
-        result = writer.allocate(shape.units * shape.lines)
-        masters = writer.allocate(2 * shape.lines)
-        for block in range(shape.units):
-            host = layout.masters[number] + block * len(masters) * layout.pitch
-            writer.read(host, masters)
-            narrow(writer, masters.start, result.start + block * shape.lines, shape.lines)
-        writer.free(masters)
-        return result
-
     def _multiply(
-        self, number: int, x: range, part: range, pixels: range, one: range, weights: range
+        self,
+        number: int,
+        x: range,
+        part: range,
+        pixels: range,
+        one: range,
+        weights: range,
+        tiles: Diagonals | None,
     ) -> None:
         """The sums of some samples, [block of units][sample][pixel] from accumulator row 0 on."""
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
@@ -110,6 +109,10 @@ class Maps:
                 to = pixels.start + channel * rows
                 tap(writer, source, to, len(part), window, place)
             for block in range(shape.units):
+                if tiles:
+                    to, how = pixels.start + block * rows, {"accumulate": int(turn > 0)}
+                    writer.multiply(to, tiles[block, turn], block * rows, rows, 1, 1, **how)
+                    continue
                 tile = weights.start + block * shape.lines + turn * shape.channels * size
                 how = {"accumulate": int(turn > 0)}
                 writer.multiply(pixels.start, tile, block * rows, rows, shape.channels, 1, **how)

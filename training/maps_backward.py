@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from systola.training.depthwise import Diagonals, update_depthwise
 from systola.training.errors import TrainingError
 from systola.training.moves import add, spread, tap, turned_ones
 from systola.training.passes import Pass, accumulated, mask_entry
@@ -100,6 +101,9 @@ class MapsBackward:
         stage, shape, size = task.stages[number], layout.shapes[number], layout.size
         window = stage.window
         assert window
+        if stage.depthwise:
+            update_depthwise(writer, task, self._left, number, gradient, entry)
+            return
         inputs = self._left.inputs[number]
         positions = layout.samples * shape.made
         groups = positions // size
@@ -153,7 +157,8 @@ class BelowMaps:
         self.rows = self._shape.channels * self._pixels
         self.parts = accumulated(writer.config, self.rows, layout.samples)
         self.lines = layout.samples * self.rows
-        self._weights = all_turned(writer, number)
+        self._weights = range(0) if stage.depthwise else all_turned(writer, number)
+        self._tiles = Diagonals(writer, number, window.taps) if stage.depthwise else None
         self._gradient, self._own = gradient, range(0)
         apart = tuple(o * s for o, s in zip(window.out, window.stride, strict=True))
         if window.stride != (1, 1):
@@ -176,6 +181,12 @@ class BelowMaps:
                 source = self._gradient.start + (block * layout.samples + part.start) * inside
                 to = self._taps.start + block * rows
                 tap(writer, source, to, len(part), back, (0, 0))
+            if self._tiles:
+                for block in range(shape.units):
+                    vectors, how = self._taps.start + block * rows, {"accumulate": int(turn > 0)}
+                    tile = self._tiles[block, turn]
+                    writer.multiply(vectors, tile, block * rows, rows, 1, 1, **how)
+                continue
             tiles = self._weights.start + turn * shape.channels * shape.units * layout.size
             how = {"accumulate": int(turn > 0)}
             writer.multiply(self._taps.start, tiles, 0, rows, shape.units, shape.channels, **how)
@@ -192,3 +203,5 @@ class BelowMaps:
     def free(self) -> None:
         """Gives the lines back."""
         self._writer.free(self._weights, self._own, self._taps)
+        if self._tiles:
+            self._tiles.free()

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 _GOLDEN = 0x9E3779B1
 """2^32 over the golden ratio, odd: seeds of blocks are far from each other."""
+_STEP_PLACE = 19
+"""Bits for the number of a block of samples, below the number of a step."""
 
 
 def positive_table() -> NDArray[np.int8]:
@@ -15,12 +17,13 @@ def positive_table() -> NDArray[np.int8]:
     return (np.arange(256) % 128 * (np.arange(256) < 128) > 0).astype(np.int8)
 
 
-def block_seed(seed: int, block: int) -> int:
+def block_seed(seed: int, block: int, step: int = 0) -> int:
     """The seed of Random for a block of C samples, the first one of the batch being 0.
 
-    So a sample has the same mask on whichever core of a pod it is.
+    So a sample has the same mask on whichever core of a pod it is. `step`: a step in time, below
+    2^12, where each of them has a mask of its own.
     """
-    return (seed + block * _GOLDEN) % 2**31
+    return (seed + (block + (step << _STEP_PLACE)) * _GOLDEN) % 2**31
 
 
 def kept_codes(rate: float) -> int:

@@ -19,7 +19,9 @@ _SUMS = {"variables": _INT16, "weights": _INT8, "inputs": _INT8, "sums": _INT32}
 _STAGE = {**_SUMS, "outputs": _INT8, "gradients": _INT8}
 _TENSORS: Mapping[str, Mapping[str, str]] = {
     "Dense": _STAGE,
+    "Conv1D": _STAGE,
     "Conv2D": _STAGE,
+    "DepthwiseConv2D": _STAGE,
     "LSTM": {
         **_SUMS,
         "biases": _INT16,

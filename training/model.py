@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
 from os import PathLike
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,36 +15,27 @@ from tqdm import tqdm
 
 from systola.arch.config import Config, ConfigError
 from systola.arch.config import preset as named_preset
-from systola.runtime.pod.linked import Linked, make_linked
 from systola.runtime.pod.strategy import Strategy, current_strategy
-from systola.training import data
 from systola.training.arguments import Only, takes
 from systola.training.callbacks import Callback, History, check_callbacks
-from systola.training.checks import check_name, flag, is_name, items, real, shown, whole
+from systola.training.checks import flag, is_name, items, real, shown, whole
 from systola.training.data import Data
-from systola.training.engine import Batch, Codes, Engine
 from systola.training.errors import TrainingError
-from systola.training.fast.checked import CheckedEngine
-from systola.training.fast.engine import FastEngine
-from systola.training.layers import Input, Layer
-from systola.training.metrics import Totals
-from systola.training.numbers import Floats, codes, input_bits
+from systola.training.layers import Layer
+from systola.training.learner import Learner, in_parts
+from systola.training.numbers import Floats
 from systola.training.optimizers import Optimizer
 from systola.training.optimizers import optimizer as named_optimizer
 from systola.training.paths import check_path, check_target
 from systola.training.progress import Progress
 from systola.training.running_optimizer import RunningOptimizer
-from systola.training.schedules import rate_at
 from systola.training.settings import FAST, MOST_BATCH, Settings
-from systola.training.stages import Stage, stages
-from systola.training.state import State, as_keras, from_weights, glorot, keras_shapes, weights
+from systola.training.state import as_keras, from_weights, keras_shapes, weights
 from systola.training.step_energy import StepEnergy, step_energy
 from systola.training.summary import printable, table, weights_of_layers
-from systola.training.task import Task
 from systola.training.weight_files import read_weights, write_weights
 
 DEFAULT_PRESET = "base-training"
-Numbers = NDArray[np.float64]
 Validation = tuple[Any, Any] | tuple[Any, Any, Any]
 _OF_COMPILE = {
     "loss_weights": Only((None,), "there is one loss"),
@@ -65,41 +55,20 @@ _OF_FIT = {
 _OF_EVALUATE = {"steps": _STEPS, "callbacks": Only((None,))}
 
 
-class Sequential:
+class Sequential(Learner):
     """Layers one after the other. compile() chooses how to learn and on which machine.
 
     Losses are of logits: a last layer of softmax changes what predict() gives, not the training.
     """
 
+    log_names: Sequence[str]
+    epochs: int
+    batch_size: int | None
+    settings: dict[str, Any] | None
+
     @takes(trainable=Only((True,), "all layers are trained"))
     def __init__(self, layers: Sequence[Layer] | None = None, name: str = "sequential") -> None:
-        check_name("the name of a model", name)
-        self.name = name
-        self.layers: list[Layer] = []
-        for each in items("layers", () if layers is None else layers, "layers"):
-            self._add(each)
-        self.stop_training = False
-        self.log_names: Sequence[str] = ()
-        """Names in the logs of an epoch, from the begin of fit() on."""
-        self.epochs = 0
-        """Epochs trained so far, and `steps` likewise."""
-        self.steps = 0
-        self.batch_size: int | None = None
-        """The batch size of the last fit(), MOST_BATCH at most."""
-        self.keras_model: Any = None
-        """The Keras model that from_keras() made this one of."""
-        self._strategy = current_strategy()
-        self._state: State | None = None
-        self._input_bits: int | None = None
-        self._largest_weight = 0.0
-        self._batches_since_epoch = 0
-        """Batches of train_on_batch() that end_epoch() of the engine has not seen."""
-        self._engine: Engine | FastEngine | None = None
-        self._machine: Linked | None = None
-        self.settings: dict[str, Any] | None = None
-        """What compile() was given."""
-        self._memories: dict[str, Any] = {}
-        self._check_every = 0
+        super().__init__(layers, name)
 
     @takes()
     def add(self, layer: Layer) -> None:
@@ -108,17 +77,6 @@ class Sequential:
         if self._state is not None:
             raise TrainingError("a network that has weights takes no more layers")
         self._add(layer)
-
-    def _add(self, given: object) -> None:
-        layer = _layer(given)
-        if not isinstance(layer, Input) and layer.sample_shape is not None:
-            if not self.layers:
-                self.layers.append(Input(layer.sample_shape))
-            if [getattr(each, "shape", None) for each in self.layers] != [layer.sample_shape]:
-                raise TrainingError("input_shape belongs to the first layer")
-        if layer.name and layer.name in [each.name for each in self.layers]:
-            raise TrainingError(f"two layers have the name {shown(layer.name)}")
-        self.layers.append(layer)
 
     @takes(**_OF_COMPILE)
     def compile(
@@ -295,7 +253,7 @@ class Sequential:
         silent = is_name(verbose, ("auto",)) or _silent(verbose)
         rows = self._rows(x, "x")
         engine = self._ready(rows, batch_size)
-        parts = tqdm(_parts(rows, engine.batch), "Predict", unit="step", disable=silent)
+        parts = tqdm(in_parts(rows, engine.batch), "Predict", unit="step", disable=silent)
         found = [engine.predict(self._input(part, engine)) for part in parts]
         return np.concatenate(found).astype(np.float32)
 
@@ -421,17 +379,6 @@ class Sequential:
         self.keras_model.set_weights(self.get_weights())
         return self.keras_model
 
-    def stages(self, features: int | None = None) -> tuple[Stage, ...]:
-        """The stages of the layers; `features`: the numbers of a sample, where no Input tells."""
-        return stages(self.layers, features)
-
-    def state(self) -> State:
-        """What it has learnt. Raises TrainingError before there are weights."""
-        self._keep_state()
-        if self._state is None:
-            self._state = glorot(self.stages(), self._seed())
-        return self._state
-
     @property
     def optimizer(self) -> RunningOptimizer:
         """The optimiser of compile(), whose learning_rate may be set. Raises TrainingError before
@@ -446,20 +393,6 @@ class Sequential:
             self._keep_state()
             self._engine = None
         settings["optimizer"] = optimizer
-
-    @property
-    def input_bits(self) -> int | None:
-        """Fraction bits with which all samples of fit() fit; None before it."""
-        return self._input_bits
-
-    def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
-        """Takes up where another one has stopped."""
-        self._state, self._input_bits, self._engine = state, bits, None
-        self.epochs, self.steps = epochs, steps
-
-    def cycles(self) -> int | None:
-        """Of the last batch, on a machine with a clock."""
-        return self._engine.cycles if self._engine else None
 
     # How it is done.
 
@@ -481,7 +414,7 @@ class Sequential:
         if shuffle:
             order = np.random.default_rng((self._seed(), self.epochs)).permutation(order)
         total = self._totals()
-        for number, chosen in enumerate(_parts(order, batch_size)):
+        for number, chosen in enumerate(in_parts(order, batch_size)):
             for each in everyone:
                 each.on_train_batch_begin(number, {})
             # A callback may have called compile() or set_weights(): there is a new engine, then.
@@ -497,170 +430,6 @@ class Sequential:
         self.epochs += 1
         return total.logs()
 
-    def _step(self, engine: Engine | FastEngine, given: Data) -> Batch:
-        """Train with a batch, at the rate of its step."""
-        engine.learn_at(rate_at(self._compiled()["optimizer"].learning_rate, self.steps))
-        x = self._input(given.rows, engine)
-        batch = engine.train(x, given.labels, self.steps, given.weights)
-        self.steps += 1
-        return batch
-
-    def _measured(
-        self, engine: Engine | FastEngine, given: Data, *, silent: bool
-    ) -> dict[str, float]:
-        total = self._totals()
-        parts = _parts(np.arange(len(given.rows)), engine.batch)
-        for chosen in tqdm(parts, "Evaluate", unit="step", disable=silent):
-            part = given.chosen(chosen)
-            batch = engine.evaluate(self._input(part.rows, engine), part.labels, part.weights)
-            total.add(batch.loss, batch.outputs, part.labels)
-        return total.logs()
-
-    def _input(self, rows: Numbers, engine: Engine | FastEngine) -> Codes:
-        if self._vocabulary():
-            return rows.astype(np.int32)
-        return codes(rows, engine.task.input_bits, np.int8)
-
-    def _fitting_bits(self, rows: Numbers) -> int:
-        """Return the most fraction bits with which all of these samples, and those of fit(), fit.
-
-        Raises TrainingError for numbers that no code can hold.
-        """
-        if self._vocabulary():
-            return 0
-        bits = input_bits(rows)
-        if bits < 0:
-            raise TrainingError("x has numbers beyond 127: scale them")
-        return bits if self._input_bits is None else min(bits, self._input_bits)
-
-    def _vocabulary(self) -> int:
-        """How many words there are, where samples are words."""
-        lstm = self.stages()[0].lstm
-        return lstm.vocabulary if lstm else 0
-
-    def _rows(self, x: Any, name: str) -> Numbers:
-        rows = data.rescaled(data.samples(x, self._features(x), name), self.layers, name)
-        if vocabulary := self._vocabulary():
-            data.words(rows, vocabulary, name)
-        return rows
-
-    def _checked(
-        self,
-        x: Any,
-        y: Any,
-        sample_weight: Any = None,
-        class_weight: Any = None,
-        prefix: str = "",
-    ) -> Data:
-        rows = self._rows(x, prefix + "x")
-        stage, loss = self.stages(rows.shape[1])[-1], self._compiled()["loss"]
-        labels = data.targets(y, len(rows), stage, loss, prefix + "y")
-        if class_weight is not None and loss == "mse":
-            raise TrainingError("class_weight goes with classes, not with mse")
-        name = f"{prefix}sample_weight"
-        weights = data.sample_weights(sample_weight, class_weight, labels, name)
-        return Data(rows, labels, weights)
-
-    def _note(self, given: Data) -> int:
-        """Note the largest weight of samples to train with, and their fraction bits, which it
-        returns."""
-        self._largest_weight = 0.0 if given.weights is None else float(given.weights.max())
-        self._input_bits = self._fitting_bits(given.rows)
-        return self._input_bits
-
-    def _features(self, x: Any) -> int | None:
-        """Numbers of a sample, where the network has them already; makes them known else."""
-        self._compiled()
-        if not (self.layers and isinstance(self.layers[0], Input)):
-            data.samples(x, None)
-            layers = [Input(np.shape(x)[1:]), *self.layers]
-            stages(layers, None)
-            self.layers = layers
-        given = self.layers[0]
-        assert isinstance(given, Input)
-        return prod(given.shape)
-
-    def _ready(self, rows: Numbers, batch_size: int) -> Engine | FastEngine:
-        """Return an engine for these samples: of the batches of the present one, if there is one.
-
-        Samples beyond the range of those of fit() are taken with fewer bits, which lasts until the
-        next call: nothing is cut off, and what is learnt does not depend on it.
-        """
-        batch = self._engine.batch if self._engine else min(batch_size, len(rows))
-        self._end_batches()
-        return self._prepare(batch, self._fitting_bits(rows))
-
-    def _training_engine(self, batch_size: int) -> Engine | FastEngine:
-        assert self._input_bits is not None
-        return self._prepare(batch_size, self._input_bits)
-
-    def _prepare(self, batch_size: int, bits: int) -> Engine | FastEngine:
-        """Return the present engine, or a new one for this batch size and these input bits."""
-        engine, largest = self._engine, self._largest_weight
-        if engine and (batch_size, bits, largest) == (
-            *(engine.batch, engine.task.input_bits, engine.task.largest_weight),
-        ):
-            return engine
-        settings, state = self._compiled(), self.state()
-        chosen: Optimizer = settings["optimizer"]
-        task = Task(
-            stages=self.stages(),
-            input_bits=bits,
-            master_bits=state.bits,
-            loss=settings["loss"],
-            count=batch_size,
-            learning_rate=rate_at(chosen.learning_rate, self.steps),
-            momentum=chosen.momentum,
-            weight_decay=chosen.weight_decay or 0.0,
-            decays=chosen.decays,
-            largest_weight=largest,
-            stochastic=chosen.stochastic,
-            seed=settings["seed"],
-        )
-        if settings["backend"] != FAST:
-            self._engine = Engine(self._linked(settings["backend"]), task, batch_size)
-        elif self._check_every:
-            self._engine = CheckedEngine(self._linked("rtl"), task, batch_size, self._check_every)
-        else:
-            self._engine = FastEngine(settings["preset"], task, batch_size)
-        self._engine.load(state)
-        return self._engine
-
-    def _linked(self, backend: str) -> Linked:
-        """Return the machine, which is built once."""
-        if self._machine is None:
-            settings = self._compiled()
-            self._machine = make_linked(
-                *(backend, settings["preset"], settings["cores"]),
-                latency=settings["latency"],
-                **self._memories,
-            )
-        return self._machine
-
-    def _end_batches(self) -> None:
-        """Take the batches of train_on_batch() for an epoch: what is evaluated now, or saved, has
-        the fraction bits that fit all of them."""
-        if self._engine is not None and self._batches_since_epoch:
-            self._engine.end_epoch()
-        self._batches_since_epoch = 0
-
-    def _keep_state(self) -> None:
-        self._end_batches()
-        if self._engine is not None:
-            self._state = self._engine.state()
-
-    def _compiled(self) -> dict[str, Any]:
-        if self.settings is None:
-            raise TrainingError("call compile() first")
-        return self.settings
-
-    def _seed(self) -> int:
-        return self.settings["seed"] if self.settings else 0
-
-    def _totals(self) -> Totals:
-        settings = self._compiled()
-        return Totals(settings["metrics"], settings["loss"], self.stages()[-1])
-
 
 def _as_asked(found: dict[str, float], return_dict: bool) -> float | list[float] | dict[str, float]:
     """Return loss and metrics as Keras does: a loss alone is a number."""
@@ -675,13 +444,6 @@ def _silent(verbose: object) -> bool:
     return not whole("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, 2)
 
 
-def _layer(layer: object) -> Any:
-    """Return a layer; raise TrainingError for anything else."""
-    if not isinstance(layer, get_args(Layer)):
-        raise TrainingError(f"{shown(layer)} is no layer that can be trained")
-    return layer
-
-
 def _config(preset: object) -> Config:
     """Return a configuration, which may be called by its name; raise TrainingError for others."""
     if isinstance(preset, Config):
@@ -692,7 +454,3 @@ def _config(preset: object) -> Config:
         return named_preset(preset)
     except ConfigError as error:
         raise TrainingError(str(error)) from None
-
-
-def _parts(rows: NDArray[Any], size: int) -> list[NDArray[Any]]:
-    return [rows[first : first + size] for first in range(0, len(rows), size)]

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
 
 from systola.training.loss import gradient_factor
 from systola.training.moments import (
     FIRST_GRADIENT,
     FIRST_LOOKS,
+    GRADIENT_BITS,
     LEAST_TOLD,
     MOST_TOLD,
     Moments,
@@ -17,8 +20,23 @@ from systola.training.moments import (
 )
 from systola.training.task import Task
 
-Look = Callable[[Sequence[MomentStep]], Sequence[int]]
-"""A function from the numbers of a step to the reported bits of each tensor's largest gradient."""
+_LEAST_OF_NORM, _MOST_OF_NORM = GRADIENT_BITS - 4, GRADIENT_BITS + 1
+"""The least and the most bits of a largest gradient whose norm is taken."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The result of a step that is not taken, for each tensor."""
+
+    told: Sequence[int]
+    """Reported bits of the largest gradients."""
+    squares: Sequence[int]
+    """Sums of the squares of the codes of first moments, which were zeros before; empty where
+    gradients are not cut off."""
+
+
+Look = Callable[[Sequence[MomentStep]], Looked]
+"""A function that takes a step with some numbers, and leaves no trace of it."""
 
 
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
@@ -27,23 +45,52 @@ def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
     The first step takes the exponents of its own gradients, so there is a `look` at them before.
     Another one follows while a tensor reports an end of the range.
     """
+    factors = [gradient_factor(task) / task.count] * len(before.roots)
+    if task.clip:
+        clipped = task.clip.factors(_norms(task, before, look, factors))
+        factors = [factor * less for factor, less in zip(factors, clipped, strict=True)]
     if before.scales:
-        return _steps(task, before, before.scales)
+        return _steps(task, before, before.scales, factors)
     gradients = [FIRST_GRADIENT] * len(before.roots)
     for _ in range(FIRST_LOOKS):
-        steps = _at_first(task, before, gradients)
-        told = look(steps)
+        steps = _at_first(task, before, gradients, factors)
+        told = look(steps).told
         gradients = [step.wanted(bits) for step, bits in zip(steps, told, strict=True)]
         if all(LEAST_TOLD < bits < MOST_TOLD for bits in told):
             break
-    return _at_first(task, before, gradients)
+    return _at_first(task, before, gradients, factors)
 
 
-def _at_first(task: Task, before: Moments, gradients: Sequence[int]) -> list[MomentStep]:
+def _norms(task: Task, before: Moments, look: Look, factors: Sequence[float]) -> list[float]:
+    """Return the norms of the gradients, from the first moments that they alone would give.
+
+    Look again while the codes of a tensor have too few bits, or too many for them.
+    """
+    gradients = [each.gradient for each in before.scales] or [FIRST_GRADIENT] * len(factors)
+    steps = _at_first(task, before, gradients, factors)
+    found = look(steps)
+    for _ in range(FIRST_LOOKS - 1):
+        if all(_LEAST_OF_NORM <= bits <= _MOST_OF_NORM for bits in found.told):
+            break
+        gradients = [step.wanted(bits) for step, bits in zip(steps, found.told, strict=True)]
+        steps = _at_first(task, before, gradients, factors)
+        found = look(steps)
+    units = [step.scales.first.unit * (1 - before.decays.first) for step in steps]
+    return [sqrt(total) / unit for total, unit in zip(found.squares, units, strict=True)]
+
+
+def _at_first(
+    task: Task, before: Moments, gradients: Sequence[int], factors: Sequence[float]
+) -> list[MomentStep]:
     scales = [Scales.at_first(before.decays, bits) for bits in gradients]
-    return _steps(task, before, scales)
+    return _steps(task, before, scales, factors)
 
 
-def _steps(task: Task, before: Moments, scales: Sequence[Scales]) -> list[MomentStep]:
-    factor, number = gradient_factor(task) / task.count, before.updates + 1
-    return [MomentStep(before.decays, number, each, factor, task.learning_rate) for each in scales]
+def _steps(
+    task: Task, before: Moments, scales: Sequence[Scales], factors: Sequence[float]
+) -> list[MomentStep]:
+    decays, number, rate = before.decays, before.updates + 1, task.learning_rate
+    return [
+        MomentStep(decays, number, each, factor, rate)
+        for each, factor in zip(scales, factors, strict=True)
+    ]

@@ -31,6 +31,7 @@ from systola.compiler.host_stage import (
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT, Layer
 from systola.compiler.operations import (
     Convolution,
+    DepthwiseConvolution,
     Gate,
     Lstm,
     Pooling,
@@ -51,7 +52,14 @@ from systola.training.moves import mean_entry
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.passes import STATE_BITS
 from systola.training.recurrent import CELL_BITS, CELL_INTEGER_BITS
-from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence, Stage, stages
+from systola.training.stages import (
+    EMBEDDING,
+    GATES,
+    Recurrence,
+    Stage,
+    recurrent_tensor,
+    stages,
+)
 from systola.training.windows import Window as OurWindow
 from systola.training.writer import HALF
 
@@ -89,7 +97,7 @@ class _Translator:
         if first.lstm:
             if first.lstm.vocabulary:
                 source = value = replace(source, dtype="int32")
-            value, bits = self._lstm(first, first.lstm, value)
+            value, bits = self._lstm(0, first, first.lstm, value, bits)
         else:
             if first.row:
                 shape = (1, 1, *given)
@@ -100,6 +108,8 @@ class _Translator:
             value = self._host("Quantise", value, Value("codes", value.shape), _quantise(bits))
         for number, stage in enumerate(self.stages):
             if stage.lstm:
+                if number:
+                    value, bits = self._lstm(number, stage, stage.lstm, value, bits)
                 continue
             weights = _weights(state.masters[number])
             sum_bits = bits + state.bits[number] - MASTER_SHIFT
@@ -116,7 +126,8 @@ class _Translator:
                 table=curve.values().tobytes() if curve else None,
             )
             if stage.window:
-                kernel = weights[:-1].reshape(*stage.window.kernel, -1, stage.units)
+                inputs = (-1,) if not stage.depthwise else ()
+                kernel = weights[:-1].reshape(*stage.window.kernel, *inputs, stage.units)
                 value = self._convolution(number, stage, value, kernel, output)
             else:
                 value = self._product(number, value, weights[:-1], output, wide=last)
@@ -136,23 +147,28 @@ class _Translator:
         self.items.append(stage)
         return result
 
-    def _lstm(self, stage: Stage, lstm: Recurrence, source: Value) -> tuple[Value, int]:
-        """The last state as the next stage takes it, and its fraction bits."""
-        state, count = self.found.state, len(self.stages)
-        bits = self.found.input_bits
-        assert bits is not None
-        codes = Value("codes", (1, lstm.steps, stage.inputs))
+    def _lstm(
+        self, number: int, stage: Stage, lstm: Recurrence, source: Value, bits: int
+    ) -> tuple[Value, int]:
+        """The states as the next stage takes them, and their fraction bits.
+
+        `bits`: those of the source, where it is no sample of words.
+        """
+        state, codes = self.found.state, Value("codes", (1, lstm.steps, stage.inputs))
         if lstm.vocabulary:
-            number = count + EMBEDDING
-            bits = state.bits[number] - MASTER_SHIFT
-            self._host("Embedding", source, codes, Embedding(_weights(state.masters[number])))
+            tensor = len(self.stages) + EMBEDDING
+            bits = state.bits[tensor] - MASTER_SHIFT
+            self._host("Embedding", source, codes, Embedding(_weights(state.masters[tensor])))
+        elif number:
+            codes = source
         else:
             self._host("Quantise", source, codes, _quantise(bits))
-        masters, units = state.masters[0], lstm.units
-        kernel, recurrent = _weights(masters[:-1]), _weights(state.masters[count + RECURRENT])
+        masters, units = state.masters[number], lstm.units
+        tensor = recurrent_tensor(self.stages, number)
+        kernel, recurrent = _weights(masters[:-1]), _weights(state.masters[tensor])
         first, again = (
             _halved(units, sums - MASTER_SHIFT - CELL_BITS)
-            for sums in (bits + state.bits[0], STATE_BITS + state.bits[count + RECURRENT])
+            for sums in (bits + state.bits[number], STATE_BITS + state.bits[tensor])
         )
         gates = [
             Gate(
@@ -163,13 +179,12 @@ class _Translator:
             )
             for part in (slice(units * n, units * (n + 1)) for n in range(len(GATES)))
         ]
-        biases = _divided(masters[-1], state.bits[0] - stage.tensor.bias_less - CELL_BITS)
-        unit_bits = state.unit_bits[0]
-        states = Value("states", (1, lstm.steps, units))
-        result = Value("last state", (1, 1, units))
-        self.items += [
+        biases = _divided(masters[-1], state.bits[number] - stage.tensor.bias_less - CELL_BITS)
+        unit_bits, operator = state.unit_bits[number], f"LSTM {number}"
+        states = Value(f"states {number}", (1, lstm.steps, units))
+        self.items.append(
             Lstm(
-                operator="LSTM 0",
+                operator=operator,
                 result=states,
                 source=codes,
                 input_gate=gates[0],
@@ -181,9 +196,14 @@ class _Translator:
                 hidden=_halved(1, STATE_BITS - unit_bits),
                 start=0,
                 biases=biases.reshape(len(GATES), units),
-            ),
-            Slice(operator="LSTM 0", result=result, source=states, axis=1, start=lstm.steps - 1),
-        ]
+            )
+        )
+        if lstm.sequences:
+            return states, unit_bits
+        result, start = Value("last state", (1, 1, units)), lstm.steps - 1
+        self.items.append(
+            Slice(operator=operator, result=result, source=states, axis=1, start=start)
+        )
         return result, unit_bits
 
     def _convolution(
@@ -196,17 +216,13 @@ class _Translator:
     ) -> Value:
         assert stage.window
         value = Value(f"stage {number}", (1, *stage.window.out, stage.units))
-        self.items.append(
-            Convolution(
-                operator=f"Conv2D {number}",
-                result=value,
-                source=source,
-                weights=weights,
-                window=_window(stage.window),
-                fill=0,
-                output=output,
-            )
-        )
+        about: dict[str, Any] = {"result": value, "source": source, "weights": weights}
+        about |= {"window": _window(stage.window), "fill": 0, "output": output}
+        if stage.depthwise:
+            operator = f"DepthwiseConv2D {number}"
+            self.items.append(DepthwiseConvolution(operator=operator, **about))
+        else:
+            self.items.append(Convolution(operator=f"Conv2D {number}", **about))
         if stage.pool is None:
             return value
         small = Value(f"pool {number}", (1, *stage.pool.out, stage.units))

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-_LAYERS = "the layers that train are Conv2D, Dense, LSTM, Embedding, poolings and Dropout"
+_LAYERS = (
+    "the layers that train are Conv2D, Conv1D, DepthwiseConv2D, Dense, LSTM, Embedding, poolings "
+    "and Dropout"
+)
 _CHAIN = "Sequential takes a chain of layers"
 INSTEAD = {
     **dict.fromkeys(("GRU", "SimpleRNN", "Bidirectional", "TimeDistributed"), "LSTM is there"),
@@ -12,8 +15,8 @@ INSTEAD = {
         "normalise the samples, or fold it into the weights and set_weights()",
     ),
     **dict.fromkeys(
-        ("Conv3D", "Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D"),
-        "Conv2D is there",
+        ("Conv3D", "Conv2DTranspose", "SeparableConv2D"),
+        "Conv2D and DepthwiseConv2D are there",
     ),
     **dict.fromkeys(("Add", "Concatenate", "Multiply", "Average", "Model", "Functional"), _CHAIN),
     "Normalization": "Rescaling is there, or scale the samples before fit()",

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from systola.training.arguments import Only, constructor
 from systola.training.checks import choice, real
+from systola.training.clip import Clip, check_norm
 from systola.training.decay import MOST_DECAY
 from systola.training.errors import TrainingError
 from systola.training.moments import Decays
@@ -22,9 +23,10 @@ _MOST_MOMENTUM = 0.999
 OFF = {
     "nesterov": Only((False,), "momentum is there"),
     **dict.fromkeys(
-        ("clipnorm", "clipvalue", "global_clipnorm"),
-        Only((None,), "gradients have an exponent of their own, take a smaller rate"),
+        ("clipnorm", "global_clipnorm"),
+        Only((None,), "Adam has it; gradients are in the weights before their norm is known"),
     ),
+    "clipvalue": Only((None,), "gradients have an exponent of their own, Adam has clipnorm"),
     "use_ema": Only((False,), "there is no average of the weights"),
     "ema_momentum": Only((0.99,), "there is no average of the weights"),
     "ema_overwrite_frequency": Only((None,), "there is no average of the weights"),
@@ -34,6 +36,10 @@ OFF = {
 """Arguments of Keras's optimisers that must have the values with which they do nothing."""
 _OFF_ADAPTIVE = {name: rule for name, rule in OFF.items() if name != "nesterov"} | {
     "epsilon": Only((1e-7, 1e-8), "the last places of the moments stand for it")
+}
+_OFF_ADAM = {
+    **{name: rule for name, rule in _OFF_ADAPTIVE.items() if not name.endswith("clipnorm")},
+    "amsgrad": Only((False,), "moments follow the last gradients"),
 }
 
 
@@ -86,6 +92,10 @@ class SGD:
         """None: there are no moments."""
 
     @property
+    def clip(self) -> None:
+        """None: gradients are not cut off."""
+
+    @property
     def stochastic(self) -> bool:
         """Whether updates are rounded at random."""
         return self.rounding == "stochastic"
@@ -98,12 +108,13 @@ class _Adaptive:
     stochastic: ClassVar[bool] = False
 
 
-@constructor(**_OFF_ADAPTIVE, amsgrad=Only((False,), "moments follow the last gradients"))
+@constructor(**_OFF_ADAM)
 @dataclass(frozen=True)
 class Adam(_Adaptive):
     """Adam: steps of the first moment of the gradients over the root of their second moment.
 
-    `systola.training.moments` has the numerics.
+    `systola.training.moments` has the numerics. The gradient of each tensor, a kernel with its
+    biases, has a norm of at most `clipnorm`, or those of all together one of `global_clipnorm`.
     """
 
     learning_rate: float | Schedule = 0.001
@@ -111,12 +122,24 @@ class Adam(_Adaptive):
     beta_2: float = 0.999
     _: KW_ONLY
     weight_decay: float | None = None
+    clipnorm: float | None = None
+    global_clipnorm: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
         _keep_weight_decay(self, self.weight_decay)
         _check_decay(self, "beta_1", _MOST_FIRST)
         _check_decay(self, "beta_2", _MOST_SECOND)
+        for name in ("clipnorm", "global_clipnorm"):
+            object.__setattr__(self, name, check_norm(name, getattr(self, name)))
+        if self.clipnorm is not None and self.global_clipnorm is not None:
+            raise TrainingError("give clipnorm or global_clipnorm, not both")
+
+    @property
+    def clip(self) -> Clip | None:
+        """The norm at which gradients are cut off; None: they are not."""
+        norm = self.global_clipnorm if self.clipnorm is None else self.clipnorm
+        return None if norm is None else Clip(norm, together=self.clipnorm is None)
 
     @property
     def decays(self) -> Decays:
@@ -124,7 +147,7 @@ class Adam(_Adaptive):
         return Decays(self.beta_1, self.beta_2, corrected=True)
 
 
-@constructor(**_OFF_ADAPTIVE, amsgrad=Only((False,), "moments follow the last gradients"))
+@constructor(**_OFF_ADAM)
 @dataclass(frozen=True)
 class AdamW(Adam):
     """Adam with a decay of weights."""
@@ -151,6 +174,10 @@ class RMSprop(_Adaptive):
         object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
         _keep_weight_decay(self, self.weight_decay)
         _check_decay(self, "rho", _MOST_SECOND)
+
+    @property
+    def clip(self) -> None:
+        """None: gradients are not cut off."""
 
     @property
     def decays(self) -> Decays:

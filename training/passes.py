@@ -225,11 +225,12 @@ def drop(
     rows: int,
     *,
     fresh: bool = False,
+    step: int = 0,
 ) -> None:
     """Draw the dropout of a block of a stage.
 
     `lines`: the first line of its mask, and of as many lines that are free. The mask has the mask
-    of a ReLU in it where there is one, but not where it is `fresh`.
+    of a ReLU in it where there is one, but not where it is `fresh`. `step` is a step in time.
     """
     mask, random = lines
     stage = task.stages[number]
@@ -239,7 +240,7 @@ def drop(
         writer.emit(
             Opcode.RANDOM,
             **{"destination": random + group * each, "rows": each},
-            **{"seed": block_seed(task.seed, first // writer.layout.size + group)},
+            **{"seed": block_seed(task.seed, first // writer.layout.size + group, step)},
             **{"counter": number + (block << 4), "counter_register": COUNTER_REGISTER},
         )
     function, table = Function.TABLE, writer.table(keep_table(stage.rate))

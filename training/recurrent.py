@@ -16,8 +16,8 @@ from systola.training.layout import Layout, RecurrencePlaces
 from systola.training.moves import ones
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import STATE_BITS, Pass, UnitScale, drop, of_samples
-from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence
-from systola.training.task import SHIFT, STATE, Exponent, Task
+from systola.training.stages import EMBEDDING, GATES, Recurrence, recurrent_tensor
+from systola.training.task import INPUTS, SHIFT, SPARE, STATE, Exponent, Task
 from systola.training.weights import all_tiles, biases
 from systola.training.writer import (
     NARROWING,
@@ -42,18 +42,17 @@ LEAST_SHIFT = -7
 class Sizes:
     """Of an LSTM in blocks."""
 
-    def __init__(self, layout: Layout, lstm: Recurrence) -> None:
+    def __init__(self, layout: Layout, lstm: Recurrence, number: int = 0) -> None:
         self.steps = lstm.steps
-        self.inputs = layout.shapes[0].channels
+        self.inputs = layout.shapes[number].channels
         """Blocks of inputs."""
-        self.gates = layout.shapes[0].units
+        self.gates = layout.shapes[number].units
         """Blocks of all gates."""
         self.units = self.gates // len(GATES)
         """Blocks of units."""
         self.rows = self.units * layout.samples
         """Of a gate, the cell or the state."""
-        assert layout.recurrence
-        self.places: RecurrencePlaces = layout.recurrence
+        self.places: RecurrencePlaces = layout.recurrences[number]
 
 
 class Recurrent:
@@ -65,24 +64,65 @@ class Recurrent:
         self._left = left
         self._train = train
         self._turn = 0
+        self._number = 0
+        self._scale: UnitScale | None = None
 
-    def write(self, x: range) -> range:
-        """Writes the stage, which is the first one; its units, and a one for the next bias."""
+    def write(self, number: int, x: range) -> range:
+        """Write a stage; its units, and a one for the next bias.
+
+        States of all steps go to host memory, where the next LSTM takes them.
+        """
         writer, layout = self._writer, self._writer.layout
         writer.free(x)
-        lstm = self._task.stages[0].lstm
+        lstm = self._task.stages[number].lstm
         assert lstm
-        self._sizes = Sizes(layout, lstm)
+        self._number = number
+        self._sizes = Sizes(layout, lstm, number)
         if lstm.vocabulary:
             self._embed()
+        if lstm.sequences:
+            return self._all_units()
         self.begin()
         state = self._steps()
         self.end()
         units = self._units(state)
         writer.free(state)
+        self._leave()
+        return units
+
+    def _leave(self) -> None:
         self._left.transposed.append(range(0))
         self._left.routes.append([])
-        return units
+
+    def _all_units(self) -> range:
+        """Write all steps, and then the states of all of them as inputs of the next LSTM."""
+        writer, layout, sizes = self._writer, self._writer.layout, self._sizes
+        number, pitch, rows = self._number, layout.pitch, sizes.rows
+        scale = UnitScale(writer, self._task, self._left, number, train=self._train)
+        self._scale = scale
+        writer.free(self._steps())
+        self._scale = None
+        scale.end()
+        state = writer.allocate(2 * rows)
+        units, mask, random = (writer.allocate(rows) for _ in range(3))
+        dropped = self._train and self._task.stages[number].rate
+        for step in range(sizes.steps):
+            writer.read(sizes.places.hidden + (step + 1) * len(state) * pitch, state)
+            entry = Entry(scale.multiplier)
+            writer.copy(state.start, units.start, rows, entry, NARROWING, exponent=SHIFT)
+            if dropped:
+                for block in range(sizes.units):
+                    first = block * layout.samples
+                    lines = mask.start + first, random.start + first
+                    drop(writer, self._task, number, block, lines, layout.samples, step=step)
+                writer.times(units.start, mask.start, rows)
+                writer.write(sizes.places.masks + step * rows * pitch, mask)
+            place = layout.recurrences[number + 1].inputs
+            writer.write(place + step * rows * pitch, units)
+        writer.free(state, units, mask, random)
+        self._left.masks.append(None)
+        self._leave()
+        return range(0)
 
     def begin(self) -> None:
         """Let STATE have the least shift of the states, before the first of them."""
@@ -102,9 +142,14 @@ class Recurrent:
         self._sizes = Sizes(self._writer.layout, lstm)
         return self._steps()
 
-    def input_bits(self) -> int:
-        """Fraction bits of the inputs of a step."""
-        return input_bits(self._task)
+    def _input_shift(self) -> tuple[Entry, int]:
+        """Return the entry from products with the kernel to sums of the gates, and the exponent
+        register that has its shift; 0: none."""
+        inputs, shift = step_inputs(self._task, self._number), self._sum_shift - 1
+        if not inputs.register:
+            return shifted(shift), 0
+        self._writer.measure(SPARE, first=inputs.register, value=shift)
+        return Entry(), SPARE
 
     def _embed(self) -> None:
         """The rows of the words of each step, to host memory: their codes are the weights."""
@@ -136,12 +181,13 @@ class Recurrent:
         """All steps; the last state, int16."""
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         rows, pitch, places = sizes.rows, layout.pitch, sizes.places
-        kernel = all_tiles(writer, 0)
-        recurrent = all_tiles(writer, len(self._task.stages) + RECURRENT)
+        kernel = all_tiles(writer, self._number)
+        recurrent = all_tiles(writer, recurrent_tensor(self._task.stages, self._number))
         start = self._biases()
         one = writer.allocate(2 * layout.samples if self._bias_in_sums else 0)
         if one:
             ones(writer, one, Exponent(0, self._sum_shift), wide=True)
+        entering = self._input_shift()
         x = writer.allocate(sizes.inputs * layout.samples)
         gates = len(GATES) * 2 * rows
         cells = writer.allocate(gates + 2 * 2 * rows)
@@ -153,7 +199,8 @@ class Recurrent:
                 writer.copy(start.start, cells.start, len(start) // 2, ONE, WIDE)
             for gate in range(len(GATES)):
                 before = state if step else None
-                self._gate(gate, cells.start, (x, one, before), (kernel, start, recurrent))
+                given = x, one, before
+                self._gate(gate, cells.start, given, (kernel, start, recurrent), entering)
             self._cell(cells.start, cell, first=not step)
             function, how = Function.TANH, {"table": CELL_INTEGER_BITS}
             writer.copy(cell, tanh, rows, ONE, WIDE, function, **how)
@@ -162,7 +209,11 @@ class Recurrent:
             writer.vector(Operation.MULTIPLY, *at)
             if self._train:
                 writer.write(places.cells + (step + 1) * len(cells) * pitch, cells)
+            if self._train or self._scale:
                 writer.write(places.hidden + (step + 1) * len(state) * pitch, state)
+            if self._scale:
+                self.measure(self._scale, state)
+            elif self._train:
                 there = len(self._task.share(layout.size))
                 for pairs in of_samples(sizes.units, layout.samples, there):
                     at = {"buffer": state.start + 2 * pairs.start, "rows": len(pairs)}
@@ -180,7 +231,8 @@ class Recurrent:
     @property
     def _sum_shift(self) -> int:
         """The shift from the products with inputs to CELL_BITS."""
-        return self.input_bits() + self._task.master_bits[0] - MASTER_SHIFT - CELL_BITS
+        bits = self._task.master_bits[self._number] - MASTER_SHIFT - CELL_BITS
+        return step_inputs(self._task, self._number).value + bits
 
     @property
     def _bias_in_sums(self) -> bool:
@@ -188,7 +240,8 @@ class Recurrent:
 
         That leaves the activation unit two lines less to read for each gate, and a copy.
         """
-        return 0 <= self._sum_shift <= _MOST_BIAS_SHIFT
+        known = not step_inputs(self._task, self._number).register
+        return known and 0 <= self._sum_shift <= _MOST_BIAS_SHIFT
 
     def _biases(self) -> range:
         """Write the biases with CELL_BITS, [block][row], the same in all rows.
@@ -199,12 +252,13 @@ class Recurrent:
         size = layout.size
         samples = size if self._bias_in_sums else layout.samples
         one = writer.allocate(max(size, samples))
-        ones(writer, one, Exponent(0, 0), zero=not self._task.stages[0].use_bias)
+        stage, number = self._task.stages[self._number], self._number
+        ones(writer, one, Exponent(0, 0), zero=not stage.use_bias)
         result = writer.allocate(2 * sizes.gates * samples)
         masters = writer.allocate(2 * size)
-        bits = self._task.master_bits[0] - self._task.stages[0].tensor.bias_less
+        bits = self._task.master_bits[number] - stage.tensor.bias_less
         for block in range(sizes.gates):
-            biases(writer, 0, block, masters)
+            biases(writer, number, block, masters)
             row = self._accumulators(samples)
             writer.multiply(one.start, masters.start, row, samples, 1, 1, wide_weights=1)
             line = result.start + 2 * block * samples
@@ -218,11 +272,13 @@ class Recurrent:
         gates: int,
         given: tuple[range, range, range | None],
         weights: tuple[range, range, range],
+        entering: tuple[Entry, int],
     ) -> None:
         """Write the sums of a gate, and then the results of its function.
 
         `given`: inputs, ones for the biases, and the state; `weights`: kernel, biases, and
-        recurrent kernel.
+        recurrent kernel; `entering`: the entry for the products with inputs, and the register with
+        its shift.
         """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         samples, rows = layout.samples, sizes.rows
@@ -240,14 +296,16 @@ class Recurrent:
             how = {"accumulate": 1, "wide_vectors": 1, "wide_weights": 1}
             writer.multiply(one.start, biases, row, samples, 1, sizes.units, **how)
         how = {"wide": 1, "accumulate": int(not one)}
-        entry = shifted(self._sum_shift - 1)
-        writer.activate(row, line, rows, entry, **how, **({} if state else ends))
+        entry, exponent = entering
+        end = {} if state else ends
+        writer.activate(row, line, rows, entry, **how, **end, exponent=exponent)
         if state is None:
             return
         row = self._accumulators(rows)
         wide = {"wide_vectors": 1}
         writer.multiply(state.start, recurrent, row, samples, sizes.units, sizes.units, **wide)
-        bits = STATE_BITS + task.master_bits[len(task.stages) + RECURRENT] - MASTER_SHIFT
+        tensor = recurrent_tensor(task.stages, self._number)
+        bits = STATE_BITS + task.master_bits[tensor] - MASTER_SHIFT
         how = {"wide": 1, "accumulate": 1}
         writer.activate(row, line, rows, shifted(bits - CELL_BITS - 1), **how, **ends)
 
@@ -262,7 +320,8 @@ class Recurrent:
 
     def _units(self, state: range) -> range:
         """The last state as the next stage takes it."""
-        scale = UnitScale(self._writer, self._task, self._left, 0, train=self._train)
+        about = self._writer, self._task, self._left, self._number
+        scale = UnitScale(*about, train=self._train)
         self.measure(scale, state)
         scale.end()
         units, mask = self.units(scale, state)
@@ -278,8 +337,8 @@ class Recurrent:
 
     def units(self, scale: UnitScale, state: range) -> tuple[range, range | None]:
         """Write the last state as the next stage takes it; and its mask, where there is one."""
-        writer, layout, stage = self._writer, self._writer.layout, self._task.stages[0]
-        samples, rows = layout.samples, self._sizes.rows
+        writer, layout, number = self._writer, self._writer.layout, self._number
+        stage, samples, rows = self._task.stages[number], layout.samples, self._sizes.rows
         units = writer.allocate(rows + 2 * samples)
         entry = Entry(scale.multiplier)
         writer.copy(state.start, units.start, rows, entry, NARROWING, exponent=SHIFT)
@@ -289,10 +348,10 @@ class Recurrent:
             random = writer.allocate(samples)
             for block in range(self._sizes.units):
                 lines = mask.start + block * samples, random.start
-                drop(writer, self._task, 0, block, lines, samples)
+                drop(writer, self._task, number, block, lines, samples)
             writer.times(units.start, mask.start, rows)
             writer.free(random)
-        zero = not self._task.stages[1].use_bias
+        zero = not self._task.stages[number + 1].use_bias
         ones(writer, units[rows:], self._left.inputs[-1], wide=True, zero=zero)
         return units, mask
 
@@ -303,3 +362,17 @@ def input_bits(task: Task) -> int:
     if lstm and lstm.vocabulary:
         return task.master_bits[len(task.stages) + EMBEDDING] - MASTER_SHIFT
     return task.input_bits
+
+
+def step_inputs(task: Task, number: int) -> Exponent:
+    """Return the fraction bits of the inputs of a step of an LSTM: of states those of all steps."""
+    return Exponent(INPUTS + number - 1, 0) if number else Exponent(0, input_bits(task))
+
+
+def state_register(task: Task, number: int) -> int:
+    """Return the register with the fraction bits of all states of an LSTM, for the update.
+
+    States that another LSTM takes have the fraction bits of its inputs.
+    """
+    lstm = task.stages[number].lstm
+    return INPUTS + number if lstm and lstm.sequences else STATE

@@ -14,22 +14,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from systola.arch.isa import Operation
+from systola.arch.isa import Operation, Source
+from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import accumulated, most_blocks
+from systola.training.passes import accumulated, gradient_scale, most_blocks
 from systola.training.recurrent import (
     CELL_BITS,
+    LEAST_SHIFT,
     STATE_SHIFT,
     Sizes,
-    input_bits,
+    state_register,
+    step_inputs,
 )
-from systola.training.stages import EMBEDDING, GATES, RECURRENT, Recurrence, tensors
-from systola.training.task import GRADIENT, SHIFT, STATE, Exponent, Task
+from systola.training.stages import EMBEDDING, GATES, Recurrence, recurrent_tensor
+from systola.training.task import GRADIENT, INPUTS, SHIFT, Exponent, Task
 from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
 from systola.training.weights import all_turned
 from systola.training.writer import (
+    HALF,
     NARROWING,
     ONE,
     UNIT,
@@ -42,6 +46,8 @@ from systola.training.writer import (
 
 TOP_BITS = 12
 """Of the largest gradient of the last state."""
+TOP_BITS_OF_ALL = 11
+"""Of the largest gradient of any state, where all steps add theirs on the way back."""
 INT8_BITS = 7
 _SUM_BITS = 30
 """Of the sums over all steps and samples."""
@@ -81,24 +87,36 @@ class _Product:
     blocks: int
     """Blocks of results; 0 for no product."""
     master_bits: int
+    added: bool = False
+    """Whether it is added to the result, which has the gradient of the inputs above."""
 
 
 class RecurrentBackward:
     """Writes it."""
 
-    def __init__(self, writer: Writer, task: Task) -> None:
+    def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
         self._writer = writer
         self._task = task
+        self._number = number
+        self._stage = task.stages[number]
+        self._given = HALF, 0
+        """The multiplier from gradients of states to those of this LSTM, and the bits it takes."""
 
     def write(self, gradient: range) -> None:
         """Writes it, from the gradient of the last state, int8, [block of units][sample]; it is
-        given back."""
-        layout, lstm = self._writer.layout, self._task.stages[0].lstm
+        given back.
+
+        The gradients of all states, where another LSTM takes them, are in host memory.
+        """
+        layout, lstm = self._writer.layout, self._stage.lstm
         assert lstm
         self.take(layout, lstm)
+        if lstm.sequences:
+            self._measure_all()
         self._steps(gradient)
-        self.end()
-        learnt = recurrent_tensors(self._task)
+        if not lstm.sequences:
+            self.end()
+        learnt = recurrent_tensors(self._task, self._number)
         begin_telling(self._writer, self._task, *learnt)
         self._update_kernels()
         if lstm.vocabulary:
@@ -107,7 +125,7 @@ class RecurrentBackward:
 
     def take(self, layout: Layout, lstm: Recurrence) -> None:
         """Take the places of the samples that are written now."""
-        self._sizes = Sizes(layout, lstm)
+        self._sizes = Sizes(layout, lstm, self._number)
         self._count = lstm.steps * layout.samples
         """Steps times samples, whole blocks: what the gradients of the weights are sums over."""
         self._bits = gradient_bits(lstm.steps * self._task.count)
@@ -125,20 +143,23 @@ class RecurrentBackward:
     def _steps(self, gradient: range) -> None:
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         rows, places, samples = sizes.rows, sizes.places, layout.samples
-        recurrent = all_turned(writer, len(task.stages) + RECURRENT)
-        embedded = input_words(task)
-        kernel = all_turned(writer, 0) if embedded else range(0)
+        tensor = recurrent_tensor(task.stages, self._number)
+        recurrent = all_turned(writer, tensor)
+        embedded, sequences = self._number > 0 or input_words(task), not gradient
+        kernel = all_turned(writer, self._number) if embedded else range(0)
         state, cell = (writer.allocate(2 * rows) for _ in range(2))
-        entry = shifted(-self._left_bits - 1)
-        writer.copy(gradient.start, state.start, rows, entry, WIDENING)
+        if sequences:
+            self._read_gradient(sizes.steps - 1, state)
+        else:
+            entry = shifted(-self._left_bits - 1)
+            writer.copy(gradient.start, state.start, rows, entry, WIDENING)
         writer.free(gradient)
         rooms = self._rooms()
         below = writer.allocate(2 * sizes.inputs * samples if embedded else 0)
         master_bits = task.master_bits
-        to_state = _Product(
-            recurrent, state, sizes.units, master_bits[len(task.stages) + RECURRENT]
-        )
-        to_inputs = _Product(kernel, below, sizes.inputs if embedded else 0, master_bits[0])
+        to_state = _Product(recurrent, state, sizes.units, master_bits[tensor], added=sequences)
+        blocks = sizes.inputs if embedded else 0
+        to_inputs = _Product(kernel, below, blocks, master_bits[self._number])
         beside = (sizes.units + to_inputs.blocks) * samples <= writer.config.accumulator_rows
         number = sizes.steps - 1
         self._slopes(number, rooms[number % 2])
@@ -148,6 +169,8 @@ class RecurrentBackward:
             self._write_block(places.gates, step, slopes, sizes.gates)
             if not beside:
                 self._product(slopes, to_inputs)
+            if step and sequences:
+                self._read_gradient(step - 1, state)
             row = self._begin_product(slopes, to_state) if step else 0
             if beside:
                 self._begin_product(slopes, to_inputs, row)
@@ -170,9 +193,49 @@ class RecurrentBackward:
         lines = (len(GATES) + 2) * step, step, len(GATES) * step
         first = _Room(*map(writer.allocate, lines))
         below = 2 * self._sizes.inputs * writer.layout.samples
-        if not writer.fits(*lines, below):
+        lstm, masks = self._stage.lstm, 0
+        if lstm and lstm.sequences and self._stage.rate:
+            masks = 3 * self._sizes.rows
+        if not writer.fits(*lines, below, masks):
             return [first, first]
         return [first, _Room(*map(writer.allocate, lines))]
+
+    def _measure_all(self) -> None:
+        """Let SHIFT have the shift of the gradients of all states, and GRADIENT their bits."""
+        writer, sizes = self._writer, self._sizes
+        lines = writer.allocate(2 * sizes.rows)
+        q, lost = gradient_scale(self._stage)
+        self._given = q, lost
+        top = min(TOP_BITS_OF_ALL, self._bits)
+        writer.measure(SHIFT, value=LEAST_SHIFT)
+        for step in range(sizes.steps):
+            self._read_above(step, lines)
+            at = {"buffer": lines.start, "rows": sizes.rows}
+            writer.measure(SHIFT, Source.LINES, **at, bits=top + 1, first=SHIFT)
+        writer.free(lines)
+        agree(writer, self._task, INPUTS + self._number + 1)
+        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-lost)
+
+    def _read_above(self, step: int, lines: range) -> None:
+        """Bring the gradient of the inputs of the LSTM above in a step, int16."""
+        layout = self._writer.layout
+        place = layout.recurrences[self._number + 1].below
+        host = place + 2 * step * layout.samples * layout.pitch
+        self._writer.read_rows(host, lines, 2 * layout.samples, 2 * self._count)
+
+    def _read_gradient(self, step: int, lines: range) -> None:
+        """Bring the gradient of the states of a step, int16 with the exponent of all of them."""
+        writer, rows, pitch = self._writer, self._sizes.rows, self._writer.layout.pitch
+        self._read_above(step, lines)
+        entry = Entry(self._given[0])
+        writer.copy(lines.start, lines.start, rows, entry, WIDE, exponent=SHIFT)
+        if self._stage.rate:
+            mask, wide = writer.allocate(rows), writer.allocate(2 * rows)
+            writer.read(self._sizes.places.masks + step * rows * pitch, mask)
+            writer.copy(mask.start, wide.start, rows, ONE, WIDENING)
+            at = (lines.start, wide.start, lines.start, rows, ONE, WIDE)
+            writer.vector(Operation.MULTIPLY, *at)
+            writer.free(mask, wide)
 
     def _write_block(self, place: int, step: int, lines: range, blocks: int) -> None:
         """Takes int16 of a step to [block][step][sample] in host memory."""
@@ -218,7 +281,8 @@ class RecurrentBackward:
         writer, samples = self._writer, self._writer.layout.samples
         line = product.result.start + 2 * part.start * samples
         entry = shifted(product.master_bits - MASTER_SHIFT - 1)
-        writer.activate(row, line, len(part) * samples, entry, wide=1)
+        added = int(product.added)
+        writer.activate(row, line, len(part) * samples, entry, wide=1, accumulate=added)
 
     def _slopes(self, number: int, room: _Room) -> None:
         """Bring a step, and write all that does not depend on the steps after it.
@@ -289,8 +353,8 @@ class RecurrentBackward:
     def _update_kernels(self) -> None:
         """Adds the products of inputs, states and ones with dz to the masters."""
         writer, sizes, task = self._writer, self._sizes, self._task
-        recurrent = len(task.stages) + RECURRENT
-        blocks = [(0, number) for number in range(sizes.inputs + 1)]
+        recurrent = recurrent_tensor(task.stages, self._number)
+        blocks = [(self._number, number) for number in range(sizes.inputs + 1)]
         blocks += [(recurrent, number) for number in range(sizes.units)]
         # Beside the turned ones there is dz of a block of units, twice, and masters.
         most = max(1, writer.config.buffer_lines // self._count - 5)
@@ -326,13 +390,14 @@ class RecurrentBackward:
     def _pieces(self, blocks: list[tuple[int, int]]) -> list[_Piece]:
         """Blocks that lie together, biases apart, whose sums fit half of the accumulators."""
         task, sizes, config = self._task, self._sizes, self._writer.config
-        less = task.stages[0].tensor.bias_less
+        less = self._stage.tensor.bias_less
         most = most_blocks(config, task)
         found: list[_Piece] = []
         for tensor, block in blocks:
-            bits, inputs = task.master_bits[tensor], Exponent(STATE, 0)
-            if tensor == 0:
-                inputs = Exponent(0, input_bits(task))
+            bits = task.master_bits[tensor]
+            inputs = Exponent(state_register(task, self._number), 0)
+            if tensor == self._number:
+                inputs = step_inputs(task, tensor)
                 if block == sizes.inputs:
                     bits, inputs = bits - less, Exponent(0, 0)
             last = found[-1] if found else None
@@ -349,11 +414,11 @@ class RecurrentBackward:
         writer, layout, sizes, count = self._writer, self._writer.layout, self._sizes, self._count
         samples, pitch, steps = layout.samples, layout.pitch, sizes.steps
         result = writer.allocate(count)
-        if tensor == 0 and block == sizes.inputs:
-            turned_ones(writer, result, Exponent(0, 0), zero=not self._task.stages[0].use_bias)
+        if tensor == self._number and block == sizes.inputs:
+            turned_ones(writer, result, Exponent(0, 0), zero=not self._stage.use_bias)
             return result
         lines = writer.allocate(count)
-        if tensor == 0:
+        if tensor == self._number:
             host = sizes.places.inputs + block * samples * pitch
             self._read_blocks(host, lines, samples, sizes.inputs * samples)
         else:
@@ -361,7 +426,8 @@ class RecurrentBackward:
             # What came before the first step is there, too, but not the last state.
             host = sizes.places.hidden + 2 * block * samples * pitch
             self._read_blocks(host, masters, 2 * samples, 2 * sizes.rows)
-            writer.measure(SHIFT, third=STATE, value=STATE_SHIFT)
+            third = state_register(self._task, self._number)
+            writer.measure(SHIFT, third=third, value=STATE_SHIFT)
             writer.copy(masters.start, lines.start, count, Entry(), NARROWING, exponent=SHIFT)
             writer.free(masters)
         writer.transpose(lines.start, result.start, steps * layout.groups, layout.size)
@@ -413,10 +479,10 @@ def gradient_bits(count: int) -> int:
     return min(15, _SUM_BITS - INT8_BITS - (count - 1).bit_length())
 
 
-def recurrent_tensors(task: Task) -> list[int]:
+def recurrent_tensors(task: Task, number: int = 0) -> list[int]:
     """Return the numbers of the tensors of an LSTM, with the one of the Embedding before it."""
-    count = len(task.stages)
-    return [0, *range(count, len(tensors(task.stages)))]
+    found = [number, recurrent_tensor(task.stages, number)]
+    return found if number or not input_words(task) else [*found, len(task.stages) + EMBEDDING]
 
 
 def input_words(task: Task) -> bool:

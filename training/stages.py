@@ -9,12 +9,14 @@ from math import prod
 
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
+from systola.training.layer_base import pair
 from systola.training.layers import (
     LSTM,
     Activation,
     Conv1D,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Dropout,
     Embedding,
     Flatten,
@@ -24,7 +26,6 @@ from systola.training.layers import (
     Pooling1D,
     Pooling2D,
     Rescaling,
-    pair,
 )
 from systola.training.windows import Window, convolved, pooled
 
@@ -35,12 +36,17 @@ MOST_WEIGHTS = 1 << 26
 """Weights of a network at most: the host holds them as float64 for a moment, in 512 MiB."""
 _MOST_POOL, _MOST_MEAN = 15, 255
 """Rows and columns of a window of a pooling at most; of a mean over a whole map."""
+MOST_LSTMS = 2
+"""LSTMs at most, one right after the other: each has an exponent register of its own."""
 MOST_STEPS = 1 << 12
 """Steps of an LSTM at most."""
 GATES = (0, 1, 3, 2)
 """Where the gates of Keras, i f g o, stand here: those with a sigmoid side by side."""
 BIAS_LESS = 4
 """Fraction bits that the biases of an LSTM have less than its other weights: they begin at one."""
+
+
+_NO_LAST = "after an LSTM with return_sequences there must be LSTM"
 
 
 @dataclass(frozen=True)
@@ -60,11 +66,15 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """An LSTM of `units` over `steps`, its inputs words where there is a vocabulary."""
+    """An LSTM of `units` over `steps`, its inputs words where there is a vocabulary.
+
+    It gives its last state, or with `sequences` all of them.
+    """
 
     steps: int
     units: int
     vocabulary: int = 0
+    sequences: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,8 @@ class Stage:
     """Whether the pooling takes means: else it takes the largest."""
     row: bool = False
     """Whether it is a Conv1D: its maps have the height 1."""
+    depthwise: bool = False
+    """Whether it is a DepthwiseConv2D: each unit is a channel of the inputs, which are taps."""
     lstm: Recurrence | None = None
     """Of an LSTM; the inputs are those of a step then, the units those of all gates."""
 
@@ -115,12 +127,22 @@ class Stage:
         """As Keras has it."""
         if self.window is None:
             return self.inputs, self.units
-        return *self.window.kernel[self.row :], self.inputs // self.window.taps, self.units
+        if self.depthwise:
+            return *self.window.kernel, self.units, 1
+        return *self.window.kernel[self.row :], self.channels, self.units
 
     @property
-    def outputs(self) -> int:
-        """How many sums an input is in, as Glorot counts them."""
-        return self.units * (self.window.taps if self.window else 1)
+    def channels(self) -> int:
+        """Channels of the maps that it takes; of a Dense its inputs."""
+        if self.depthwise:
+            return self.units
+        return self.inputs // (self.window.taps if self.window else 1)
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """Inputs of a unit, and units that an input is in, as Glorot counts them."""
+        taps = self.window.taps if self.window else 1
+        return (taps * self.units, taps) if self.depthwise else (self.inputs, self.units * taps)
 
     @property
     def map(self) -> tuple[int, int]:
@@ -130,12 +152,19 @@ class Stage:
 
 
 def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
-    """All that is learnt: a tensor for each stage, then the others of an LSTM."""
-    return (*(stage.tensor for stage in stages), *_others(stages[0]))
+    """All that is learnt: a tensor for each stage, then the others of each LSTM."""
+    others = [each for stage in stages for each in _others(stage)]
+    return (*(stage.tensor for stage in stages), *others)
 
 
 RECURRENT, EMBEDDING = 0, 1
-"""The others of an LSTM, counted from the number of stages on."""
+"""The others of an LSTM that is the first stage, counted from the number of stages on."""
+
+
+def recurrent_tensor(stages: Sequence[Stage], number: int) -> int:
+    """Return the number of the tensor with the recurrent kernel of an LSTM."""
+    before = sum(len(_others(stage)) for stage in stages[:number])
+    return len(stages) + before + RECURRENT
 
 
 def _others(stage: Stage) -> list[Tensor]:
@@ -172,6 +201,8 @@ class _Builder:
     def add(self, layer: Layer) -> None:
         if self._embedding and not isinstance(layer, LSTM):
             raise TrainingError("after Embedding there must be LSTM")
+        if self._sequences and not isinstance(layer, LSTM | Dropout):
+            raise TrainingError(f"{_NO_LAST}, not {type(layer).__name__}")
         match layer:
             case Embedding():
                 if self._rescaled:
@@ -194,6 +225,9 @@ class _Builder:
                 self._rescaled = True
             case Dense():
                 self._dense(layer.units)
+                self._weighted(layer)
+            case DepthwiseConv2D():
+                self._depthwise(layer)
                 self._weighted(layer)
             case Conv2D() | Conv1D():
                 self._convolution(layer)
@@ -242,6 +276,16 @@ class _Builder:
         self.found.append(Stage(taps * shape[2], filters, groups=taps, window=window, row=row))
         self._shape = (*window.out[row:], filters)
 
+    def _depthwise(self, layer: DepthwiseConv2D) -> None:
+        shape = self._known()
+        if len(shape) != 3:
+            raise TrainingError(f"DepthwiseConv2D takes height, width and channels, not {shape}")
+        kernel = pair("kernel_size", layer.kernel_size, 15)
+        strides = pair("strides", layer.strides, 2)
+        window = convolved(shape[:2], kernel, strides, layer.padding)
+        self.found.append(Stage(window.taps, shape[2], window=window, depthwise=True))
+        self._shape = (*window.out, shape[2])
+
     def _pooling(self, layer: Pooling2D | Pooling1D | GlobalPooling) -> None:
         kind = type(layer).__name__
         last, average, row = self._last(kind), "Average" in kind, kind.endswith("1D")
@@ -265,24 +309,30 @@ class _Builder:
     def _recurrence(self, layer: LSTM) -> None:
         units = layer.units
         words, shape = self._embedding, self._known()
-        if self.found or len(shape) != (1 if words else 2):
+        first = not self.found or self._sequences
+        if not first or len(shape) != (1 if words else 2):
             raise TrainingError(
                 "LSTM must be the first layer, of steps of some numbers each, or come after "
-                f"Embedding; it cannot take {shape}"
+                f"Embedding, or after an LSTM with return_sequences; it cannot take {shape}"
             )
+        if len(self.found) == MOST_LSTMS:
+            raise TrainingError(f"up to {MOST_LSTMS} LSTM can be trained")
         self._embedding = None
-        recurrence = Recurrence(shape[0], units, words.input_dim if words else 0)
+        vocabulary, sequences = words.input_dim if words else 0, layer.return_sequences
+        recurrence = Recurrence(shape[0], units, vocabulary, sequences)
         inputs = words.output_dim if words else shape[1]
         names = [layer.kernel_initializer, layer.recurrent_initializer]
         names += [words.embeddings_initializer] if words else []
         stage = Stage(inputs, len(GATES) * units, lstm=recurrence, use_bias=layer.use_bias)
         self.found.append(replace(stage, initializers=tuple(names)))
-        self._shape = (units,)
+        self._shape = (shape[0], units) if sequences else (units,)
 
     def finish(self) -> tuple[Stage, ...]:
         """The stages, when all layers have been added."""
         if self._embedding:
             raise TrainingError("after Embedding there must be LSTM")
+        if self._sequences:
+            raise TrainingError(_NO_LAST)
         # A sigmoid at the end is for predict() alone, any other one is a curve.
         for number, stage in enumerate(self.found[:-1]):
             if stage.sigmoid:
@@ -290,9 +340,11 @@ class _Builder:
         _check(self.found)
         return tuple(self.found)
 
-    def _weighted(self, layer: Dense | Conv2D | Conv1D) -> None:
+    def _weighted(self, layer: Dense | Conv2D | Conv1D | DepthwiseConv2D) -> None:
         """Take the settings of the weights and sums of the stage that is new."""
-        names = layer.kernel_initializer, layer.bias_initializer
+        depthwise = isinstance(layer, DepthwiseConv2D)
+        kernel = layer.depthwise_initializer if depthwise else layer.kernel_initializer
+        names = kernel, layer.bias_initializer
         new = replace(self.found[-1], use_bias=layer.use_bias, initializers=names)
         self._replace(new)
         self._activate(layer.activation)
@@ -301,6 +353,12 @@ class _Builder:
         chosen = {name: activation == name for name in ("relu", "softmax", "sigmoid")}
         curve = activation if activation in CURVES and activation != "sigmoid" else ""
         self._replace(replace(self.found[-1], **chosen, curve=curve))
+
+    @property
+    def _sequences(self) -> bool:
+        """Whether the last stage gives the states of all steps."""
+        lstm = self.found[-1].lstm if self.found else None
+        return lstm is not None and lstm.sequences
 
     def _known(self) -> tuple[int, ...]:
         if self._shape is None:

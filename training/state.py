@@ -24,7 +24,7 @@ from systola.training.numbers import (
     velocity_bits,
 )
 from systola.training.passes import most_unit_bits
-from systola.training.stages import EMBEDDING, RECURRENT, Recurrence, Stage, tensors
+from systola.training.stages import EMBEDDING, Recurrence, Stage, recurrent_tensor, tensors
 
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
@@ -145,14 +145,16 @@ def _with_biases(
 
 def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> Iterable[_Each]:
     """From the order of the tensors to that of Keras."""
-    count = len(stages)
-    if stages[0].lstm is None:
-        return [each for tensor in found for each in tensor]
-    kernel, *biases = found[0]
-    embeddings = found[count + EMBEDDING :]
-    dense = [each for tensor in found[1:count] for each in tensor]
-    first = [each for tensor in embeddings for each in tensor]
-    return [*first, kernel, *found[count + RECURRENT], *biases, *dense]
+    ordered: list[_Each] = []
+    for number, stage in enumerate(stages):
+        kernel, *biases = found[number]
+        recurrent: Sequence[_Each] = ()
+        if stage.lstm:
+            recurrent = found[recurrent_tensor(stages, number)]
+            if stage.lstm.vocabulary:
+                ordered += found[len(stages) + EMBEDDING]
+        ordered += [kernel, *recurrent, *biases]
+    return ordered
 
 
 def _numbers(values: Codes, bits: int) -> Floats:
@@ -197,7 +199,7 @@ def glorot(stages: Sequence[Stage], seed: int) -> State:
             continue
         shapes = stage.kernel_shape, (stage.units,)
         for name, shape in zip(stage.initializers, shapes[: 1 + stage.use_bias], strict=False):
-            weights.append(fresh(name, rng, shape, stage.inputs, stage.outputs))
+            weights.append(fresh(name, rng, shape, *stage.counted))
     return from_weights(stages, weights)
 
 

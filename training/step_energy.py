@@ -82,7 +82,7 @@ def step_macs(stages: tuple[Stage, ...]) -> int:
         learnt_before = number > 0
         if stage.lstm:
             uses = stage.lstm.steps
-            learnt_before = bool(stage.lstm.vocabulary)
+            learnt_before = number > 0 or stage.lstm.vocabulary > 0
             total += 3 * uses * stage.lstm.units * stage.units
         total += (3 if learnt_before else 2) * uses * stage.inputs * stage.units
     return total

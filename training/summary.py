@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from systola.training.layer_base import pair
 from systola.training.layers import (
     LSTM,
     Conv1D,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Embedding,
     Flatten,
     GlobalPooling,
@@ -20,7 +22,6 @@ from systola.training.layers import (
     Layer,
     Pooling1D,
     Pooling2D,
-    pair,
 )
 from systola.training.stages import stages
 from systola.training.state import keras_shapes
@@ -118,6 +119,11 @@ def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
                 strides = pair("strides", layer.strides, 2)
                 window = convolved((shape[0], shape[1]), kernel, strides, layer.padding)
                 shape = (*window.out, filters)
+            case DepthwiseConv2D():
+                kernel = pair("kernel_size", layer.kernel_size, 15)
+                strides = pair("strides", layer.strides, 2)
+                window = convolved((shape[0], shape[1]), kernel, strides, layer.padding)
+                shape = (*window.out, shape[2])
             case Conv1D(filters=filters):
                 kernel, strides = (1, layer.kernel_size), (1, layer.strides)
                 window = convolved((1, shape[0]), kernel, strides, layer.padding)
@@ -134,7 +140,7 @@ def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
             case Embedding(output_dim=numbers):
                 shape = (*shape, numbers)
             case LSTM(units=units):
-                shape = (units,)
+                shape = (*shape[:1], units) if layer.return_sequences else (units,)
             case _:
                 pass
         found.append(shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from systola.training.clip import Clip
 from systola.training.moments import Decays
 from systola.training.stages import Stage
 
@@ -39,6 +40,8 @@ class Task:
     weight_decay: float = 0.0
     decays: Decays | None = None
     """The decays of the moments of Adam and RMSprop; None for other optimisers."""
+    clip: Clip | None = None
+    """The norm at which gradients are cut off; None: they are not."""
     largest_weight: float = 0.0
     """Of all samples; 0 where they have no weights."""
     stochastic: bool = False

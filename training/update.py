@@ -15,7 +15,8 @@ from systola.training.masks import block_seed
 from systola.training.moments import LEAST_TOLD, Decays, limit
 from systola.training.numbers import multiplier, velocity_bits
 from systola.training.passes import COUNTER_REGISTER, adapted_rows
-from systola.training.task import GRADIENT, INPUTS, SHIFT, SPARE, Exponent, Task
+from systola.training.stages import recurrent_tensor
+from systola.training.task import GRADIENT, INPUTS, SHIFT, SPARE, STATE, Exponent, Task
 from systola.training.writer import (
     ONE,
     UNIT,
@@ -194,6 +195,12 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
 def told_register(task: Task, tensor: int) -> int:
     """Return the register for what a step tells of a tensor: one that its update leaves free."""
     last = len(task.stages) - 1
+    lstm = task.stages[0].lstm
+    if lstm and lstm.sequences:
+        # INPUTS has the fraction bits of its states, and STATE is free by the time of its update.
+        own = {0: STATE, recurrent_tensor(task.stages, 1): INPUTS + 2}
+        if tensor in own:
+            return own[tensor]
     if tensor > last:
         return INPUTS + tensor - last
     return SHIFT if tensor == last else INPUTS + tensor

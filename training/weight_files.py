@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from systola.runtime.npz import Npz, NpzError
 from systola.runtime.write_file import write_file
 from systola.training.errors import TrainingError
-from systola.training.layers import LSTM, Conv1D, Conv2D, Dense, Embedding, Layer
+from systola.training.layers import (
+    LSTM,
+    Conv1D,
+    Conv2D,
+    Dense,
+    DepthwiseConv2D,
+    Embedding,
+    Layer,
+)
 from systola.training.numbers import Floats
 
 _COUNTS: dict[type, int] = {Embedding: 1}
@@ -30,7 +38,7 @@ _MOST_HEADER = 1 << 12
 
 def count_of(layer: Layer) -> int:
     """Return how many arrays of weights a layer has."""
-    if isinstance(layer, Dense | Conv2D | Conv1D):
+    if isinstance(layer, Dense | Conv2D | Conv1D | DepthwiseConv2D):
         return 1 + layer.use_bias
     if isinstance(layer, LSTM):
         return 2 + layer.use_bias

@@ -97,6 +97,20 @@ def all_turned(writer: Writer, number: int) -> range:
     return result
 
 
+def all_narrow(writer: Writer, number: int) -> range:
+    """Bring all weights of a stage, in the order of the masters: [block of units][input]."""
+    layout = writer.layout
+    shape = layout.shapes[number]
+    result = writer.allocate(shape.units * shape.lines)
+    masters = writer.allocate(2 * shape.lines)
+    for block in range(shape.units):
+        host = layout.masters[number] + block * len(masters) * layout.pitch
+        writer.read(host, masters)
+        narrow(writer, masters.start, result.start + block * shape.lines, shape.lines)
+    writer.free(masters)
+    return result
+
+
 def all_tiles(writer: Writer, number: int) -> range:
     """All weights of a tensor but for biases, as the masters lie: [block of units][input]."""
     layout = writer.layout

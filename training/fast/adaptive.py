@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systola.golden.training import held, magnitude_bits
+from systola.training.engine import square_sum
 from systola.training.fast.arithmetic import Sums, Wide, quotient, scaled, wide
-from systola.training.moment_steps import moment_steps
+from systola.training.moment_steps import Looked, moment_steps
 from systola.training.moments import (
     LEAST_TOLD,
     MOST_TOLD,
@@ -55,7 +56,7 @@ class AdaptiveUpdate:
     def state(self) -> State:
         """Return the state after all additions."""
         before, number = self._moments, self._moments.updates + 1
-        steps = moment_steps(self._task, before, self._told)
+        steps = moment_steps(self._task, before, self._look)
         masters = [each.copy() for each in self._state.masters]
         first = [
             _halved(x, step.first_halved, number)
@@ -83,6 +84,15 @@ class AdaptiveUpdate:
         later = tuple(step.after(bits) for step, bits in zip(steps, told, strict=True))
         after = Moments(tuple(first), tuple(roots), later, number, before.decays)
         return replace(self._state, masters=tuple(masters), moments=after)
+
+    def _look(self, steps: Sequence[MomentStep]) -> Looked:
+        """Return the result of a step with these numbers that is not taken."""
+        squares = [0] * len(steps) if self._task.clip else []
+        for part in self._parts if squares else ():
+            step = steps[part.tensor]
+            shift = held(part.sum_bits + step.right)
+            squares[part.tensor] += square_sum(wide(scaled(part.sums, step.first_entry, shift)))
+        return Looked(self._told(steps), squares)
 
     def _told(self, steps: Sequence[MomentStep]) -> list[int]:
         """Return the bits of the largest gradient of each tensor, as a step reports them."""

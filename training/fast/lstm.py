@@ -6,11 +6,12 @@ The gates of all arrays are in Keras's order: input, forget, cell, output.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from systola.golden.training import held
+from systola.golden.training import held, magnitude_bits
 from systola.training.fast.arithmetic import (
     Narrow,
     Sums,
@@ -27,7 +28,13 @@ from systola.training.fast.arithmetic import (
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import STATE_BITS
 from systola.training.recurrent import CELL_BITS, CELL_INTEGER_BITS, LEAST_SHIFT, STATE_SHIFT
-from systola.training.recurrent_backward import INT8_BITS, SLOPE_BITS, TOP_BITS, gradient_bits
+from systola.training.recurrent_backward import (
+    INT8_BITS,
+    SLOPE_BITS,
+    TOP_BITS,
+    TOP_BITS_OF_ALL,
+    gradient_bits,
+)
 from systola.training.stages import BIAS_LESS
 from systola.training.writer import Entry, shifted
 
@@ -78,15 +85,19 @@ class Lstm:
     state_bits: int = 0
     """Fraction bits of all states as the update takes them."""
 
+    def all_states(self) -> Wide:
+        """Return the states after all steps, (steps, samples, units), of STATE_BITS."""
+        return np.stack(self.states[1:])
+
     def forward(self) -> Wide:
         """Take all steps, and return the last state, which has STATE_BITS."""
         found, (steps, samples, _) = self.weights, self.inputs.shape
         units = len(found.recurrent)
         start = wide(scaled(found.biases, shifted(found.kernel_bits - BIAS_LESS - CELL_BITS - 1)))
-        entry = shifted(found.input_bits + found.kernel_bits - MASTER_SHIFT - CELL_BITS - 1)
+        entering = held(found.input_bits + found.kernel_bits - MASTER_SHIFT - CELL_BITS - 1)
         again = shifted(STATE_BITS + found.recurrent_bits - MASTER_SHIFT - CELL_BITS - 1)
         given = product(self.inputs.reshape(steps * samples, -1), found.kernel)
-        given = wide(scaled(given, entry) + start).reshape(steps, samples, -1)
+        given = wide(scaled(given, Entry(), entering) + start).reshape(steps, samples, -1)
         zeros = np.zeros((samples, units), np.int16)
         self.cells, self.states = [zeros], [zeros]
         shift = LEAST_SHIFT
@@ -112,12 +123,41 @@ class Lstm:
 
         `count`: samples of the whole batch, of which this may be a share.
         """
+        steps = len(self.inputs)
+        left = min(TOP_BITS, gradient_bits(steps * count)) - INT8_BITS
+        last = wide(scaled(gradient, shifted(-left - 1)))
+        return self._backward([None] * (steps - 1) + [last], held(bits + left), count, embedded)
+
+    def backward_of_all(
+        self,
+        gradients: Wide,
+        bits: int,
+        count: int,
+        *,
+        embedded: bool,
+        scale: tuple[int, int],
+        mask: Narrow | None,
+    ) -> Gradients:
+        """Do the same from the gradients of all states, (steps, samples, units).
+
+        `scale`: the multiplier of these for a dropout, and the bits it takes; `mask`: its mask.
+        """
+        (q, lost), most = scale, gradient_bits(len(gradients) * count)
+        top = min(TOP_BITS_OF_ALL, most)
+        shift = held(max(LEAST_SHIFT, magnitude_bits(gradients) - top - 1))
+        given = wide(scaled(gradients, Entry(q), shift))
+        if mask is not None:
+            given = given * mask
+        return self._backward(list(given), held(bits - shift - lost), count, embedded)
+
+    def _backward(
+        self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
+    ) -> Gradients:
+        """Go back from gradients of states after each step, the last one at least, of `bits`."""
         found, (steps, samples, _) = self.weights, self.inputs.shape
         most = gradient_bits(steps * count)
-        left = min(TOP_BITS, most) - INT8_BITS
-        bits = held(bits + left)
-        dh = wide(scaled(gradient, shifted(-left - 1)))
-        dc: Wide | None = None
+        dh, dc = given[-1], None
+        assert dh is not None
         kernel, recurrent = found.kernel.T, found.recurrent.T
         through = shifted(found.kernel_bits - MASTER_SHIFT - 1)
         again = shifted(found.recurrent_bits - MASTER_SHIFT - 1)
@@ -126,7 +166,8 @@ class Lstm:
             dz, dc = self._step(step, dh, dc, most)
             slopes[step] = dz
             if step:
-                dh = wide(scaled(product(dz, recurrent), again))
+                more = given[step - 1]
+                dh = wide(scaled(product(dz, recurrent), again) + (0 if more is None else more))
         rows = slopes.reshape(steps * samples, -1)
         below = np.zeros(self.inputs.shape, np.int16)
         if embedded:

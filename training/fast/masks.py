@@ -11,16 +11,23 @@ from systola.training.masks import block_seed, kept_codes
 
 
 def dropout(
-    rate: float, shape: tuple[int, int, int], *, columns: int, seed: int, counter: int
+    rate: float,
+    shape: tuple[int, int, int],
+    *,
+    columns: int,
+    seed: int,
+    counter: int,
+    step: int = 0,
 ) -> NDArray[np.int8]:
     """Draw a mask of `shape`, (samples, lines, units), with 1 for the units that pass.
 
     A unit of a map has a line for each pixel, any other has one. `columns` is the width of the
-    array, which draws for as many samples and units at once; `counter` names step and stage.
+    array, which draws for as many samples and units at once; `counter` names stage and step of the
+    training, `step` a step in time.
     """
     samples, lines, units = shape
     groups, blocks = -(-samples // columns), -(-units // columns)
-    seeds = np.array([block_seed(seed, group) for group in range(groups)])
+    seeds = np.array([block_seed(seed, group, step) for group in range(groups)])
     counters = (counter + (np.arange(blocks) << 4)) % (1 << 32)
     drawn = Generators(columns).lines(columns * lines, seeds[:, np.newaxis], counters)
     # (sample and line, group, block, column) to (group, sample, line, block, column).

@@ -51,19 +51,25 @@ class Products:
     bias: int
     """The code that stands for one beside each row of inputs; 0 where there are no biases."""
     kernel: Narrow
-    """(inputs, units)."""
+    """(inputs, units); of a DepthwiseConv2D (taps, units)."""
     biases: Narrow
     """(units,)."""
 
     def sums(self) -> Sums:
         """Compute the sums of all units: (rows, units)."""
         # int32 wraps, as the accumulators do.
+        if self.stage.depthwise:
+            found = (self._taps() * self.kernel).sum(axis=2, dtype=np.int32)
+            return found.reshape(-1, self.stage.units) + self.bias * self.biases.astype(np.int32)
         return product(self._rows(), self.kernel) + self.bias * self.biases.astype(np.int32)
 
     def below(self, gradient: Narrow) -> Sums:
         """Compute the gradient of the inputs, in their shape, from the gradient of the sums."""
-        found = product(gradient, self.kernel.T)
         window = self.stage.window
+        if window and self.stage.depthwise:
+            shape = len(self.inputs), prod(window.out), 1, self.stage.units
+            return spread(gradient.astype(np.int32).reshape(shape) * self.kernel, window)
+        found = product(gradient, self.kernel.T)
         if window is None:
             return found.reshape(self.inputs.shape)
         samples = len(self.inputs)
@@ -71,9 +77,19 @@ class Products:
 
     def update(self, gradient: Narrow) -> Sums:
         """Compute the gradient of kernel and biases: (inputs and one, units)."""
-        kernel = product(self._rows().T, gradient)
+        if self.stage.depthwise:
+            taps = self._taps()
+            given = gradient.reshape(taps.shape[0], taps.shape[1], 1, -1)
+            kernel = (taps * given).sum(axis=(0, 1), dtype=np.int32)
+        else:
+            kernel = product(self._rows().T, gradient)
         biases = self.bias * gradient.sum(axis=0, keepdims=True, dtype=np.int32)
         return np.concatenate((kernel, biases))
+
+    def _taps(self) -> Sums:
+        """Gather the taps of all windows: (samples, windows, taps, channels)."""
+        assert self.stage.window
+        return gathered(self.inputs, self.stage.window).astype(np.int32)
 
     def _rows(self) -> Integers:
         if self.stage.window is None:

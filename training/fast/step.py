@@ -22,7 +22,7 @@ from systola.training.fast.arithmetic import (
 )
 from systola.training.fast.curved import curved, masked, scale_up
 from systola.training.fast.loss import Loss, gradient
-from systola.training.fast.lstm import Lstm, Weights
+from systola.training.fast.lstm import Gradients, Lstm, Weights
 from systola.training.fast.masks import dropout
 from systola.training.fast.pooling import back, back_to_all, largest, means, routes
 from systola.training.fast.stage import Products, one, weights
@@ -38,7 +38,7 @@ from systola.training.passes import (
 )
 from systola.training.programs import COUNTER_STEP
 from systola.training.recurrent import input_bits
-from systola.training.stages import EMBEDDING, RECURRENT
+from systola.training.stages import EMBEDDING, recurrent_tensor
 from systola.training.state import State
 from systola.training.task import Task
 from systola.training.writer import HALF, Entry
@@ -79,7 +79,7 @@ class Step:
             stage = task.stages[number]
             passed.bits.append(bits)
             if stage.lstm:
-                x, bits = self._recurrent(x)
+                x, bits = self._recurrent(number, x, bits)
             else:
                 x, bits = self._units(number, self._products(number, x, bits))
         passed.bits.append(bits)
@@ -94,15 +94,19 @@ class Step:
         """Go back from the loss, and return the state after the update."""
         task, passed = self.task, self.passed
         update = (AdaptiveUpdate if task.decays else PlainUpdate)(task, self.state)
+        below: Integers
         below, bits = gradient(found)
         for number in reversed(range(len(task.stages))):
             products = passed.products[number]
             if isinstance(products, Lstm):
-                self._update_lstm(update, products, below, bits)
+                found_here = self._back_lstm(number, products, below, bits)
+                self._update_lstm(number, update, products, found_here)
+                below, bits = found_here.below, found_here.bits
                 continue
-            sums, sum_bits = products.update(below), passed.bits[number] + bits
+            narrowed = below.astype(np.int8, copy=False)
+            sums, sum_bits = products.update(narrowed), passed.bits[number] + bits
             if number:
-                below, bits = self._below(number, products, below, bits)
+                below, bits = self._below(number, products, narrowed, bits)
             update.add(number, sums, task.master_bits[number], sum_bits)
         return update.state()
 
@@ -169,37 +173,49 @@ class Step:
             shift = measured(sums, shift)
         return q, shift, held(sum_bits - lost - shift)
 
-    def _drawn(self, number: int, shape: tuple[int, int, int]) -> Narrow:
+    def _drawn(self, number: int, shape: tuple[int, int, int], step: int = 0) -> Narrow:
         assert self.number is not None
         counter = self.number * COUNTER_STEP % 2**32 + number
         rate, seed = self.task.stages[number].rate, self.task.seed
-        return dropout(rate, shape, columns=self.columns, seed=seed, counter=counter)
+        how = {"columns": self.columns, "seed": seed, "counter": counter}
+        return dropout(rate, shape, **how, step=step)
 
-    def _recurrent(self, x: Integers) -> tuple[Narrow, int]:
-        """Make the inputs of the next stage from the LSTM's last state; and their fraction bits."""
-        task, state, stage = self.task, self.state, self.task.stages[0]
+    def _recurrent(self, number: int, x: Integers, given: int) -> tuple[Narrow, int]:
+        """Make the inputs of the next stage from the states of an LSTM; and their fraction bits.
+
+        `x`: samples, or the states of an LSTM, (steps, samples, units), of `given` fraction bits.
+        """
+        task, state, stage = self.task, self.state, self.task.stages[number]
         assert stage.lstm
-        count, kernel = len(task.stages), weights(state.masters[0])
+        tensor, kernel = recurrent_tensor(task.stages, number), weights(state.masters[number])
         found = Weights(
             kernel=kernel[:-1],
-            recurrent=weights(state.masters[count + RECURRENT]),
-            biases=state.masters[0][-1],
-            kernel_bits=task.master_bits[0],
-            recurrent_bits=task.master_bits[count + RECURRENT],
-            input_bits=input_bits(task),
+            recurrent=weights(state.masters[tensor]),
+            biases=state.masters[number][-1],
+            kernel_bits=task.master_bits[number],
+            recurrent_bits=task.master_bits[tensor],
+            input_bits=given if number else input_bits(task),
         )
-        if stage.lstm.vocabulary:
-            steps = weights(state.masters[count + EMBEDDING])[x.T]
+        if number:
+            steps = x.astype(np.int8)
+        elif stage.lstm.vocabulary:
+            steps = weights(state.masters[len(task.stages) + EMBEDDING])[x.T]
         else:
             steps = x.reshape(len(x), stage.lstm.steps, -1).swapaxes(0, 1).astype(np.int8)
         lstm = Lstm(found, np.ascontiguousarray(steps))
         self.passed.products.append(lstm)
-        last = lstm.forward()
-        q, shift, bits = self._unit_scale(0, STATE_BITS, last)
-        units = narrow(scaled(last, Entry(q), shift))
+        left = lstm.forward()
+        left = lstm.all_states() if stage.lstm.sequences else left
+        q, shift, bits = self._unit_scale(number, STATE_BITS, left)
+        units = narrow(scaled(left, Entry(q), shift))
+        if stage.lstm.sequences:
+            lstm.state_bits = bits
         mask = None
         if self.number is not None and stage.rate:
-            mask = self._drawn(0, (len(x), 1, stage.lstm.units))[:, 0]
+            shape = len(self.x), 1, stage.lstm.units
+            steps = range(stage.lstm.steps if stage.lstm.sequences else 1)
+            drawn = np.stack([self._drawn(number, shape, step)[:, 0] for step in steps])
+            mask = drawn if stage.lstm.sequences else drawn[0]
             units = units * mask
         self.passed.masks.append(mask)
         self.passed.routes.append(None)
@@ -231,20 +247,34 @@ class Step:
         units = stage.lstm.units if stage.lstm else stage.units
         return below.reshape(-1, units), bits
 
-    def _update_lstm(self, update: Update, lstm: Lstm, above: Narrow, bits: int) -> None:
-        task, stage, count = self.task, self.task.stages[0], len(self.task.stages)
+    def _back_lstm(self, number: int, lstm: Lstm, above: Integers, bits: int) -> Gradients:
+        """Go back through time from the gradient of the last state, or of all of them."""
+        task, stage = self.task, self.task.stages[number]
+        assert stage.lstm
+        embedded = number > 0 or stage.lstm.vocabulary > 0
+        if not stage.lstm.sequences:
+            return lstm.backward(above.astype(np.int8), bits, task.count, embedded=embedded)
+        return lstm.backward_of_all(
+            *(above.astype(np.int16), bits, task.count),
+            embedded=embedded,
+            scale=gradient_scale(stage),
+            mask=self.passed.masks[number],
+        )
+
+    def _update_lstm(self, number: int, update: Update, lstm: Lstm, found: Gradients) -> None:
+        task, stage = self.task, self.task.stages[number]
         vocabulary = stage.lstm.vocabulary if stage.lstm else 0
-        found = lstm.backward(above, bits, task.count, embedded=vocabulary > 0)
         masters, bits = task.master_bits, found.bits
-        kernel = slice(stage.inputs)
-        update.add(0, found.kernel, masters[0], input_bits(task) + bits, rows=kernel)
+        kernel, own = slice(stage.inputs), masters[number]
+        given = lstm.weights.input_bits
+        update.add(number, found.kernel, own, given + bits, rows=kernel)
         biases = slice(stage.inputs, None)
         sums = found.biases * np.int32(stage.use_bias)
-        update.add(0, sums, masters[0] - stage.tensor.bias_less, bits, rows=biases)
-        tensor = count + RECURRENT
+        update.add(number, sums, own - stage.tensor.bias_less, bits, rows=biases)
+        tensor = recurrent_tensor(task.stages, number)
         update.add(tensor, found.recurrent, masters[tensor], lstm.state_bits + bits)
         if vocabulary:
-            tensor = count + EMBEDDING
+            tensor = len(task.stages) + EMBEDDING
             sums = np.zeros((vocabulary, stage.inputs), np.int32)
             np.add.at(sums, self.x.T, found.below)
             update.add(tensor, sums, masters[tensor], bits)

@@ -28,7 +28,8 @@ from systola.training.writer import Entry, Writer
 
 def goes_in_turns(task: Task) -> bool:
     """Whether all layers of a network can take their samples in turns."""
-    return not any(stage.window for stage in task.stages)
+    stacked = sum(stage.lstm is not None for stage in task.stages) > 1
+    return not stacked and not any(stage.window for stage in task.stages)
 
 
 class Step:

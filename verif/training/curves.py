@@ -89,6 +89,16 @@ def tasks() -> list[Task]:
             (texts(800, 1), texts(400, 2)),
             *(16, 6, "binary_crossentropy"),
         ),
+        Task(
+            "texts, two LSTM 50, Adam",
+            (
+                *(Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(50, return_sequences=True)),
+                *(Dropout(0.2), LSTM(50), Dense(1)),
+            ),
+            Adam(0.002),
+            (texts(1600, 3), texts(400, 2)),
+            *(16, 5, "binary_crossentropy"),
+        ),
     ]
 
 

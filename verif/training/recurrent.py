@@ -22,8 +22,14 @@ class Recurrent:
         self._x = np.zeros(0, np.float32)
         self._weights: Sequence[Floats] = ()
 
+    @property
+    def arrays(self) -> int:
+        """How many arrays of weights it has."""
+        return 3 + bool(self._lstm.vocabulary)
+
     def forward(self, x: NDArray[np.floating], weights: Sequence[Floats]) -> Floats:
-        """The last state, (samples, units), of words or numbers of each sample."""
+        """The last state, (samples, units), of words or numbers of each sample; all states,
+        (samples, steps, units), where it gives sequences."""
         lstm, self._x, self._weights = self._lstm, x, weights
         if lstm.vocabulary:
             embeddings, *weights = weights
@@ -32,7 +38,7 @@ class Recurrent:
             inputs = x.reshape(len(x), lstm.steps, -1).astype(np.float32)
         kernel, recurrent, biases = weights[:3]
         state = cell = np.zeros((len(x), lstm.units), np.float32)
-        self._kept = []
+        self._kept, states = [], []
         for step in range(lstm.steps):
             before, given = cell, inputs[:, step]
             z = given @ kernel + state @ recurrent + biases
@@ -41,11 +47,16 @@ class Recurrent:
             cell = f * before + i * g
             self._kept.append((given, state, before, i, f, g, o, np.tanh(cell)))
             state = o * np.tanh(cell)
-        return state
+            states.append(state)
+        return np.stack(states, axis=1) if lstm.sequences else state
 
-    def backward(self, gradient: Floats) -> list[Floats]:
-        """Gradients of the weights from that of the last state."""
-        words = bool(self._lstm.vocabulary)
+    def backward(self, gradient: Floats) -> tuple[list[Floats], Floats]:
+        """Gradients of the weights, and of numbers that were the inputs, from the gradient of
+        what forward() gave."""
+        words, every = bool(self._lstm.vocabulary), gradient
+        if self._lstm.sequences:
+            gradient = every[:, -1]
+        below: list[Floats] = []
         updates = [np.zeros_like(each) for each in self._weights[: 3 + words]]
         kernel, recurrent = self._weights[words : 2 + words]
         cell = np.zeros_like(gradient)
@@ -64,10 +75,13 @@ class Recurrent:
             updates[words] += given.T @ z
             updates[1 + words] += state.T @ z
             updates[2 + words] += z.sum(axis=0)
+            below.append(z @ kernel.T)
             if words:
-                np.add.at(updates[0], self._x[:, step].astype(int), z @ kernel.T)
+                np.add.at(updates[0], self._x[:, step].astype(int), below[-1])
             gradient, cell = z @ recurrent.T, cell * f
-        return updates
+            if self._lstm.sequences and step:
+                gradient = gradient + every[:, step - 1]
+        return updates, np.stack(below[::-1], axis=1)
 
 
 def _logistic(x: Floats) -> Floats:

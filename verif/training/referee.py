@@ -79,12 +79,13 @@ class Referee:
         """Or first moments; `squares` has the second ones."""
         self.squares = [np.zeros_like(each) for each in self.weights]
         self.steps = self.epochs = 0
-        lstm = self.stages[0].lstm
-        self._lstm = Recurrent(lstm) if lstm else None
-        counts = [1 + stage.use_bias for stage in self.stages]
-        own = len(self.weights) - sum(counts)
-        self._kernel = [own + sum(counts[:number]) for number in range(len(self.stages))]
-        """Where the kernel of each stage is; its biases come next. Of an LSTM all come first."""
+        self._lstms = [Recurrent(stage.lstm) if stage.lstm else None for stage in self.stages]
+        counts = [
+            lstm.arrays if lstm else 1 + stage.use_bias
+            for lstm, stage in zip(self._lstms, self.stages, strict=True)
+        ]
+        self._kernel = [sum(counts[:number]) for number in range(len(self.stages))]
+        """Where the weights of each stage begin: a kernel and its biases, or those of an LSTM."""
 
     def epoch(
         self, x: Floats, y: Floats, batch: int, *, shuffle: bool = True
@@ -108,9 +109,9 @@ class Referee:
         slopes: list[Floats] = []
         winners: list[Floats | None] = []
         for number, stage in enumerate(self.stages[:-1]):
-            if self._lstm and not number:
+            if lstm := self._lstms[number]:
                 inputs.append(x)
-                sums = self._lstm.forward(x, self.weights)
+                sums = lstm.forward(x, self.weights[self._kernel[number] :])
             else:
                 inputs.append(self._inputs(number, x))
                 sums = self._sums(number, inputs[-1])
@@ -119,6 +120,7 @@ class Referee:
             mask = np.ones_like(x)
             if stage.rate:
                 mask = self._kept(number, stage, batch)[: len(x)] / np.float32(1 - stage.rate)
+                mask = mask.reshape(x.shape)
             x = x * mask
             slopes.append(slope)
             winners.append(winner)
@@ -129,15 +131,23 @@ class Referee:
         gradient /= np.float32(len(x))
         updates: list[Floats] = []
         for number in reversed(range(len(self.stages))):
-            if self._lstm and not number:
-                updates[:0] = self._lstm.backward(gradient)
-                break
+            if lstm := self._lstms[number]:
+                updates[:0], below = lstm.backward(gradient)
+                gradient = below * masks[number - 1] if number else below
+                continue
             kernel, window = self.weights[self._kernel[number]], self.stages[number].window
             flat = gradient.reshape(-1, gradient.shape[-1])
-            rows = inputs[number].reshape(len(flat), -1)
-            updates[:0] = [rows.T @ flat, flat.sum(axis=0)][: 1 + self.stages[number].use_bias]
+            rows, depthwise = inputs[number].reshape(len(flat), -1), self.stages[number].depthwise
+            moved = rows.T @ flat
+            if depthwise:
+                taps = rows.reshape(len(flat), *kernel.shape)
+                moved = np.einsum("ntc,nc->tc", taps, flat)
+            updates[:0] = [moved, flat.sum(axis=0)][: 1 + self.stages[number].use_bias]
             if number:
-                below = gradient @ kernel.T
+                below = gradient @ kernel.T if not depthwise else gradient[..., np.newaxis, :]
+                if depthwise:
+                    below = below * kernel
+                    below = below.reshape(*below.shape[:-2], -1)
                 if window:
                     taps = below.reshape(*below.shape[:-1], window.taps, -1)
                     below = from_windows(taps, window)
@@ -175,8 +185,8 @@ class Referee:
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
         """Loss and accuracy without dropout."""
         for number, stage in enumerate(self.stages):
-            if self._lstm and not number:
-                x = self._lstm.forward(x, self.weights)
+            if lstm := self._lstms[number]:
+                x = lstm.forward(x, self.weights[self._kernel[number] :])
                 continue
             x = self._sums(number, self._inputs(number, x))
             x, _ = self._pooled(stage, self._activated(stage, x)[0])
@@ -186,6 +196,9 @@ class Referee:
     def _sums(self, number: int, inputs: Floats) -> Floats:
         kernel = self._kernel[number]
         bias = self.weights[kernel + 1] if self.stages[number].use_bias else 0
+        if self.stages[number].depthwise:
+            taps = inputs.reshape(*inputs.shape[:-1], *self.weights[kernel].shape)
+            return (taps * self.weights[kernel]).sum(axis=-2) + bias
         return inputs @ self.weights[kernel] + bias
 
     def _activated(self, stage: Stage, sums: Floats) -> tuple[Floats, Floats]:
@@ -244,6 +257,13 @@ class Referee:
 
     def _kept(self, number: int, stage: Stage, batch: int) -> Floats:
         """1 for the units of each sample that dropout leaves, as the machine draws them."""
+        if stage.lstm and stage.lstm.sequences:
+            steps = range(stage.lstm.steps)
+            return np.stack([self._drawn(number, stage, batch, step) for step in steps], axis=1)
+        return self._drawn(number, stage, batch)
+
+    def _drawn(self, number: int, stage: Stage, batch: int, step: int = 0) -> Floats:
+        """The same in a step in time."""
         units = stage.lstm.units if stage.lstm else stage.units
         blocks = -(-units // self.size)
         samples = -(-batch // self.size) * self.size
@@ -254,7 +274,7 @@ class Referee:
             [
                 [
                     Generators(self.size).lines(each, seed, (counter + (block << 4)) % 2**32)
-                    for seed in (block_seed(self.seed, n) for n in range(rows // each))
+                    for seed in (block_seed(self.seed, n, step) for n in range(rows // each))
                 ]
                 for block in range(blocks)
             ]

@@ -17,6 +17,7 @@ from systola.training import (
     SGD,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Dropout,
     Flatten,
     Input,
@@ -95,6 +96,7 @@ def test_convolutions(preset: str, tmp_path: Path) -> None:
         Conv2D(9, 3, padding="same", activation="relu"),
         MaxPooling2D(2),
         Conv2D(12, 3, 2, "same", "relu"),
+        DepthwiseConv2D(2, padding="same", activation="relu"),
         Flatten(),
         Dense(10),
     )
@@ -112,6 +114,7 @@ def test_convolutions(preset: str, tmp_path: Path) -> None:
         thorough("rows", "12x8", 20, "iss"),
         thorough("rows", "8x12", 1, "iss"),
         thorough("deep", "small", 16, "rtl"),
+        ("two", "small", 41, "iss"),
     ],
 )
 def test_sequences(name: str, preset: str, batch: int, backend: str, tmp_path: Path) -> None:

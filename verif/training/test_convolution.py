@@ -15,6 +15,7 @@ from systola.training import (
     AveragePooling2D,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Dropout,
     Flatten,
     GlobalAveragePooling2D,
@@ -41,6 +42,10 @@ NETWORKS: dict[str, list[Layer]] = {
     "means": [
         *(Conv2D(9, 3, padding="same", activation="relu"), AveragePooling2D(2), Dropout(0.1)),
         *(Conv2D(16, 3, activation="relu"), GlobalAveragePooling2D(), Dense(10)),
+    ],
+    "depthwise": [
+        *(Conv2D(9, 1, activation="relu"), DepthwiseConv2D(3, 2, "same", activation="relu")),
+        *(DepthwiseConv2D((2, 3), activation="tanh"), Flatten(), Dense(10)),
     ],
     "largest of all": [
         *(Conv2D(16, 3, 2, activation="relu"), GlobalMaxPooling2D(), Dense(10)),
@@ -77,7 +82,8 @@ def test_steps_move_weights_as_in_float32(name: str, data_set: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pool", "means", *map(thorough, ("largest of all", "valid", "wide", "deep"))]
+    "name",
+    ["pool", "means", *map(thorough, ("largest of all", "valid", "wide", "deep", "depthwise"))],
 )
 def test_losses_are_those_of_float32(name: str, data_set: int) -> None:
     (x, y), (x_test, y_test) = images()
@@ -124,6 +130,10 @@ END = (Flatten(), Dense(3))
         (lambda: Conv2D(3, (3, 0)), "kernel_size must be 1 to 15"),
         (lambda: Conv2D(3, 3, padding="full"), "padding must be"),
         (lambda: MaxPooling2D("2"), "pool_size must be"),
+        (lambda: DepthwiseConv2D(3, 3), "strides must be 1 to 2"),
+        (lambda: DepthwiseConv2D(3, depth_multiplier=2), "depth_multiplier"),
+        (lambda: compiled([DepthwiseConv2D(3), *END]).fit(X[..., 0], Y), "height, width and"),
+        (lambda: compiled([DepthwiseConv2D(3)]).fit(X, Y), "the last layer must be a Dense"),
         (lambda: compiled([Conv2D(3, 3), Dense(3)]).fit(X, Y), "there must be Flatten"),
         (lambda: compiled([Conv2D(3, 9), *END]).fit(X, Y), "does not fit a map"),
         (lambda: compiled([Conv2D(3, 3), MaxPooling2D(7), *END]).fit(X, Y), "does not fit a map"),

@@ -19,6 +19,7 @@ from systola.training import (
     Conv1D,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Dropout,
     Embedding,
     Flatten,
@@ -69,6 +70,15 @@ CASES = {
             *(Input((7, 6, 3)), Conv2D(5, 3, padding="same", activation="relu")),
             *(MaxPooling2D(2), Dropout(0.2), Conv2D(9, (2, 3), strides=(2, 1))),
             *(Flatten(), Dense(4)),
+        ],
+        CLASSES,
+        12,
+    ),
+    "depthwise": Case(
+        lambda: [
+            *(Input((6, 5, 3)), Conv2D(9, 1, activation="relu")),
+            *(DepthwiseConv2D(3, 2, "same", activation="tanh"), Dropout(0.2)),
+            *(DepthwiseConv2D(2, use_bias=False), MaxPooling2D(2), Flatten(), Dense(4)),
         ],
         CLASSES,
         12,
@@ -139,10 +149,18 @@ CASES = {
         lambda: [*words(), Dense(7, "relu", use_bias=False), Dense(1)], BINARY, 8
     ),
     "sequences": Case(lambda: [Input((5, 4)), LSTM(9), Dense(3)], CLASSES, 8),
+    "two LSTMs": Case(
+        lambda: [
+            *(*words()[:2], LSTM(9, return_sequences=True), Dropout(0.3), LSTM(7)),
+            *(Dense(6, "relu"), Dense(1)),
+        ],
+        BINARY,
+        13,
+    ),
 }
 
 
-RARE = ("curves", "no biases", "means", "shared pixels", "rows")
+RARE = ("curves", "no biases", "means", "shared pixels", "rows", "two LSTMs", "depthwise")
 """Networks of layers that networks drawn at random have, too."""
 
 
@@ -306,7 +324,13 @@ def test_rows_without_samples(name: str) -> None:
         ("squares", 3, Adam()),
         *(
             thorough(*each, SGD(0.1, 0.9))
-            for each in (("three", 3), ("sequences", 3), ("shared pixels", 3))
+            for each in (
+                ("three", 3),
+                ("sequences", 3),
+                ("shared pixels", 3),
+                ("two LSTMs", 2),
+                ("depthwise", 3),
+            )
         ),
         *(thorough(*each, Adam()) for each in (("three", 2), ("words", 3), ("pooled", 2))),
         thorough("three", 3, RMSprop()),

@@ -123,10 +123,19 @@ def pool(**about: Any) -> Any:
     return layer("MaxPooling2D", **usual | {"data_format": "channels_last"} | about)
 
 
+def depthwise(**about: Any) -> Any:
+    usual = {
+        **{"depth_multiplier": 1, "kernel_size": (3, 3), "strides": (1, 1), "padding": "same"},
+        **{"activation": relu, "use_bias": True, "dilation_rate": (1, 1)},
+        **{"data_format": "channels_last"},
+    }
+    return layer("DepthwiseConv2D", **usual | about)
+
+
 def test_convolutions() -> None:
-    given = Sequential(conv(), pool(), flatten(), dense(4), shape=(None, 8, 8, 2))
+    given = Sequential(conv(), pool(), depthwise(), flatten(), dense(4), shape=(None, 8, 8, 2))
     rng = np.random.default_rng(2)
-    shapes = (3, 3, 2, 3), (3,), (48, 4), (4,)
+    shapes = (3, 3, 2, 3), (3,), (3, 3, 3, 1), (3,), (48, 4), (4,)
     given.weights = [rng.normal(0, 0.2, shape) for shape in shapes]
     model = from_keras(given)
     for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
@@ -182,13 +191,26 @@ def test_words_there_and_back() -> None:
     assert np.allclose(given.get_weights()[0][8], before[0][8], atol=2.0**-14)
 
 
+def test_two_lstms() -> None:
+    first = lstm(units=4, return_sequences=True)
+    given = Sequential(first, lstm(), dense(1, sigmoid), shape=(None, 6, 3))
+    rng = np.random.default_rng(3)
+    shapes = (3, 16), (4, 16), (16,), (4, 20), (5, 20), (20,), (5, 1), (1,)
+    given.weights = [rng.normal(0, 0.2, shape) for shape in shapes]
+    model = from_keras(given)
+    for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
+        assert found.shape == expected.shape
+        assert np.abs(found - expected).max() < 2.0**-10
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         (Sequential(layer("Conv3D"), dense(3)), "layer 'it', a Conv3D, cannot be trained"),
         (Sequential(conv(groups=3), shape=(None, 8, 8, 3)), "groups 3: only 1"),
+        (Sequential(depthwise(depth_multiplier=2), shape=(None, 8, 8, 3)), "only 1 can be"),
         (Sequential(conv(), pool(padding="same"), shape=(None, 8, 8, 3)), "padding same: only"),
-        (Sequential(lstm(return_sequences=True)), "return_sequences True: only False"),
+        (Sequential(lstm(return_state=True)), "return_state True: only False"),
         (Sequential(lstm(activation=relu)), "LSTM 'it' has activation relu: only tanh"),
         (Sequential(embedding(mask_zero=True)), "mask_zero True: only False"),
         (Sequential(dense(3), shape=(None, None, 8)), "build it first"),

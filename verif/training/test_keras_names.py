@@ -270,7 +270,9 @@ TRIED: dict[str, Callable[[], object]] = {
     "use_bias": lambda: LSTM(3, unit_forget_bias=False),
     "kernel_initializer": lambda: Dense(3, kernel_initializer="identity"),
     "kernel_regularizer": lambda: Dense(3, kernel_regularizer="l2"),
-    "return_sequences": lambda: LSTM(3, return_sequences=True),
+    "return_sequences alone": lambda: compiled(
+        LSTM(3, return_sequences=True, input_shape=(6, 1)), Dense(3)
+    ).fit(X, Y),
     "gelu": lambda: Activation("gelu"),
     "strides of 3": lambda: Conv2D(3, 3, strides=3),
     "padding of a pool": lambda: MaxPooling2D(3, padding="same"),
@@ -286,7 +288,7 @@ TRIED: dict[str, Callable[[], object]] = {
         name: (lambda name=name: getattr(training, name))
         for name in (
             *("GRU", "Bidirectional", "BatchNormalization", "Conv3D", "Add"),
-            *("LayerNormalization", "DepthwiseConv2D", "Concatenate"),
+            *("LayerNormalization", "SeparableConv2D", "Concatenate"),
             *("Normalization", "Model"),
         )
     },

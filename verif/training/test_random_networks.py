@@ -17,6 +17,7 @@ from systola.training import (
     Conv1D,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Dropout,
     Embedding,
     Flatten,
@@ -57,8 +58,10 @@ def drawn(rng: random.Random) -> list[Any]:
         layers.append(Input((4, rng.randint(1, 5)) if kind == "steps" else (3,)))
         if kind == "words":
             layers.append(Embedding(WORDS, rng.randint(1, 5)))
-        layers.append(LSTM(rng.randint(1, 5), use_bias=rng.random() < 0.5))
-        dropped()
+        for sequences in (True, False) if rng.random() < 0.4 else (False,):
+            how = {"use_bias": rng.random() < 0.5, "return_sequences": sequences}
+            layers.append(LSTM(rng.randint(1, 5), **how))
+            dropped()
         if rng.random() < 0.5:
             dense(rng.randint(1, 6))
     else:
@@ -78,6 +81,8 @@ def drawn(rng: random.Random) -> list[Any]:
             how = {"padding": rng.choice(("same", "valid")), "activation": rng.choice(CURVES)}
             how |= {"use_bias": rng.random() < 0.7, "strides": 1 if number else rng.choice((1, 2))}
             layers.append(convolution(rng.randint(1, 6), rng.randint(1, 2), **how))
+            if two and rng.random() < 0.3:
+                layers.append(DepthwiseConv2D(rng.randint(1, 2), **how | {"strides": 1}))
             if number == count - 1 and end:
                 layers.append(end())
             elif rng.random() < 0.6:

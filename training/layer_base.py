@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings that layers have in common, and their checks."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass
+from math import prod
+from typing import Any
+
+from systola.training.arguments import Only
+from systola.training.checks import check_name, items, only_item, shown, whole
+from systola.training.errors import TrainingError
+from systola.training.mixed_precision import NAMES as POLICIES
+from systola.training.mixed_precision import Policy, global_policy
+
+MOST_NUMBERS = 1 << 24
+"""Numbers that a sample, and units that a layer, can have at most."""
+NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
+NO_CONSTRAINT = Only((None,), "there are no constraints")
+LAYER = {
+    "trainable": Only((True,), "all layers are trained"),
+    "dtype": Only((None, "float32", *POLICIES), "the machine has block floating point"),
+    "batch_size": Only((None,), "fit() takes it"),
+    "activity_regularizer": NO_REGULARISER,
+}
+"""Arguments of all layers of Keras that change nothing here."""
+KERNEL = {
+    "kernel_regularizer": NO_REGULARISER,
+    "bias_regularizer": NO_REGULARISER,
+    "kernel_constraint": NO_CONSTRAINT,
+    "bias_constraint": NO_CONSTRAINT,
+    "lora_rank": Only((None,)),
+    "quantization_config": Only((None,)),
+}
+MAPS = Only((None, "channels_last"), "channels are last")
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """The base of all layers: `name` is for summary(); None is named for the class."""
+
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name("the name of a layer", self.name)
+
+    @property
+    def dtype_policy(self) -> Policy:
+        """The policy of precision, whose `tensors` has the types of this layer."""
+        return global_policy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computing(Named):
+    """The base of all layers but Input: the first one may have `input_shape`, as Input has."""
+
+    input_shape: InitVar[tuple[int, ...] | None] = None
+
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__()
+        if input_shape is not None:
+            object.__setattr__(self, "_sample_shape", shape_of("input_shape", input_shape))
+
+    @property
+    def sample_shape(self) -> tuple[int, ...] | None:
+        """The argument `input_shape`, which is not stored with the layer."""
+        return vars(self).get("_sample_shape")
+
+
+def shape_of(where: str, given: object) -> tuple[int, ...]:
+    """Return a shape of a sample. Raises TrainingError for another type, and where it has no
+    numbers, or too many."""
+    sizes = items(f"the shape of {where}", given, "sizes")
+    shape = tuple(whole(f"a size of {where}", size, 1, MOST_NUMBERS) for size in sizes)
+    need(
+        len(shape) > 0 and prod(shape) <= MOST_NUMBERS,
+        f"{where} must have 1 to {MOST_NUMBERS:,} numbers, not the shape {shown(shape)}",
+    )
+    return shape
+
+
+def pair(name: str, value: object, most: int) -> Pair:
+    """Return a number from 1 to `most`, or two of these, as two."""
+    given: Any = value if type(value) in (list, tuple) else (value, value)
+    try:
+        first, second = (whole(name, each, 1, most) for each in given)
+    except ValueError:
+        raise TrainingError(
+            f"{name} must be 1 to {most}, or two of these, not {shown(value)}"
+        ) from None
+    return first, second
+
+
+def single(name: str, value: object, most: int) -> int:
+    """Return a number from 1 to `most`, which may be given in a tuple as Keras keeps it."""
+    return whole(name, only_item(value), 1, most)
+
+
+def need(holds: bool, reason: str) -> None:
+    """Raise TrainingError for this reason where a condition does not hold."""
+    if not holds:
+        raise TrainingError(reason)

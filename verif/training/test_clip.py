@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of Adam that are cut off at a norm: bytes of all back ends, norms against float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from systola.training import SGD, Adam, AdamW, Dense, Input, RMSprop, Sequential, TrainingError
+from systola.training.state import State, glorot, weights
+from systola.verif.kit.seeds import random_seed
+from systola.verif.plan.selection import thorough
+from systola.verif.training.referee import Referee
+from systola.verif.training.test_fast import CASES, MACHINE, samples, trained
+
+LAYERS = (Input((13,)), Dense(20, "relu"), Dense(3))
+SEED = 3
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "cores"),
+    [
+        ("dense", Adam(0.01, clipnorm=0.1), 1),
+        thorough("three", Adam(0.01, global_clipnorm=0.05), 2),
+        thorough("pooled", AdamW(0.01, global_clipnorm=0.1), 1),
+        thorough("words", Adam(0.01, clipnorm=2.0**-20), 1),
+    ],
+)
+def test_bytes_of_the_golden_model(name: str, optimizer: Adam, cores: int) -> None:
+    case = CASES[name]
+    data = samples(case.layers(), case.loss)
+    golden = trained(case, optimizer, data, preset=MACHINE, backend="iss", cores=cores)
+    assert golden == trained(case, optimizer, data, preset=MACHINE, backend="fast")
+
+
+def moments_after(optimizer: Adam, x: Any, y: Any) -> State:
+    """Train one step, and return the state after it."""
+    model = Sequential(LAYERS)
+    model.compile(optimizer, preset=MACHINE, backend="fast", seed=SEED)
+    model.train_on_batch(x, y)
+    return model.state()
+
+
+def norms(state: State) -> list[float]:
+    """Return the norms of the first moments of a state, for each tensor."""
+    assert state.moments
+    pairs = zip(state.moments.first, state.moments.scales, strict=True)
+    return [float(np.linalg.norm(codes / scales.first.unit)) for codes, scales in pairs]
+
+
+def float_norms(x: Any, y: Any) -> list[float]:
+    """Return the norms of the gradients of kernels with their biases in float32."""
+    found = Sequential(LAYERS).stages()
+    against = Referee(found, weights(found, glorot(found, SEED)), SGD(1.0), seed=SEED, size=8)
+    before = [each.copy() for each in against.weights]
+    against.step(x.astype(np.float32), np.eye(3, dtype=np.float32)[y], len(x))
+    moved = [new - old for new, old in zip(against.weights, before, strict=True)]
+    return [float(np.hypot(*map(np.linalg.norm, moved[n : n + 2]))) for n in (0, 2)]
+
+
+def expected(clip: float | None, together: bool, found: Sequence[float]) -> list[float]:
+    """Return the norms of a tenth of the gradients that are left, as Keras's formula has them."""
+    whole = [float(np.linalg.norm(found))] * len(found) if together else found
+    return [
+        0.1 * norm * (clip / max(all_, clip) if clip else 1.0)
+        for norm, all_ in zip(found, whole, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_norms_are_those_of_float32(scale: float) -> None:
+    """Samples that are small have small gradients of the first kernel."""
+    rng = np.random.default_rng(random_seed())
+    x, y = scale * rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
+    found = float_norms(x, y)
+    for part in (0.9, 0.01):
+        clip = part * min(found)
+        for optimizer, together in (
+            (Adam(clipnorm=clip), False),
+            (Adam(global_clipnorm=clip), True),
+        ):
+            left = norms(moments_after(optimizer, x, y))
+            assert left == pytest.approx(expected(clip, together, found), rel=0.03)
+
+
+def test_a_large_norm_changes_nothing() -> None:
+    rng = np.random.default_rng(random_seed())
+    x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
+    one, other = (moments_after(each, x, y) for each in (Adam(), Adam(clipnorm=1000.0)))
+    assert norms(one) == norms(other)
+    assert all(map(np.array_equal, one.masters, other.masters))
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: Adam(clipnorm=1.0, global_clipnorm=1.0), "clipnorm or global_clipnorm, not both"),
+        (lambda: Adam(clipnorm=0.0), "clipnorm must be 2\\^-20 to 2\\^20, not 0"),
+        (lambda: AdamW(global_clipnorm="1"), "global_clipnorm must be a finite number"),
+        (lambda: Adam(clipvalue=1.0), "clipvalue"),
+        (lambda: SGD(clipnorm=1.0), "Adam has it"),
+        (lambda: RMSprop(global_clipnorm=1.0), "Adam has it"),
+    ],
+)
+def test_mistakes_are_one_clear_line(build: Callable[[], Any], says: str) -> None:
+    with pytest.raises(TrainingError, match=says) as caught:
+        build()
+    assert "\n" not in str(caught.value)
