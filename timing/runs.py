@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of instructions that write lines: who reads some waits for the youngest that writes any.
+"""The list of instructions that write lines; a reader waits for the youngest writer of its lines.
 
+The entries of a run follow one another: each begins at the end of the entry before, or later.
 Chaining lets a reader follow while the oldest instruction of the list belongs to the run of that
-one: each of a run begins where the one before has ended, or behind. Until then it waits, and then
-until the run has got past each line, also past those that were written long ago.
+youngest writer. Until then the reader waits. Then it waits until the run has got past each of its
+lines, also past lines that were written long ago.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Entry:
     end: float
     """Cycle in which it is complete."""
     rises: bool
-    """Whether it begins where the entry before has ended, or behind."""
+    """Whether it begins at the last line of the entry before, or at a higher line."""
 
     def meets(self, base: int, stop: int) -> bool:
         """Return whether it writes one of the lines `base` to `stop` - 1."""

@@ -48,7 +48,7 @@ class Named:
 
     @property
     def dtype_policy(self) -> Policy:
-        """The policy of precision, whose `tensors` has the types of this layer."""
+        """The policy of precision; its `tensors` has the types of this layer."""
         return global_policy()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of a network, what they have learnt, and the engine that they go on with."""
+"""The layers of a network with their trained state, and the engine that trains them further."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Learner:
         self.layers.append(layer)
 
     def stages(self, features: int | None = None) -> tuple[Stage, ...]:
-        """Return the stages of the layers; `features`: numbers of a sample, where no Input says."""
+        """Return the stages of the layers; `features`: numbers of a sample without an Input."""
         return stages(self.layers, features)
 
     def state(self) -> State:
@@ -129,7 +129,7 @@ class Learner:
         return codes(rows, engine.task.input_bits, np.int8)
 
     def _fitting_bits(self, rows: Numbers) -> int:
-        """Return the most fraction bits with which all of these samples, and those of fit(), fit.
+        """Return the most fraction bits that fit all of these samples and all samples of fit().
 
         Raises TrainingError for numbers that no code can hold.
         """
@@ -190,8 +190,8 @@ class Learner:
     def _ready(self, rows: Numbers, batch_size: int) -> Engine | FastEngine:
         """Return an engine for these samples: of the batches of the present one, if there is one.
 
-        Samples beyond the range of those of fit() are taken with fewer bits, which lasts until the
-        next call: nothing is cut off, and what is learnt does not depend on it.
+        Samples beyond the range of the samples of fit() are taken with fewer bits. That lasts until
+        the next call: nothing is cut off, and the trained state does not depend on it.
         """
         batch = self._engine.batch if self._engine else min(batch_size, len(rows))
         self._end_batches()
@@ -246,8 +246,10 @@ class Learner:
         return self._machine
 
     def _end_batches(self) -> None:
-        """Take the batches of train_on_batch() for an epoch: what is evaluated now, or saved, has
-        the fraction bits that fit all of them."""
+        """Take the batches of train_on_batch() for an epoch.
+
+        A model that is evaluated now, or saved, has the fraction bits that fit all of them.
+        """
         if self._engine is not None and self._batches_since_epoch:
             self._engine.end_epoch()
         self._batches_since_epoch = 0

@@ -114,7 +114,8 @@ class Adam(_Adaptive):
     """Adam: steps of the first moment of the gradients over the root of their second moment.
 
     `systola.training.moments` has the numerics. The gradient of each tensor, a kernel with its
-    biases, has a norm of at most `clipnorm`, or those of all together one of `global_clipnorm`.
+    biases, has a norm of at most `clipnorm`. All gradients together have a norm
+    of at most `global_clipnorm`.
     """
 
     learning_rate: float | Schedule = 0.001

@@ -18,8 +18,8 @@ from systola.compiler.operations import Requantisation, Window
 def pixels_beside(config: Config, source: FeatureMap, weights: NDArray[np.int8]) -> int:
     """How many pixels of a result of few channels to put side by side into one line.
 
-    Lines go to host memory whole, so fewer of them take less time; but each pixel in a line takes
-    tiles of its own, beyond those that have been waiting. Only for windows of one pixel, all in the
+    Lines go to host memory whole, so fewer lines take less time. But each pixel in a line takes
+    tiles of its own, beyond the tiles that wait already. Only for windows of one pixel, all in the
     map; `source` may be one of many samples.
     """
     blocks, channels, lines = source.channels.blocks, weights.shape[-1], source.pixels
@@ -45,7 +45,7 @@ def beside_step(
     weights: NDArray[np.int8],
     output: Requantisation,
 ) -> ConvolutionStep:
-    """The step for weights of 1 x 1 x channels x channels, and some pixels side by side."""
+    """Return the step for weights of 1 x 1 x channels x channels, with some pixels side by side."""
     count, part = target.beside, config.cols // target.beside
     inputs, results = weights.shape[2:]
     wide = np.zeros((1, count, inputs, count, part), np.int8)

@@ -2,10 +2,10 @@
 """Convolutions that begin with the blocks of their source that are there first.
 
 A Convolve waits for the youngest instruction of the activation unit that writes its source. It
-follows that one line by line, and those just before it as long as each begins where the one before
-has ended. For what came before these it waits until all of that is complete, though it needs other
-lines first. So the first tiles along K are a Convolve of their own where the last blocks of the
-source come out of order.
+follows this instruction line by line. It also follows the instructions just before it, as long as
+each begins where its predecessor has ended. It waits until all older ones are complete, though it
+needs other lines first. So the first tiles along K are a Convolve of their own where the
+last blocks of the source come out of order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def begin_early(steps: Sequence[Step], depth: int) -> Step:
 def _early(pieces: Sequence[_Piece], blocks: int) -> int:
     """Return how many of the first `blocks` come before all that is awaited as a whole.
 
-    `pieces`: what was written last, the youngest first.
+    `pieces`: the lines that were written last, the youngest first.
     """
     if not pieces:
         return 0
@@ -61,7 +61,7 @@ def _early(pieces: Sequence[_Piece], blocks: int) -> int:
 
 
 def _pieces(steps: Sequence[Step], source: FeatureMap, depth: int) -> Iterator[_Piece]:
-    """Yield what the last steps write, youngest first, from the last that writes `source` on."""
+    """Yield the lines that steps write, youngest first, from the last writer of `source` on."""
     found = 0
     for step in reversed(steps):
         if isinstance(step, SumsStep | LoadStep | StoreStep):
@@ -87,7 +87,7 @@ def _piece(step: Step, source: FeatureMap) -> _Piece:
 
 
 def _target(step: Step, lines: Lines) -> FeatureMap | None:
-    """Return what `step` makes of `lines`, if it is one map."""
+    """Return the map that `step` makes of `lines`, if it makes one."""
     if isinstance(step, ResultsStep):
         step = step.sums.convolution
     if isinstance(step, MapStep) and step.target.lines is lines:

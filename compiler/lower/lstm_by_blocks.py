@@ -3,8 +3,8 @@
 
 Each step needs all recurrent weights again, and these come from memory. So the products of x are
 made for all steps at once, before the first one. The four gates of a block come one after the
-other; the lanes make the new state of a block while the array works on the next one. A step begins
-with the tiles for the first blocks of the state, while the lanes make the last block.
+other. The lanes make the new state of a block while the array works on the next block. A step
+begins with the tiles for the first blocks of the state, while the lanes make the last block.
 
 Cells beyond the last full block, if all four gates of these fit one tile, are mixed: the columns of
 that tile are FORGET, INPUT, CELL and OUTPUT of these cells. Four more tiles put the sums of each
@@ -52,20 +52,20 @@ class Places:
     states: int
     """The state before each step and after the last one: a line for each block."""
     quarters: int
-    """The same of the mixed cells: four lines."""
+    """The state of the mixed cells before each step: four lines."""
     cells: int
     mixed: int
     """Sums of the mixed tile, two lines."""
     spread: int
     """Gates of the mixed cells."""
     sums: int
-    """Accumulator rows: one for each tile along N, and GATES for what is spread."""
+    """Accumulator rows: one for each tile along N, and GATES for spread sums."""
     tiles: int
     """First tile of a step."""
     line: int
     """The register with the line of the present step among the `inputs`."""
     state: int
-    """The same among the states."""
+    """The register with the line of the present step among the `states`."""
     quarter: int
 
 

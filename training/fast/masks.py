@@ -22,8 +22,8 @@ def dropout(
     """Draw a mask of `shape`, (samples, lines, units), with 1 for the units that pass.
 
     A unit of a map has a line for each pixel, any other has one. `columns` is the width of the
-    array, which draws for as many samples and units at once; `counter` names stage and step of the
-    training, `step` a step in time.
+    array, which draws for as many samples and units at once. `counter` names the stage and the step
+    of the training. `step` is a step in time.
     """
     samples, lines, units = shape
     groups, blocks = -(-samples // columns), -(-units // columns)

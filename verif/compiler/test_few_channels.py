@@ -263,8 +263,8 @@ def test_lanes_do_not_wait_for_blocks_on_the_array() -> None:
     writer = Writer((12, 12, 16), (1, 1), (1, 1), 96)
     writer.depthwise()
     writer.pointwise(16)
-    # Three of six blocks are made on the array, nine taps of 144 pixels each; the lanes have those
-    # of the others and their results. Before that there are 6 passes, and 144 lines that come.
+    # Three of six blocks are made on the array, nine taps of 144 pixels each. The lanes have the
+    # taps of the other blocks, and their results. There are 6 passes and 144 arriving lines before.
     assert cycles_of(writer.content) < 6 * 144 + 3 * (9 * 145 + 144) + 3 * 144 + 500
 
 

@@ -8,7 +8,7 @@ from systola.timing.runs import NOTHING, WriterList, run_of
 
 
 def writers(*entries):
-    """Return a list of entries (base, stop, end) whose lines are announced in the last cycles."""
+    """Return a list of entries (base, stop, end); their lines are announced in the last cycles."""
     written = np.zeros(200)
     found = WriterList(8, written)
     for base, stop, end in entries:
@@ -36,8 +36,11 @@ def test_run(entries, lines, run):
 
 
 def test_lines_below_wait_for_the_first_of_the_run():
-    """Line 5 was written in cycle 16. Who waits for the younger entries may read it when the first
-    line of the run has been announced, and the gap between them with the line after it."""
+    """Check when a reader that waits for the younger entries may read older lines.
+
+    Line 5 was written in cycle 16. It may be read when the first line of the run has been
+    announced, and the gap between the entries with the line after it.
+    """
     found = writers((0, 10, 20), (100, 110, 25), (20, 30, 40), (40, 50, 60))
     entries = found.pending(0.0)
     run = run_of(entries, 0, 50)
