@@ -25,12 +25,14 @@ from systola.hdl.activation.spacings import (
     SLOT_DISTANCE,
     SUM_LATENCY,
     TAP_SPACING,
-    gate_spacing,
+    alone_after,
+    gate_pause,
     left_out,
 )
 from systola.hdl.activation.step_planner import HALF
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
+from systola.timing.gates import Gates, GatesState, gate_distance, inverts
 from systola.timing.recent import recent
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.runs import ListState, WriterList
@@ -42,9 +44,9 @@ FOLLOWS = 1 + FOLLOW_LATENCY
 ADDEND = 2
 """Lines that hold what an int16 result is added to."""
 
-ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...], ListState]
-"""When it is free, when the last two instructions took their last steps, the scale, and the list of
-writers."""
+ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...], ListState, GatesState]
+"""When it is free, when the last two instructions took their last steps, the scale, the list of
+writers, and the gates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,11 @@ class Work:
     """Cycles lost behind each block but the last."""
     drain: int = 0
     """Cycles without a step behind the instruction, at least."""
+    gate: bool = False
+    """Whether it has a function of GATES."""
+    sums_lines: bool = False
+    alone: bool = False
+    """Whether no older gates may be in the lanes: it sums scaled elements, or has 1/x."""
     shared: bool = False
     """Whether elements and sums of int8 take the requantisers in turn."""
     read_lines: NDArray[np.int64] | None = None
@@ -92,6 +99,7 @@ class ActivationUnit:
         """When the last instruction writes its lines, and the first of them."""
         self.writers = WriterList(config.queue_depth, regions.buffer.written)
         """The list of its instructions, for those who read their results."""
+        self._gates = Gates(self._turns)
         self.scale: Mapping[str, int] = {}
         """What the last Set_Config_Scale said."""
         self.other: OtherReads | None = None
@@ -105,11 +113,13 @@ class ActivationUnit:
         work = Work(
             vectors=rows,
             reads=1 + ADDEND * accumulate,
-            spacing=gate_spacing(self._turns) if gate else 0 if accumulate else wide,
-            latency=self._latency + self._turns * GateSequencer.LATENCY * gate,
+            spacing=0 if accumulate else wide,
+            latency=self._latency + self._gate_latency(gate),
             destination=operands["buffer"],
             lines=1 + wide,
             drain=LONG_SPACING * operands["stochastic"],
+            gate=gate,
+            alone=inverts(operands),
         )
         sums = self._regions.accumulators
         here = slice(operands["accumulator"], operands["accumulator"] + rows)
@@ -209,10 +219,7 @@ class ActivationUnit:
         both = operands["operation"] != Operation.COPY
         two_lines = wide and not both and halves == 1
         scaled = operands["operation"] in (Operation.ADD, Operation.SUBTRACT)
-        if gate:
-            drain = gate_spacing(self._turns) + LONG_SPACING
-            spacing = drain if scaled else gate_spacing(self._turns)
-        elif scaled:
+        if scaled:
             spacing, drain = LONG_SPACING * accumulate, LONG_SPACING
         else:
             late_enough = self._config.training and halves * (1 + both) + ADDEND >= ADDEND_LINES
@@ -232,11 +239,14 @@ class ActivationUnit:
             spacing=spacing,
             latency=(SCALED_LATENCY if scaled else SUM_LATENCY)
             + self._latency
-            + self._turns * GateSequencer.LATENCY * gate,
+            + self._gate_latency(gate),
             destination=operands["destination"],
             lines=1 + wide,
             drain=drain,
-            shared=scaled and halves == 1 and not spacing,
+            gate=gate,
+            sums_lines=True,
+            alone=scaled or inverts(operands),
+            shared=scaled and halves == 1 and not spacing and not gate,
             read_lines=read_lines,
         )
         space = self._regions.buffer
@@ -338,7 +348,14 @@ class ActivationUnit:
             free = np.full(work.vectors, used + FOLLOWS)
         needed = np.maximum(needed, free)
         turns = self._turns
-        step = turns * work.reads + self._pause(work.spacing)
+        # Steps left out between its vectors, and behind them.
+        between = turns * gate_pause(turns) if work.gate else self._pause(work.spacing)
+        step = turns * work.reads + between
+        if work.gate and work.alone:
+            alone = alone_after(turns, sums_lines=work.sums_lines)
+            step = turns * (work.reads - 1 + alone)
+        elif work.gate:
+            step = turns * gate_distance(work.reads, turns)
         offsets = step * np.arange(work.vectors, dtype=np.float64) + turns * (work.reads - 1)
         if work.shared:
             offsets = turns * _in_turn(work.vectors, self._halved(), turns)
@@ -347,28 +364,38 @@ class ActivationUnit:
             offsets += (block + 1) * work.before_block + block * work.between_blocks
         # Its command comes when the one before has the unit to itself.
         came = max(issued, self._left[0] + 1)
+        kind = {"lines": work.sums_lines, "alone": work.alone}
         start = max(came + 1 + FRONT_LATENCY, self.free)
+        start = self._gates.first_step(start, gate=work.gate, **kind)
         if turns > 1:  # A step begins when the one before might have ended.
             needed = start + turns * np.ceil((needed - start) / turns)
         if work.read_lines is not None and self.other is not None:
+            before = np.diff(offsets, prepend=-float(turns)) - turns * work.reads
+            if work.gate and not work.alone:
+                before[1:] = between
             reader = Reader(
                 lines=work.read_lines,
-                before=np.diff(offsets, prepend=-float(turns)) - turns * work.reads,
+                before=before,
                 needed=needed,
                 start=start,
                 target=work.destination,
                 target_lines=work.lines,
                 latency=work.latency,
                 turns=turns,
+                gates=self._gates if work.gate and not work.alone else None,
             )
             times = yielding_times(reader, self.other, self._banks)
+        elif work.gate and not work.alone:
+            times = self._gate_times(work, start, needed)
         else:
             times = paced(start, offsets, needed)
         last = float(times[-1])
+        if work.gate:
+            self._gates.issue(last, **kind)
         self._left = self._left[1], last
-        self.free = last + turns + self._pause(max(work.spacing, work.drain, WALK_GAP))
+        self.free = last + turns + max(between, self._pause(max(work.drain, WALK_GAP)))
         end = last + work.latency - ANNOUNCED
-        busy = float(offsets[-1]) + turns + self._pause(work.spacing) + self._pause(work.drain)
+        busy = float(offsets[-1]) + turns + between + self._pause(work.drain)
         if not work.lines:
             self.written = np.zeros(1), 0
             self.writers.push(0, 0, end)
@@ -383,6 +410,21 @@ class ActivationUnit:
         self.writers.push(target.start, target.stop, end)
         space.activated[target] = np.maximum(space.activated[target], end)
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
+
+    def _gate_times(self, work: Work, start: float, needed: Times) -> Times:
+        """When vectors with gates are issued, each in a place of its own in the lanes."""
+        turns, first = self._turns, start
+        times: list[float] = []
+        for need in np.broadcast_to(needed, work.vectors).tolist():
+            time = self._gates.legal(max(first + turns * (work.reads - 1), need))
+            self._gates.issue(time, lines=work.sums_lines, alone=False)
+            first = time + turns * (1 + gate_pause(turns))
+            times.append(time)
+        return np.array(times)
+
+    def _gate_latency(self, gate: bool) -> int:
+        """Cycles by which the results of gates are later than others."""
+        return self._turns * GateSequencer.latency(self._turns) * gate
 
     def _pause(self, cycles: int) -> int:
         """Cycles of the steps that are left out where none may be made for so many cycles."""
@@ -414,12 +456,13 @@ class ActivationUnit:
         times = self.free, *self._left
         free, left, last = (recent(time, now) for time in times)
         scale = tuple(self.scale.items()) if scaled else ()
-        return free, left, last, scale, self.writers.state(now)
+        return free, left, last, scale, self.writers.state(now), self._gates.state(now)
 
     def resume(self, state: ActivationState, now: float) -> None:
         """Go on from `state` in cycle `now`."""
-        free, left, last, scale, writers = state
+        free, left, last, scale, writers, gates = state
         self.writers.resume(writers, now)
+        self._gates.resume(gates, now)
         self.free, self._left = now + free, (now + left, now + last)
         self.scale = dict(scale)
 

@@ -292,7 +292,7 @@ def gate_products(function: int, table: int) -> int:
     if function not in GATES:
         return 0
     # Amaranth takes a while to load, and few programs have gates.
-    from systola.hdl.activation.gate_sequencer import EXP_ROWS, INVERSE, PROGRAMS
+    from systola.hdl.activation.gate_program import EXP_ROWS, INVERSE, PROGRAMS
 
     program = PROGRAMS["tanh" if function == Function.TANH else "sigmoid"]
     if function == Function.EXP:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import DEPTHWISE_TAPS
+from systola.timing.gates import Gates
 from systola.timing.regions import Times
 
 SEARCHED = 256
@@ -70,6 +71,8 @@ class Reader:
     """From the last line read to the line written."""
     turns: int
     """Cycles of a read; it begins in the first one, or so many later."""
+    gates: Gates | None = None
+    """The gates before it, if its vectors, sums of lines, have a place among them."""
 
 
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
@@ -127,6 +130,13 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
                 ):
                     time += turns
             time += turns
+        if reader.gates is not None:
+            bank = own[vector][-1]
+            issue = reader.gates.legal(time - turns)
+            while bank >= 0 and all(bank_at(issue + n) == bank for n in range(turns)):
+                issue = reader.gates.legal(issue + turns)
+            reader.gates.issue(issue, lines=True, alone=False)
+            time = issue + turns
         times.append(time - turns)
     return np.array(times)
 

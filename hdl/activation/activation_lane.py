@@ -99,8 +99,8 @@ class ActivationLane(wiring.Component):
 
     With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
     VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
-    GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, which has nothing to
-    do as long as they need one.
+    GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, in cycles in
+    which it has no vector for it.
     """
 
     TABLE_STAGE = Requantiser.LATENCY
@@ -167,7 +167,7 @@ class ActivationLane(wiring.Component):
             m.d.comb += [
                 gate.control.eq(self.gate),
                 gate.argument.eq(requantiser.result),
-                requantiser.borrow.eq(self.gate.multiply),
+                requantiser.borrow.eq(self.gate.factors.multiply),
                 requantiser.first.eq(gate.first),
                 requantiser.second.eq(gate.second),
                 gate.product.eq(requantiser.lent),

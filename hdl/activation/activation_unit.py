@@ -9,8 +9,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import Operation
+from systola.arch.isa import TANH_INTEGER_BITS, Function, Operation
 from systola.hdl.activation.controls import INSTRUCTIONS
+from systola.hdl.activation.gate_queue import GateQueue
 from systola.hdl.activation.result_lanes import ResultLanes
 from systola.hdl.activation.spacings import (
     ADDEND_SPACING,
@@ -18,7 +19,7 @@ from systola.hdl.activation.spacings import (
     LONG_SPACING,
     SLOT_DISTANCE,
     TAP_SPACING,
-    gate_spacing,
+    gate_pause,
     left_out,
 )
 from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
@@ -29,6 +30,7 @@ from systola.hdl.commands import (
     Other,
     Source,
     address_bits,
+    is_gate,
     measures,
     parameter_space,
     row_bits,
@@ -53,17 +55,15 @@ FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 
 def steps_left_out(turns: int) -> dict[Pause, int]:
     """How many for each pause, where each takes so many cycles."""
-    gate = gate_spacing(turns)
     cycles = {
         Pause.ONE: 1,
         Pause.TAPS: TAP_SPACING,
         Pause.ADDEND: ADDEND_SPACING,
         Pause.DRAIN: DRAIN_SPACING,
-        Pause.GATE: gate,
         Pause.LONG: LONG_SPACING,
-        Pause.GATE_DRAIN: gate + LONG_SPACING,
     }
-    return {pause: left_out(count, turns) for pause, count in cycles.items()}
+    steps = {pause: left_out(count, turns) for pause, count in cycles.items()}
+    return steps | {Pause.GATE: gate_pause(turns)}
 
 
 def watched(config: Config) -> dict[str, int]:
@@ -113,13 +113,13 @@ class ActivationUnit(wiring.Component):
     nothing stops a vector: see ResultLanes, and `latency`. WALK_GAP cycles are lost between two
     instructions, and more where the first of them has less than five steps.
 
-    The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with
-    one of GATES `gate_spacing` more, a sum of lines that is added to what its lines hold
-    ADDEND_SPACING more, but for one of ADDEND_LINES with training; DRAIN_SPACING are lost behind an
-    instruction that reads lines, TAP_SPACING behind fewer than three taps. ADD and SUBTRACT need
-    the requantisers for three cycles a vector, or for two where an operand of int8 has a scale of
-    one half, and lose LONG_SPACING where others lose ADDEND_SPACING or DRAIN_SPACING; so do those
-    that ResultLanes names.
+    The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with one of
+    GATES `gate_spacing`; a sum of lines that is added to what its lines hold takes ADDEND_SPACING
+    more, but for one of ADDEND_LINES with training; DRAIN_SPACING are lost behind an instruction
+    that reads lines, TAP_SPACING behind fewer than three taps. ADD and SUBTRACT need the
+    requantisers for three cycles a vector, or for two where an operand of int8 has a scale of one
+    half, and lose LONG_SPACING where others lose ADDEND_SPACING or DRAIN_SPACING; so do those that
+    ResultLanes names. Steps that would meet the gates of older vectors wait, see GateQueue.
 
     `advance_read` with `advance_read_to`: accumulator rows below have been read, in the cycle
     before. `rows_done`: all have; `lines_done`: all buffer lines have. `advance_write`,
@@ -221,6 +221,19 @@ class ActivationUnit(wiring.Component):
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
         issues = Signal()
+        if self._config.wide:
+            inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
+            queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
+            m.d.comb += [
+                queue.gate.eq(is_gate(command.function)),
+                queue.sums_lines.eq(~from_accumulators),
+                queue.alone.eq(scaled | (inverts if self._config.training else 0)),
+                queue.issues.eq(issues),
+                self._hold_all.eq(queue.hold_all),
+                self._hold_issue.eq(queue.hold_issue),
+            ]
+            if self._shared:
+                m.d.comb += queue.turn.eq(self._turn)
         m.d.sync += scaled_sums.eq(Cat(issues & scaled, scaled_sums))
         m.d.comb += [issues.eq(done & step.final), ends.eq(done & step.ends)]
         m.d.sync += [
@@ -278,7 +291,8 @@ class ActivationUnit(wiring.Component):
         self, m: Module, interlock: Interlock, busy: Value
     ) -> tuple[data.View, Signal, Value]:
         """The step that is made in this cycle, whether it is, and whether it is done with it: none
-        whose element needs the requantisers while they are `busy`.
+        whose element needs the requantisers while they are `busy`, and none that is held up for the
+        gates.
 
         Where columns take turns it may read in either of its cycles; ResultLanes hears of it in
         both, and, when it is over, whether it was `made`.
@@ -287,12 +301,14 @@ class ActivationUnit(wiring.Component):
         step, valid = Signal(layout, reset_less=True), Signal()
         enable_row, enable_line = Signal(), Signal()
         granted, taken = Signal(), Signal()
-        blocked = Signal()
+        blocked, held = Signal(), Signal()
+        self._hold_all, self._hold_issue = Signal(), Signal()
+        m.d.comb += held.eq(valid & (self._hold_all | (self._hold_issue & step.final)))
         meets: Value = step.scales & busy
-        reads: Value = (~enable_row | self.ready) & (
-            ~enable_line | (self.operands.ready & ~blocked)
+        reads: Value = (
+            (~enable_row | self.ready) & (~enable_line | (self.operands.ready & ~blocked)) & ~held
         )
-        row, line = enable_row, enable_line & ~blocked
+        row, line = enable_row & ~held, enable_line & ~blocked & ~held
         offered, done = taken, taken
         if self._shared:
             has_read, was_blocked = Signal(), Signal()  # in the first cycle

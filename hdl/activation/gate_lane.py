@@ -1,30 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """One lane of the functions SIGMOID and TANH: it works off a microprogram with one multiplier."""
 
-from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal, signed, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.selecting_adder import SelectingAdder
 from systola.hdl.parts.turns import registers_in_turn
 
+HIGHEST = (1 << 15) - 1
+"""The largest int16."""
 FACTORS = 7
 """Conditions 0 to 6: the factors exp(-2^-2), exp(-2^-1), ... exp(-2^4) that the argument needs."""
-ZERO, NEGATIVE, ALWAYS = 7, 8, 9
-"""Conditions of the argument itself, and none."""
+ZERO, POSITIVE, ALWAYS = 7, 8, 9
+"""Conditions of the argument itself, which counts as positive where it is zero, and none."""
 PRODUCT_LATENCY = 2
 """Cycles from the operands of the multiplier to the product."""
 
 
+def slots(turns: int) -> int:
+    """Return the steps of `turns` cycles from a product to the next one, which takes its sum: that
+    many vectors may be in a lane, and take its multiplier in turn."""
+    return -(-(PRODUCT_LATENCY + 1) // turns)
+
+
+def sum_steps(turns: int) -> int:
+    """Return the steps of `turns` cycles from the operands of a product to its sum."""
+    return PRODUCT_LATENCY // turns
+
+
 class First(enum.Enum, shape=1):
-    """What the first operand of the multiplier is."""
+    """The first operand of the multiplier."""
 
     VALUE = 0
     ARGUMENT = 1
 
 
 class Second(enum.Enum, shape=2):
-    """What the second operand of the multiplier is, and what the adder adds to."""
+    """The second operand of the multiplier."""
 
     CONSTANT = 0
     ARGUMENT = 1
@@ -32,8 +45,18 @@ class Second(enum.Enum, shape=2):
     SPARE = 3
 
 
+class Addend(enum.Enum, shape=2):
+    """The first operand of the adder."""
+
+    OFFSET = 0
+    ARGUMENT = 1
+    SAVED = 2
+    VALUE = 3
+
+
 class ProductTerm(enum.Enum, shape=2):
-    """What the adder adds of the product: it rounded to 15 fewer bits, that times 4, or negated."""
+    """The second operand of the adder: the product rounded to 15 fewer bits, that times 4, or that
+    negated."""
 
     NONE = 0
     ROUNDED = 1
@@ -41,23 +64,37 @@ class ProductTerm(enum.Enum, shape=2):
     NEGATED = 3
 
 
-class ValueTerm(enum.Enum, shape=2):
-    """What the adder adds of the value: half of it, or twice it, or it negated."""
+class FactorControl(data.StructLayout):
+    """The operands of the multiplier, if it is to `multiply`."""
 
-    NONE = 0
-    HALF = 1
-    DOUBLE = 2
-    NEGATED = 3
+    def __init__(self) -> None:
+        super().__init__({"multiply": 1, "first": First, "second": Second, "constant": signed(16)})
+
+
+class TermControl(data.StructLayout):
+    """The operands of the adder: `addend`, and `product` or, with `doubles`, the value. The value
+    stays as it is without `update`, or where `condition` does not hold."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {"update": 1, "condition": 4, "addend": Addend, "product": ProductTerm, "doubles": 1}
+        )
+
+
+class SumControl(data.StructLayout):
+    """With a sum: the addend OFFSET, and whether the value goes into registers `saved` (`save`) and
+    `spare` (`keep`), too."""
+
+    def __init__(self) -> None:
+        super().__init__({"offset": signed(16), "save": 1, "keep": 1})
 
 
 class GateControl(data.StructLayout):
-    """What all lanes do in one cycle; all bits zero: nothing.
+    """The control of all lanes in one step; all bits zero: nothing happens.
 
-    With `multiply` the multiplier starts with operands `first` and `second`; the product is there
-    PRODUCT_LATENCY cycles later. With `update` the value becomes `second` + `product` or `second` +
-    `value`, where `condition` holds; half of the value is rounded half up with `upwards`, else
-    down. `save` and `keep` put the value, as it is before that, into registers `saved` and `spare`.
-    `shift` doubles the argument, `load` takes a new one.
+    `load` takes a new argument, `shift` doubles it, and `take` makes it the argument of the vector
+    that has its turn to add. `factors` are for the vector that has its turn to multiply. Its sum
+    comes `sum_steps` later, with `sum`; `terms` come a step before the sum.
     """
 
     def __init__(self) -> None:
@@ -65,28 +102,23 @@ class GateControl(data.StructLayout):
             {
                 "load": 1,
                 "shift": 1,
-                "multiply": 1,
-                "first": First,
-                "second": Second,
-                "product": ProductTerm,
-                "value": ValueTerm,
-                "upwards": 1,
-                "update": 1,
-                "condition": 4,
-                "save": 1,
-                "keep": 1,
-                "constant": signed(16),
+                "take": 1,
+                "factors": FactorControl(),
+                "terms": TermControl(),
+                "sum": SumControl(),
             }
         )
 
 
 class GateLane(wiring.Component):
-    """SIGMOID or TANH of `argument`, step by step as `control` of a GateSequencer says.
+    """SIGMOID or TANH of `argument`, step by step, by the `control` of a GateSequencer.
 
-    `argument` is taken in the cycle behind the sequencer's `start`; `result` holds the function of
-    it from GateSequencer.LATENCY cycles later until a cycle after the next argument, at least.
-    Where columns take turns, control stays for a cycle a turn, and cycles are those of control.
-    The multiplier is not in here: it takes `first` and `second` when control says `multiply`, and
+    `argument` is taken in the cycle after the sequencer's `start`; `result` holds the function of
+    it GateSequencer.latency() steps later, for one step. `slots` vectors take turns: each of them
+    multiplies in one step, adds in a later one, and multiplies its sum when its turn comes again.
+    Their registers go round. Where columns take turns, too, control stays for a cycle a turn, which
+    is a step. All vectors share the register `spare`, and the conditions of the factors.
+    The multiplier is not in here: it takes `first` and `second` with `multiply`, and
     `product` comes PRODUCT_LATENCY cycles later.
     """
 
@@ -105,17 +137,21 @@ class GateLane(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        control = self.control
+        control, turns = self.control, self._turns
+        # A ring is set in the cycle of a sum. The vector that adds has the last place, the vector
+        # that multiplies has this place.
+        period = slots(turns) * turns
+        multiplies = period - 1 - PRODUCT_LATENCY
 
-        def registers(name: str, shape: Shape) -> list[Signal]:
-            return registers_in_turn(m, shape, turns=self._turns, name=name)
+        def registers(name: str, shape: Shape, *, places: int = turns) -> list[Signal]:
+            return registers_in_turn(m, shape, turns=places, name=name)
 
-        # The argument made negative, a: that is what the exponential takes. Once shifted by its
+        # The argument made negative, a: the argument of the exponential. Once shifted by its
         # integer bits, bits 12:0 are a modulo 1/4 with 15 fractional bits; bits 19:13, inverted,
         # are the whole quarters between that and a. Bit 20 is the sign: 0 for a = 0 only.
         arguments = registers("argument", signed(21))
         argument = arguments[-1]
-        negatives = registers("negative", unsigned(1))
+        positives = registers("positive", unsigned(1))
         positive = ~self.argument[-1]
         m.submodules.start = start = SelectingAdder(width=21)
         m.d.comb += [
@@ -125,73 +161,85 @@ class GateLane(wiring.Component):
             start.carry.eq(control.load & positive),
         ]
         with m.If(control.load):
-            m.d.sync += negatives[0].eq(~positive)
+            m.d.sync += positives[0].eq(positive)
         with m.If(control.load | control.shift):
             m.d.sync += arguments[0].eq(start.total)
         # a modulo 1/4, less 1/8: from -1/8 to 1/8, with 15 fractional bits.
         centred = Signal(signed(13))
         m.d.comb += centred.eq(argument[:13] ^ 1 << 12)
-        conditions = Cat(~argument[13 : 13 + FACTORS], ~argument[20], negatives[-1], 1)
-        holds = Signal()
-        m.d.comb += holds.eq(conditions.bit_select(control.condition, 1))
 
-        # A value of 2^15 counts as 2^15 - 1, except in the adder, which never meets one.
-        values = registers("value", signed(17))
-        value = values[-1]
-        number = Signal(signed(16))
-        saved, spare = registers("saved", signed(16)), registers("spare", signed(16))
-        m.d.comb += [
-            number.eq(Mux(value[15] & ~value[16], 0x7FFF, value)),
-            self.result.eq(number),
+        # The terms of the next sum: a vector keeps its value by adding nothing to it.
+        factors = registers("factors", unsigned(FACTORS))
+        ends = registers("ends", unsigned(ALWAYS - FACTORS), places=period)
+        with m.If(control.take):
+            m.d.sync += [
+                factors[0].eq(~argument[13 : 13 + FACTORS]),
+                ends[0].eq(Cat(~argument[20], positives[-1])),
+            ]
+        conditions = Cat(factors[-1], ends[-1 - turns], 1)
+        terms = control.terms
+        holds = terms.update & conditions.bit_select(terms.condition, 1)
+        addends = registers("addend", Shape.cast(Addend))
+        products = registers("product_term", Shape.cast(ProductTerm))
+        doubling = registers("doubles", unsigned(1))
+        m.d.sync += [
+            addends[0].eq(Mux(holds, terms.addend, Addend.VALUE)),
+            products[0].eq(Mux(holds, terms.product, ProductTerm.NONE)),
+            doubling[0].eq(holds & terms.doubles),
         ]
-        with m.If(control.save):
-            m.d.sync += saved[0].eq(number)
-        with m.If(control.keep):
-            m.d.sync += spare[0].eq(number)
 
-        # Rounded by the adder. A step takes a cycle a turn, the multiplier takes as long as ever.
-        product: Value = self.product[14:]
-        for cycle in range(PRODUCT_LATENCY * (self._turns - 1)):
-            waiting = Signal(len(product), name=f"product_{cycle}", reset_less=True)
-            m.d.sync += waiting.eq(product)
-            product = waiting
-        m.d.comb += self.first.eq(Mux(control.first == First.ARGUMENT, centred, number))
-        with m.Switch(control.second):
+        # A value of 2^15 counts as 2^15 - 1 in products. No result is 2^15.
+        values = registers("value", signed(17), places=period)
+        saved = registers("saved", signed(16), places=period)
+        spare = registers("spare", signed(16))
+        value = values[multiplies]
+        number = Signal(signed(16))
+        m.d.comb += [
+            number.eq(Mux(value[15] & ~value[16], HIGHEST, value)),
+            self.result.eq(value),
+            self.first.eq(Mux(control.factors.first == First.ARGUMENT, centred, number)),
+        ]
+        with m.Switch(control.factors.second):
             with m.Case(Second.CONSTANT):
-                m.d.comb += self.second.eq(control.constant)
+                m.d.comb += self.second.eq(control.factors.constant)
             with m.Case(Second.ARGUMENT):
                 m.d.comb += self.second.eq(centred)
             with m.Case(Second.SAVED):
-                m.d.comb += self.second.eq(saved[-1])
+                m.d.comb += self.second.eq(saved[multiplies])
             with m.Case(Second.SPARE):
-                m.d.comb += self.second.eq(spare[-1])
+                m.d.comb += self.second.eq(spare[multiplies % turns])
 
-        # One adder rounds, negates and adds: -x is ~x and a carry. One of the two terms is NONE; a
-        # bit of either takes one look-up table.
+        # One adder rounds, negates and adds: -x is ~x and a carry.
+        product = self.product[14:]
+        addend = Signal(signed(17))
         of_product = Signal(18)  # from the carry on
-        with m.Switch(control.product):
+        with m.Switch(addends[-1]):
+            with m.Case(Addend.OFFSET):
+                m.d.comb += addend.eq(control.sum.offset)
+            with m.Case(Addend.ARGUMENT):
+                m.d.comb += addend.eq(centred)
+            with m.Case(Addend.SAVED):
+                m.d.comb += addend.eq(saved[-1])
+            with m.Case(Addend.VALUE):
+                m.d.comb += addend.eq(values[-1])
+        with m.Switch(products[-1]):
             with m.Case(ProductTerm.ROUNDED):
                 m.d.comb += of_product.eq(product)
             with m.Case(ProductTerm.QUADRUPLE):
                 m.d.comb += of_product.eq(Cat(product[0].replicate(3), product[1:16]))
             with m.Case(ProductTerm.NEGATED):
                 m.d.comb += of_product.eq(~product)
-        of_value = Signal(18)
-        with m.Switch(control.value):
-            with m.Case(ValueTerm.HALF):
-                m.d.comb += of_value.eq(Cat(value[0] & control.upwards, value[1:], value[-1]))
-            with m.Case(ValueTerm.DOUBLE):
-                m.d.comb += of_value.eq(Cat(0, 0, value))
-            with m.Case(ValueTerm.NEGATED):
-                m.d.comb += of_value.eq(~Cat(0, value))
         m.submodules.adder = adder = SelectingAdder(width=17)
         m.d.comb += [
-            adder.a.eq(self.second),
-            adder.choose_b.eq(of_product[1:]),
-            adder.b.eq(-1),
-            adder.c.eq(of_value[1:]),
-            adder.carry.eq(of_product[0] | of_value[0]),
+            adder.a.eq(addend),
+            adder.choose_b.eq(doubling[-1].replicate(17)),
+            adder.b.eq(values[-1]),
+            adder.c.eq(of_product[1:]),
+            adder.carry.eq(of_product[0]),
         ]
-        with m.If(control.update & holds):
-            m.d.sync += values[0].eq(adder.total)
+        m.d.sync += values[0].eq(adder.total)
+        with m.If(control.sum.save):
+            m.d.sync += saved[0].eq(adder.total)
+        with m.If(control.sum.keep):
+            m.d.sync += spare[0].eq(adder.total)
         return m

@@ -5,13 +5,16 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.activation.activation_lane import Pick
 from systola.hdl.activation.controls import EndControl
-from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.commands import OTHER, address_bits, is_gate, measures
+
+GATES = 4
+"""Vectors whose lines can wait for the results of the gates: one more than the lanes have."""
 
 
 class EndingVector(data.StructLayout):
@@ -27,6 +30,7 @@ class LineWriter(wiring.Component):
     | port | |
     |---|---|
     | `starts` | the gates start, in the cycle before the vector is `at_gate` |
+    | `finishes` | in the next cycle the gates have the result of the oldest vector |
     | `at_gate` | the vector whose result the gates take as their argument |
     | `announced`, `announced_wide` | the vector whose line, or the second of two, is written next |
     | `end` | the one whose bytes the lanes give |
@@ -38,8 +42,8 @@ class LineWriter(wiring.Component):
     | `turn` | of `end`, where columns take turns: all ports stay for as many cycles, and what is \
 written and told comes with the last one |
 
-    The results of the gates come GateSequencer.LATENCY steps after their argument; the caller
-    leaves them that time. Nothing is written for a Measure.
+    The results of the gates come in the order of their arguments, of at most GATES vectors; the
+    caller leaves them the time that they take. Nothing is written for a Measure.
     """
 
     def __init__(self, *, config: Config):
@@ -50,6 +54,7 @@ written and told comes with the last one |
             {
                 **shared,
                 "starts": In(1),
+                "finishes": In(1),
                 "at_gate": In(vector),
                 "announced": In(vector),
                 "announced_wide": In(vector),
@@ -86,7 +91,7 @@ written and told comes with the last one |
         high = wide[-1]
         with m.If(wide[-2]):
             m.d.comb += self.pick.eq(Pick.HIGH)
-        with m.Elif(self._gate_next):
+        with m.Elif(self.finishes):
             m.d.comb += self.pick.eq(Pick.GATE)
         with m.Elif(self.next_looks_up):
             m.d.comb += self.pick.eq(Pick.TABLE)
@@ -103,19 +108,28 @@ written and told comes with the last one |
         """The vector whose result the gates have, if the lanes give it now."""
         turns = self._config.columns_per_lane
         gate = Signal(EndingVector(config=self._config))
-        kept = Signal(EndControl(config=self._config), reset_less=True)
-        started = Signal()
-        waiting = Signal(range(GateSequencer.LATENCY + 1))
-        self._gate_next = waiting == 2 // turns
-        passes = 1 if turns == 1 else ~self.turn
-        m.d.sync += started.eq(self.starts)
-        with m.If(started):
-            m.d.sync += [kept.eq(self.at_gate.control), waiting.eq(GateSequencer.LATENCY)]
-        with m.Elif((waiting != 0) & passes):
-            m.d.sync += waiting.eq(waiting - 1)
-        there = Signal()
-        m.d.sync += there.eq(self._gate_next)
-        m.d.comb += [gate.valid.eq(there), gate.control.eq(kept)]
+        started, there = Signal(), Signal()
+        m.d.sync += [started.eq(self.starts), there.eq(self.finishes)]
+
+        # Their lines wait in a ring.
+        memory = m.submodules.gates = Memory(
+            shape=EndControl(config=self._config), depth=GATES, init=[]
+        )
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        newest, oldest = Signal(range(GATES)), Signal(range(GATES))
+        last_turn = self.turn if turns > 1 else 1
+        m.d.sync += [
+            newest.eq(newest + (started & last_turn)),
+            oldest.eq(oldest + (there & last_turn)),
+        ]
+        m.d.comb += [
+            write.en.eq(started),
+            write.addr.eq(newest),
+            write.data.eq(self.at_gate.control),
+            read.addr.eq(oldest),
+            gate.valid.eq(there),
+            gate.control.eq(read.data),
+        ]
         return gate
 
     def _announce(self, m: Module, gate: data.View) -> None:
@@ -132,7 +146,7 @@ written and told comes with the last one |
         m.d.comb += [
             by_one.eq(one.valid & ~one.control.wide),
             by_two.eq(two.valid & two.control.wide & ~is_gate(two.control.function)),
-            by_gate.eq(gate.valid if shared else self._gate_next),
+            by_gate.eq(gate.valid if shared else self.finishes),
             announces.eq((by_one | by_two | by_gate) & (self.turn if shared else 1)),
             ends.eq(
                 Mux(by_gate, gate.control.last, Mux(by_two, two.control.last, one.control.last))

@@ -87,14 +87,16 @@ class ResultLanes(wiring.Component):
 
     The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles later if it
     is the sum of lines (`use_sum`), the last of which comes with it, SCALED_LATENCY cycles if their
-    elements are `scaled`, and GateSequencer.LATENCY later with SIGMOID or TANH, which are for int16
-    results only; the second line of an int16 result a cycle later. Nothing stops a vector. Between
-    vectors the caller leaves `gate_spacing` cycles behind one with SIGMOID or TANH, one behind any
-    other int16 result, ADDEND_SPACING behind a sum that is added to what is there, if it has
-    fewer than ADDEND_LINES, and DRAIN_SPACING between a sum and an accumulator row. Where elements
-    are scaled it is LONG_SPACING in both cases, and no element is to be scaled SLOT_DISTANCE cycles
-    after the issue. Behind a gate these come on top of `gate_spacing`; TAP_SPACING between a tap
-    and its use. `said.low` <= `said.high`.
+    elements are `scaled`, and GateSequencer.latency() later with SIGMOID or TANH, which are for
+    int16 results only; the second line of an int16 result a cycle later. Nothing stops a vector.
+    Of vectors with SIGMOID or TANH each comes `gate_spacing` after the one before, or a multiple of
+    `slots` later, if both are sums of lines that are not scaled, or neither is. All else, and 1/x,
+    comes `gates_alone` after them, and LONG_SPACING more behind a sum of lines. Between other
+    vectors the caller leaves a cycle behind an int16 result, ADDEND_SPACING behind a sum that is
+    added to what is there, if it has fewer than ADDEND_LINES, and DRAIN_SPACING between a sum and
+    an accumulator row. Where elements are scaled it is LONG_SPACING in both cases, and no element
+    is to be scaled SLOT_DISTANCE cycles after the issue; TAP_SPACING between a tap and its use.
+    `said.low` <= `said.high`.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
     none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
@@ -202,7 +204,7 @@ class ResultLanes(wiring.Component):
         written = Signal(address_bits(config), reset_less=True)
         m.d.sync += written.eq(ending.line + 1 + ending.wide)
         if config.wide:
-            gates = GateSequencer(training=config.training)
+            gates = GateSequencer(training=config.training, turns=config.columns_per_lane)
             if self._shared:  # A step takes a cycle a turn.
                 last_turn = self._turn_at(ROW_LATENCY + END_STAGE - 1)
                 m.submodules.gate_sequencer = EnableInserter(last_turn)(gates)
@@ -218,7 +220,7 @@ class ResultLanes(wiring.Component):
             copied |= {
                 "accumulate": accumulate,
                 "gate": gates.following,
-                "pick": self._writer(m, at, written, starts).pick,
+                "pick": self._writer(m, at, written, starts, gates.finishes).pick,
             }
         else:
             function = at[ActivationLane.PICK_STAGE - 1].output.function
@@ -417,7 +419,7 @@ class ResultLanes(wiring.Component):
         ]
 
     def _writer(
-        self, m: Module, at: dict[int, DelayLine], written: Signal, starts: Value
+        self, m: Module, at: dict[int, DelayLine], written: Signal, starts: Value, finishes: Value
     ) -> LineWriter:
         """Writes the lines, where results may have two, or come from the gates."""
         pick, turns = ActivationLane.PICK_STAGE, self._config.columns_per_lane
@@ -432,6 +434,7 @@ class ResultLanes(wiring.Component):
             m.d.comb += [vector.valid.eq(line.output_valid), vector.control.eq(line.output)]
         m.d.comb += [
             writer.starts.eq(starts),
+            writer.finishes.eq(finishes),
             writer.next_looks_up.eq(at[pick - 1].output.function == Function.TABLE),
             writer.written.eq(written),
             self.buffer.enable.eq(writer.enable),

@@ -2,7 +2,8 @@
 """Cycles by which the lanes' results are late, and those between vectors that would meet."""
 
 from systola.hdl.activation.activation_lane import ActivationLane
-from systola.hdl.activation.gate_sequencer import GateSequencer
+from systola.hdl.activation.gate_lane import slots
+from systola.hdl.activation.gate_sequencer import gate_spacing, gates_alone
 from systola.hdl.activation.requantiser import Requantiser
 from systola.hdl.activation.vector_lane import VectorLane
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
@@ -41,9 +42,17 @@ ANNOUNCED = 2
 the cycle behind the write."""
 
 
-def gate_spacing(turns: int) -> int:
-    """Cycles between a vector with SIGMOID or TANH and the next one, with so many cycles a step."""
-    return turns * GateSequencer.LATENCY + 1
+def gate_pause(turns: int) -> int:
+    """Return the steps that are left out behind a vector with SIGMOID or TANH. The next one with
+    either may come `slots` sooner than it must then, with one step or two, and waits."""
+    return gate_spacing(turns) - slots(turns)
+
+
+def alone_after(turns: int, *, sums_lines: bool) -> int:
+    """Return the steps from a vector with SIGMOID or TANH, which may be a sum of lines, to a step
+    that must find nothing of it in the lanes."""
+    drain = left_out(LONG_SPACING, turns) + 1 if sums_lines else 0
+    return gates_alone(turns) + drain
 
 
 def left_out(cycles: int, turns: int) -> int:

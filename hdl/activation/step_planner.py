@@ -50,7 +50,6 @@ class Pause(enum.Enum, shape=3):
     DRAIN = 4
     LONG = 5
     GATE = 6
-    GATE_DRAIN = 7
 
 
 class Step(data.StructLayout):
@@ -323,7 +322,7 @@ class StepPlanner(wiring.Component):
                 m.d.sync += few_lines.eq(~coming_operand & ~command.wide_operands)
             adds_soon &= few_lines
         pauses: list[tuple[Value, ValueLike]] = [
-            (final & gate, Mux(drains | scaled, Pause.GATE_DRAIN, Pause.GATE)),
+            (final & gate, Pause.GATE),
             (((final & command.accumulate) | drains) & scaled, Pause.LONG),
             (drains, Pause.DRAIN),
             (adds_soon, Pause.ADDEND),

@@ -70,7 +70,7 @@ def test_lanes_that_wait_for_memories(name: str) -> None:
 
 
 def test_lanes_are_awake_until_the_last_effect() -> None:
-    longest = ResultLanes.latency() + SCALED_LATENCY + GateSequencer.LATENCY
+    longest = ResultLanes.latency() + SCALED_LATENCY + GateSequencer.latency(1)
     assert longest < LANES_WAKE_FOR
 
 

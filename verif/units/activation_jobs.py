@@ -336,7 +336,7 @@ class Jobs:
         if f["function"] == Function.TABLE:
             most = config.tables - 1
         f.setdefault("table", random.randint(0, most))
-        few = (1, 2) if f["function"] in GATES else (1, 2, 7)
+        few = (1, 2, 5) if f["function"] in GATES else (1, 2, 7)
         f.setdefault("rows", random.choice(few))
 
     def _activate(self, f: Fields) -> None:

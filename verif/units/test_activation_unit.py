@@ -7,7 +7,7 @@ import itertools
 import cocotb
 import pytest
 
-from systola.arch.isa import Function, Opcode, Operation, Reduction
+from systola.arch.isa import RECIPROCAL, Function, Opcode, Operation, Reduction
 from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit
@@ -18,7 +18,6 @@ from systola.hdl.activation.spacings import (
     DRAIN_SPACING,
     LONG_SPACING,
     TAP_SPACING,
-    gate_spacing,
 )
 from systola.hdl.activation.spacings import ANNOUNCED as HARDWARE_ANNOUNCED
 from systola.hdl.activation.spacings import SCALED_LATENCY as HARDWARE_SCALED_LATENCY
@@ -95,12 +94,55 @@ def left_out(cycles, turns):
     return cycles and -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1
 
 
-def spacing(job, ends, turns, config):
+GATES_APART = {1: 31, 2: 31}
+"""Steps from a vector with a function of the gates to the next one, by the cycles of a step."""
+GATES_TAKE_TURNS = {1: 3, 2: 2}
+"""The steps beyond these are a multiple of that, while an older vector is in the lanes."""
+GATES_ALONE = {1: 88, 2: 62}
+"""Steps from the last one, of a row, to a step of anything else."""
+
+
+class Gates:
+    """The last vector that went to the gates, if any, and when others may follow."""
+
+    def __init__(self, turns):
+        self._turns = turns
+        self._issued, self._job = None, None
+
+    def after(self, job, step, *, issues):
+        """The first step, from `step` on, that a job may make, or in which it may issue."""
+        if self._job is None:
+            return step
+        turns, lines = self._turns, self._job.opcode in READERS
+        end = self._issued + GATES_ALONE[turns]
+        end += lines and left_out(LONG_SPACING, turns) + 1
+        alike = job.is_gate and lines == (job.opcode in READERS)
+        if not alike or self._is_alone(job) or self._is_alone(self._job):
+            return max(step, end)
+        while (
+            issues
+            and step < end
+            and (step - self._issued - GATES_APART[turns]) % (GATES_TAKE_TURNS[turns])
+        ):
+            step += 1
+        return step
+
+    def _is_alone(self, job):
+        """Whether a job scales elements, or has 1/x."""
+        return job.is_scaled or (
+            job.fields["function"] == Function.EXP and job.fields["table"] >= RECIPROCAL
+        )
+
+    def issue(self, job, step):
+        """A vector of the job is issued in this step."""
+        if job.is_gate:
+            assert self._job is None or step - self._issued >= GATES_APART[self._turns], job
+            assert step == self.after(job, step, issues=True), job
+            self._issued, self._job = step, job
+
+
+def spacing(job, ends, config):
     """Cycles without a step behind a vector: at least, at most."""
-    if job.is_gate:
-        drains = job.is_scaled or (ends and job.opcode in READERS)
-        cycles = gate_spacing(turns) + LONG_SPACING * drains
-        return cycles, cycles
     if job.is_scaled and (ends or job.accumulates):
         return LONG_SPACING, LONG_SPACING
     if ends and job.opcode in READERS:
@@ -137,6 +179,7 @@ def check_cycles(bench, runs):
     """Each step and each line written came when it had to."""
     before, before_that, least, most = None, None, 0, 0
     turns = bench.turns
+    gates = Gates(turns)
     start = runs[0].steps[0][0]
     for run in runs:
         job = run.job
@@ -150,6 +193,10 @@ def check_cycles(bench, runs):
         before_that = before
         for vector, steps in enumerate(run.steps):
             if not run.hindered:
+                issue = steps[-1]
+                if len(steps) > 1 and job.is_gate:
+                    assert issue == gates.after(job, steps[-2] + 1, issues=True), (job, vector)
+                    steps[-1] = steps[-2] + 1
                 gaps = [
                     waits(run, step + 1, a, b, turns)
                     for step, (a, b) in enumerate(itertools.pairwise(steps))
@@ -160,10 +207,20 @@ def check_cycles(bench, runs):
                 assert not any(gaps), (job, vector)
                 if before is not None:
                     assert least <= steps[0] - before - 1, (job, vector)
-                    assert waits(run, 0, before, steps[0], turns) <= most, (job, vector)
+                    alone = len(steps) == 1
+                    soonest = gates.after(job, before + 1 + least, issues=alone)
+                    latest = gates.after(job, before + 1 + most, issues=alone)
+                    late = waits(run, 0, before, steps[0], turns)
+                    assert soonest <= steps[0], (job, vector)
+                    assert late <= latest - before - 1, (job, vector)
+                steps[-1] = issue
             before = steps[-1]
-            pauses = spacing(job, vector + 1 == len(run.steps), turns, bench.config)
-            least, most = (left_out(cycles, turns) for cycles in pauses)
+            gates.issue(job, before)
+            if job.is_gate:
+                least = most = GATES_APART[turns] - GATES_TAKE_TURNS[turns]
+            else:
+                pauses = spacing(job, vector + 1 == len(run.steps), bench.config)
+                least, most = (left_out(cycles, turns) for cycles in pauses)
         lines = bench.written[run.first : run.first + len(job.writes())]
         late = 3 * (turns - 1)  # a read may come in the second cycle, a write does
         delay = LATENCY + late + (SUM_LATENCY if job.opcode in READERS else 0)
@@ -258,7 +315,15 @@ async def durations(dut):
             ),
             (
                 jobs.of(Opcode.ACTIVATE, **{**wide, "function": Function.SIGMOID, "n_tiles": 1}),
-                6 * (1 + left_out(gate_spacing(bench.turns), bench.turns)) + 1,
+                6 * GATES_APART[bench.turns] + 1,
+            ),
+            (
+                jobs.of(
+                    Opcode.VECTOR,
+                    **{**halves, "wide": 1, "accumulate": 0, "function": Function.TANH},
+                    operation=Operation.COPY,
+                ),
+                6 * GATES_APART[bench.turns] + 2,
             ),
             (
                 jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD),

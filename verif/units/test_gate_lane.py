@@ -2,36 +2,52 @@
 """SIGMOID, TANH, EXP and reciprocals of int16 in the lanes: every argument against the golden
 model."""
 
+import itertools
+from collections import deque
+
 import cocotb
 import numpy as np
 import pytest
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import EnableInserter, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import ClockCycles
 
 from systola.arch.isa import INVERSE_ROOT, RECIPROCAL
 from systola.golden.gates import exponential, inverse_root, reciprocal, sigmoid, tanh
-from systola.hdl.activation.activation_lane import ActivationLane
-from systola.hdl.activation.gate_lane import PRODUCT_LATENCY, GateLane
-from systola.hdl.activation.gate_sequencer import LAST_PRODUCT, GateSequencer
+from systola.hdl.activation.gate_lane import (
+    PRODUCT_LATENCY,
+    Addend,
+    First,
+    GateControl,
+    GateLane,
+    Second,
+    slots,
+    sum_steps,
+)
+from systola.hdl.activation.gate_program import INVERSE, LAST_PRODUCT, PROGRAMS
+from systola.hdl.activation.gate_sequencer import GateSequencer, gate_spacing, gates_alone, lead
 from systola.hdl.activation.requantiser import Requantiser
-from systola.hdl.activation.spacings import gate_spacing
 from systola.hdl.parts.multiplier import Multiplier
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
 
-LATENCY = 72
-"""Cycles from the arguments to the results, and from start to start."""
-KEPT = 3
-"""Cycles after a start in which the results before it can still be read, at least."""
+LATENCY = {1: 85, 2: 60}
+"""Steps from the arguments to the results, by the cycles of a step."""
+SPACING = {1: 31, 2: 31}
+"""Steps from start to start, at least."""
+PLACES = {1: 3, 2: 2}
+"""The steps beyond SPACING are a multiple of that, or the vector before has left the lanes."""
+ALONE = {1: 88, 2: 62}
+"""Steps from a start after which nothing of its vector is in the way of another."""
 FUNCTIONS = [
     ("sigmoid", 0),
     *((name, bits) for name in ("tanh", "exp") for bits in range(5)),
     ("exp", RECIPROCAL),
     ("exp", INVERSE_ROOT),
 ]
-LANES = {"few": 4, "many": 32}
+LANES = {"few": 4, "many": 32, "two in a lane": 2}
+TURNS = {"two in a lane": 2}
 CORNERS = (
     *(-32768, -32767, -1, 0, 1, 2, 32766, 32767, -16384, 4096, -4096, 1024, -1024, 3),
     *(8192, -8192, 8193, -8193, 16385, 24577),
@@ -39,24 +55,38 @@ CORNERS = (
 
 
 class Gates(wiring.Component):
-    """A sequencer with lanes, whose `arguments` come with `start` and wait for a cycle."""
+    """A sequencer with lanes, whose `arguments` come with `start` and wait for a step. Where
+    columns take `turns` in a lane, inputs stay for so many cycles, a step; the last is `last_turn`.
+    """
 
-    def __init__(self, *, lanes):
+    def __init__(self, *, lanes, turns=1):
         self._lanes = lanes
+        self._turns = turns
         super().__init__(
             {
                 "start": In(1),
                 "tanh": In(1),
                 "exp": In(1),
                 "integer_bits": In(3),
-                "arguments": In(data.ArrayLayout(signed(16), lanes)),
-                "results": Out(data.ArrayLayout(signed(16), lanes)),
+                "arguments": In(data.ArrayLayout(signed(16), lanes * turns)),
+                "last_turn": Out(1),
+                "results": Out(data.ArrayLayout(signed(16), lanes * turns)),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sequencer = sequencer = GateSequencer(training=True)
+        sequencer = GateSequencer(training=True, turns=self._turns)
+        turn = Signal(range(self._turns))
+        last_turn = turn == self._turns - 1
+        m.d.sync += turn.eq(Mux(last_turn, 0, turn + 1))
+        m.d.comb += self.last_turn.eq(last_turn)
+        m.submodules.sequencer = EnableInserter(last_turn)(sequencer)
+        # As in the machine: a step of the lanes begins a cycle after one of the sequencer.
+        control = Signal(GateControl())
+        m.d.sync += control.eq(sequencer.following)
+        turn_of_lanes = Signal(range(self._turns))
+        m.d.sync += turn_of_lanes.eq(turn)
         m.d.comb += [
             sequencer.start.eq(self.start),
             sequencer.tanh.eq(self.tanh),
@@ -66,25 +96,32 @@ class Gates(wiring.Component):
         arguments = Signal.like(self.arguments)
         m.d.sync += arguments.eq(self.arguments)
         for index in range(self._lanes):
-            m.submodules[f"lane{index}"] = lane = GateLane()
+            lane = GateLane(turns=self._turns)
+            m.submodules[f"lane{index}"] = lane
             m.submodules[f"multiplier{index}"] = multiplier = Multiplier(
                 a=signed(16), b=signed(16), pipeline=False
             )
             m.d.comb += [
                 multiplier.enable.eq(1),
                 # What it makes without being asked is not for the gates.
-                multiplier.a.eq(Mux(sequencer.control.multiply, lane.first, -1)),
+                multiplier.a.eq(Mux(control.factors.multiply, lane.first, -1)),
                 multiplier.b.eq(lane.second),
                 lane.product.eq(multiplier.product),
-                lane.control.eq(sequencer.control),
-                lane.argument.eq(arguments[index]),
-                self.results[index].eq(lane.result),
+                lane.control.eq(control),
             ]
+            for column in range(self._turns):
+                number = self._turns * index + column
+                kept = Signal(signed(16), name=f"kept_{number}")
+                with m.If(turn_of_lanes == column):
+                    m.d.comb += lane.argument.eq(arguments[number])
+                    m.d.sync += kept.eq(lane.result)
+                m.d.comb += self.results[number].eq(Mux(turn_of_lanes == column, lane.result, kept))
         return m
 
 
 def unit():
-    return Gates(lanes=LANES[chosen_variant()])
+    variant = chosen_variant()
+    return Gates(lanes=LANES[variant], turns=TURNS.get(variant, 1))
 
 
 def expected(function, integer_bits, arguments):
@@ -99,18 +136,43 @@ def expected(function, integer_bits, arguments):
 
 
 class Vectors(Bench):
-    """The unit, with one vector after the other."""
+    """The unit, with one vector after the other, whose results are checked when they are due."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
-        self.lanes = LANES[chosen_variant()]
+        self.turns = TURNS.get(chosen_variant(), 1)
+        self.lanes = LANES[chosen_variant()] * self.turns
+        self.now = 0
+        self.due = deque()
+
+    async def start(self):
+        """Starts the clock, resets the unit, and waits for the end of a step."""
+        await super().start()
+        await self.cycle()
+        while not self.get("last_turn"):
+            await self.cycle()
+
+    async def wait(self, steps):
+        """Some steps in which nothing starts."""
+        end = self.now + steps * self.turns
+        while self.due and self.due[0][0] <= end:
+            when, vector = self.due.popleft()
+            await ClockCycles(self.clock, when - self.now)
+            self.now = when
+            assert self.results() == expected(*vector), vector
+        if end > self.now:
+            await ClockCycles(self.clock, end - self.now)
+            self.now = end
 
     async def begin(self, function, integer_bits, arguments):
-        """The cycle of start; the inputs are something else from the next one on."""
+        """The step of start; the inputs are something else from the next one on."""
         assert len(arguments) == self.lanes
         is_tanh, is_exp = function == "tanh", function == "exp"
         self.set(tanh=is_tanh, exp=is_exp)
-        await self.cycle(start=1, integer_bits=integer_bits, arguments=arguments)
+        self.set(start=1, integer_bits=integer_bits, arguments=arguments)
+        await self.wait(1)
+        due = self.now + self.turns * LATENCY[self.turns] + 1
+        self.due.append((due, (function, integer_bits, arguments)))
         self.set(start=0, tanh=not is_tanh, exp=not is_exp, integer_bits=7 - integer_bits)
         self.set(arguments=[~x for x in arguments])
 
@@ -125,61 +187,98 @@ async def every_argument(dut):
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane")
-    before = None
     for function, integer_bits in FUNCTIONS:
         values = list(range(-32768, 32768))
-        if chosen_variant() == "few":
+        if chosen_variant() != "many":
             values = [*CORNERS, *random.sample(values, 200)]
             values += values[: -len(values) % bench.lanes]
         for first in range(0, len(values), bench.lanes):
-            now = function, integer_bits, values[first : first + bench.lanes]
-            await bench.begin(*now)
-            await bench.cycle()
-            if before:
-                assert bench.results() == expected(*before), before
-            await ClockCycles(bench.clock, LATENCY - 2)
-            before = now
-    await ClockCycles(bench.clock, 2)
-    assert bench.results() == expected(*before)
+            await bench.begin(function, integer_bits, values[first : first + bench.lanes])
+            alone = integer_bits >= RECIPROCAL
+            await bench.wait((ALONE if alone else SPACING)[bench.turns] - 1)
+        await bench.wait(ALONE[bench.turns])
+    await bench.wait(2 * LATENCY[bench.turns])
 
 
 @cocotb.test
 async def pauses(dut):
-    """Functions in any order; results come no later, and stay until after the next start."""
+    """Functions in any order, as soon as may be, or some places later, or alone."""
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane", "pauses")
-    result = None
-    for _ in range(60):
-        for pause in range(random.choice((0, 0, 1, 2, 30)) if result else 0):
-            await bench.cycle()
-            assert pause == 0 or bench.results() == result
+    later, alone, inverted = 1, 1, False
+    for _ in range(150):
         function, integer_bits = random.choice(FUNCTIONS)
+        inverts = integer_bits >= RECIPROCAL
+        choices = (alone,) if inverts or inverted else (later, later, alone)
+        await bench.wait(random.choice(choices) - 1)
+        inverted = inverts
         arguments = [
             random.choice((*CORNERS, random.randint(-32768, 32767))) for _ in range(bench.lanes)
         ]
         await bench.begin(function, integer_bits, arguments)
-        for late in range(LATENCY - 1):
-            assert not 1 <= late <= KEPT or result in (None, bench.results())
-            await bench.cycle()
-        result = expected(function, integer_bits, arguments)
-    await ClockCycles(bench.clock, 2)
-    assert bench.results() == result
+        later = SPACING[bench.turns] + PLACES[bench.turns] * random.choice((0, 0, 1, 2, 7, 19))
+        alone = ALONE[bench.turns] + random.randrange(3)
+    await bench.wait(2 * LATENCY[bench.turns])
 
 
-def test_the_multiplier_is_back_in_time():
-    """The gates of a vector have made their last product before the next vector needs one."""
-    begin, last = ActivationLane.GATE_STAGE, ActivationLane.GATE_STAGE + LAST_PRODUCT
-    stage = Requantiser.MULTIPLIER_STAGE
-    assert stage < begin < last < gate_spacing(1) + stage
+def products(start, turns):
+    """The steps, from `start` on, in which a vector takes the shared multiplier of a lane: in the
+    requantiser, and in its gates."""
+    gates = start + (Requantiser.LATENCY - Requantiser.MULTIPLIER_STAGE) // turns + lead(turns)
+    return {start, *(gates + slots(turns) * row for row in range(LAST_PRODUCT + 1))}
+
+
+def takes_argument(row):
+    """Whether a row has an operand that is the argument."""
+    operands = {"first": First, "second": Second, "addend": Addend}
+    return any(row.get(name) is kind.ARGUMENT for name, kind in operands.items())
+
+
+def last_sum(turns, needs):
+    """The last step after the argument in which a row that `needs` something makes its sum."""
+    numbers = [
+        number
+        for program in (*PROGRAMS.values(), INVERSE)
+        for number, row in enumerate(program)
+        if needs(row)
+    ]
+    return lead(turns) + slots(turns) * max(numbers) + sum_steps(turns)
+
+
+def test_vectors_do_not_meet():
+    """Neither the gates of other vectors nor their requantisers need the multiplier in the same
+    step, and a register that all share is free when the next vector comes."""
     assert Requantiser.LENT_LATENCY == PRODUCT_LATENCY
+    for turns in (1, 2):
+        apart, places = gate_spacing(turns), slots(turns)
+        for later in itertools.product(range(3), repeat=4):
+            starts = itertools.accumulate((apart + places * n for n in later), initial=0)
+            taken = [products(start, turns) for start in starts]
+            assert sum(map(len, taken)) == len(set.union(*taken))
+        assert max(products(0, turns)) < gates_alone(turns)
+
+        assert last_sum(turns, takes_argument) <= apart
+        for program in PROGRAMS.values():
+            (kept,) = (number for number, row in enumerate(program) if row.get("keep"))
+            used = [n for n, row in enumerate(program) if row.get("second") is Second.SPARE]
+            assert places * (max(used) - kept) < apart
 
 
 RUNS = [(simulator, "few") for simulator in simulators()]
-RUNS += [(simulator, "many") for simulator in simulators() if simulator == "verilator"]
+RUNS += [
+    (simulator, variant)
+    for variant in ("many", "two in a lane")
+    for simulator in simulators()
+    if simulator == "verilator"
+]
 
 
 @pytest.mark.parametrize(("simulator", "variant"), RUNS)
 def test_gate_lane(simulator, variant):
-    assert GateSequencer.LATENCY == LATENCY
-    run_unit("test_gate_lane", simulator, Gates(lanes=LANES[variant]), variant=variant)
+    turns = TURNS.get(variant, 1)
+    assert GateSequencer.latency(turns) == LATENCY[turns]
+    found = gate_spacing(turns), slots(turns), gates_alone(turns)
+    assert found == (SPACING[turns], PLACES[turns], ALONE[turns])
+    gates = Gates(lanes=LANES[variant], turns=turns)
+    run_unit("test_gate_lane", simulator, gates, variant=variant)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The microprograms of the functions SIGMOID, TANH and EXP, and of reciprocals.
+
+Source of the arithmetic: gemmlowp, fixedpoint/fixedpoint.h, `logistic`, `tanh` and
+`exp_on_negative_values` of a FixedPoint<int16_t, n>. A product of two int16 there is
+(a * b + 2^14) >> 15. It would saturate for two factors of -32768, which do not occur. Sums may
+reach 32768, and leave int16 in no other way.
+
+A row multiplies, then adds; the next row takes its sum. The adder never shifts: products with
+powers of two do, and round as the formula asks for.
+
+1/x and 1/sqrt(x), which EXP has for the last values of `table`, are one program of Newton's steps
+y + y (1 - x y^2) / 2.
+"""
+
+from typing import Any
+
+from systola.hdl.activation.gate_lane import (
+    ALWAYS,
+    FACTORS,
+    HIGHEST,
+    POSITIVE,
+    ZERO,
+    Addend,
+    First,
+    ProductTerm,
+    Second,
+)
+
+QUARTER, HALF = 1 << 13, 1 << 14
+"""Factors with 15 fractional bits. By them a value is divided, and rounded half up."""
+ALMOST_ONE = HIGHEST
+"""A factor of one for values from 0 to 2^14: rounding adds the missing unit again."""
+MINUS_ONE = -1 << 15
+"""A factor that negates; as a number, minus one with 15 fractional bits."""
+EXP_OF_EIGHTH = 28918
+"""exp(-1/8) with 15 fractional bits, as the constants below."""
+ONE_THIRD = 10923
+EXPONENTIALS = (25520, 19875, 12055, 4435, 600, 11, 0)
+"""exp(-2^e) for e = -2 .. 4."""
+START_OFFSET = 23130
+"""48/17 with 13 fractional bits: 48/17 - 32/17 * d is a first guess of 1/d for 1/2 <= d <= 1."""
+START_SLOPE = -15420
+"""-32/17 with 13 fractional bits."""
+ITERATIONS = 3
+"""Iterations of Newton and Raphson for 1/d."""
+ROOT_SLOPE = 15500
+"""With 14 fractional bits: 2 - slope * x is a first guess of 1/sqrt(x) for 1/4 < x <= 1."""
+ROOT_ITERATIONS = 3
+_QUARTER_BITS = (0, 1)
+"""Conditions: the bits of the number of whole quarters, of 0.15 fixed-point arguments."""
+ONE = 1 << 13
+"""1 with 13 fractional bits."""
+
+Row = dict[str, Any]
+"""Fields of GateControl that are not zero, wherever they are needed in the time of a row."""
+
+
+def _add(*, condition: int = ALWAYS, **fields: Any) -> Row:
+    """Return a row with a sum, and without a product."""
+    return {"update": 1, "condition": condition, **fields}
+
+
+def _product(*, term: ProductTerm = ProductTerm.ROUNDED, **fields: Any) -> Row:
+    """Return a row with a product, to which it adds something."""
+    return _add(multiply=1, product=term, **fields)
+
+
+def _double(**fields: Any) -> Row:
+    """Return a row that doubles the value."""
+    return _add(addend=Addend.VALUE, doubles=1, **fields)
+
+
+def _exponential() -> list[Row]:
+    """Return the rows from the argument to its exponential; for the argument 0 it is wrong."""
+    # exp(x - 1/8) = c + c * (x + ((x^4 / 4 + x^3) / 3 + x^2) / 2), -1/8 <= x < 1/8.
+    rows = [
+        _product(first=First.ARGUMENT, second=Second.ARGUMENT, save=1),  # x^2
+        _product(second=Second.SAVED),  # x^4
+        _product(constant=QUARTER),
+        _product(first=First.ARGUMENT, second=Second.SAVED, addend=Addend.VALUE),  # x^3
+        _product(constant=ONE_THIRD, addend=Addend.SAVED),
+        _product(constant=HALF, addend=Addend.ARGUMENT),
+        _product(constant=EXP_OF_EIGHTH, offset=EXP_OF_EIGHTH),
+    ]
+    # Times exp(-2^e) for each 2^e that the argument lies below that interval.
+    factors = [_product(constant=EXPONENTIALS[n], condition=n) for n in range(FACTORS)]
+    return rows + factors
+
+
+def microprogram(*, tanh: bool) -> list[Row]:
+    """Return the rows of SIGMOID or TANH."""
+    # d = (1 + e) / 2, rounded down; then 1 / d.
+    rows = [
+        *_exponential(),
+        _product(constant=-HALF, term=ProductTerm.NEGATED, offset=HALF, keep=1),
+        _product(constant=START_SLOPE, offset=START_OFFSET, save=1),
+    ]
+    for _ in range(ITERATIONS):
+        rows += [
+            _product(second=Second.SPARE, term=ProductTerm.NEGATED, offset=ONE),  # 1 - d * y
+            # y + y * (1 - d * y)
+            _product(second=Second.SAVED, term=ProductTerm.QUADRUPLE, addend=Addend.SAVED, save=1),
+        ]
+    # 1/d / 2 = 1 / (1 + e), or 1/d - 1 = (1 - e) / (1 + e), now with 15 fractional bits.
+    if tanh:
+        rows.append(_product(constant=ALMOST_ONE, term=ProductTerm.QUADRUPLE, offset=MINUS_ONE))
+    else:
+        rows.append(_double())
+    # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x): turned twice for positive arguments, as
+    # only products take 2^15 for 2^15 - 1. The argument 0 has a result of its own.
+    opposite, middle = (0, 0) if tanh else (HIGHEST, HALF)
+    return [
+        *rows,
+        _product(constant=MINUS_ONE, offset=opposite),
+        _product(constant=MINUS_ONE, offset=opposite, condition=POSITIVE),
+        _add(offset=middle, condition=ZERO),
+    ]
+
+
+def inverse_program() -> tuple[list[Row], int]:
+    """Return the program of 1/x, and the number of its row that squares 1/sqrt(x)."""
+    # Half of -x less the centred argument: -3, -5 or -7 times 2^11 for 1, 2 or 3 whole quarters.
+    # Without one or with four, for the argument 0, the results are set at the end.
+    rows = [
+        _add(offset=3 << 11),
+        _add(offset=-5 << 11, condition=_QUARTER_BITS[1]),
+        _product(constant=HALF, offset=-9 << 10, condition=_QUARTER_BITS[0]),
+        _product(constant=HALF, term=ProductTerm.QUADRUPLE, addend=Addend.ARGUMENT, keep=1),  # -x
+        _product(constant=ROOT_SLOPE, offset=HIGHEST, save=1),  # y
+    ]
+    for _ in range(ROOT_ITERATIONS):
+        rows += [
+            _product(second=Second.SAVED),
+            _product(second=Second.SPARE, offset=ONE),  # e = 1 - x y^2
+            _double(),
+            _product(second=Second.SAVED, addend=Addend.SAVED, save=1),
+        ]
+    square = len(rows)
+    rows += [
+        _product(second=Second.SAVED, save=1),
+        _add(offset=HIGHEST),
+        *(_add(addend=Addend.SAVED, condition=condition) for condition in _QUARTER_BITS),
+        _add(offset=HIGHEST, condition=ZERO),
+    ]
+    return rows, square
+
+
+PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
+INVERSE, SQUARE_ROW = inverse_program()
+"""The program of 1/x, no longer than the others, and the row from which 1/sqrt(x) differs."""
+ROWS = len(PROGRAMS["tanh"])
+"""Rows of SIGMOID and TANH."""
+EXP_ROWS = len(_exponential())
+"""Rows of EXP, with which the others begin, too; their last row sets the result of EXP for 0."""
+LAST_PRODUCT = max(
+    number
+    for rows in (*PROGRAMS.values(), INVERSE)
+    for number, row in enumerate(rows)
+    if row.get("multiply")
+)
+"""The last row of any program that multiplies."""
