@@ -137,3 +137,39 @@ def test_other_operators() -> None:
     network.writer.operator("LOGISTIC", [network.input], [result])
     with pytest.raises(ModelError, match=r"operator 0 \(LOGISTIC\): its input is uint8"):
         network_of(network.writer.content([network.input], [result]))
+
+
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+def test_product_of_scales(kind: str) -> None:
+    """The product of both scales is rounded to float32: 7,386 times the product is near 50.5."""
+    writer = ModelWriter()
+    scale, weight_scale = 0.023528477177023888, 0.00683765672147274
+    shapes = {
+        "CONV_2D": ((1, 4, 4, 2), (1, 1, 1, 2), (1, 4, 4, 1)),
+        "DEPTHWISE_CONV_2D": ((1, 2, 16, 2), (1, 2, 1, 2), (1, 1, 16, 2)),
+        "FULLY_CONNECTED": ((16, 2), (1, 2), (16, 1)),
+    }
+    shape, weights_shape, out = shapes[kind]
+    source = writer.tensor(shape, "uint8", scale, 0)
+    values = np.array([100, 100, 1, 1] if kind.startswith("DEPTHWISE") else [100, 1], np.uint8)
+    weights = writer.tensor(
+        weights_shape, "uint8", weight_scale, 139, (values + 139).reshape(weights_shape)
+    )
+    count = out[-1]
+    product = np.float32(scale) * np.float32(weight_scale)
+    bias = writer.tensor((count,), "int32", product, data=np.zeros(count, np.int32))
+    result = writer.tensor(out, "uint8", scale, 0)
+    options: dict[str, Any] = {}
+    if kind != "FULLY_CONNECTED":
+        options = {"strideH": 1, "strideW": 1, "padding": 1}
+    if kind.startswith("DEPTHWISE"):
+        options["depthMultiplier"] = 1
+    writer.operator(kind, [source, weights, bias], [result], **options)
+    content = writer.content([source], [result])
+    ones = np.arange(78, 94, dtype=np.uint8)
+    pairs = np.stack([np.full(16, 73, np.uint8), ones], axis=1)
+    if kind.startswith("DEPTHWISE"):
+        pairs = np.repeat(pairs.T[:, :, np.newaxis], 2, axis=2)
+    x = pairs.reshape(1, *shape)
+    run = run_network(GoldenBackend(preset("small")), network_of(content), x)
+    assert np.array_equal(run.y.reshape(-1), interpret(content, x).reshape(-1))
