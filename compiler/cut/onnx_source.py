@@ -145,6 +145,9 @@ class OnnxSource(Source):
         content = probe.SerializeToString()
         with Session(self.interpreter, content, optimised=False) as session:
             found = session.tensors
+        if not all(all(shape) for _, shape in found.values()):
+            with Session(self.interpreter, content, optimised=False, probe=True) as session:
+                found = session.tensors
         self._describe(
             OnnxInput(str(name), _RUNTIME_TYPES[kind], shape)
             for name, (kind, shape) in found.items()
@@ -175,7 +178,8 @@ def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
     if not tensor.HasField("shape") or kind not in ELEMENT_TYPES:
         return None
     shape = tuple(int(each.dim_value) for each in tensor.shape.dim)
-    if not all(shape):
+    # A window that does not fit its map has a size below 0.
+    if any(size < 1 for size in shape):
         return None
     return OnnxInput(str(info.name), ELEMENT_TYPES[kind], shape)
 

@@ -21,7 +21,7 @@ from systola.compiler.operations import Operations, Value
 SHARE = 8
 """Bands are cut so that each takes at most that part of the buffer, as far as rows go."""
 
-MOST_STEPS = 100_000
+MOST_STEPS = 200_000
 """In all attempts; large networks take ten thousand."""
 
 

@@ -34,6 +34,8 @@ _SIGNATURE = "serving_default"
 """The signature that a model gets which has none: the name that converters use."""
 _NO_OFFSET = 1
 """The largest offset of a buffer that lies in the flatbuffer itself."""
+_BODY = "subgraph "
+"""The start of the names of tensors in bodies of control flow, which stay float32."""
 _NO_SIGNAL = 1e-30
 """The ratio of signal to noise, -300 dB, where there is no signal."""
 
@@ -47,8 +49,9 @@ class TfliteModel:
         Raises ModelError where it is damaged, quantised already, or has open sizes.
         """
         library(_QUANTISER)
-        self._graph = read_tflite(content)
+        self._graph = read_tflite(content, main=True)
         _check_float(self._graph)
+        content = _modern(content)
         with refusals("LiteRT cannot run it"):
             interpreter = _interpreter(content, _FAST)
             details = interpreter.get_input_details()
@@ -89,6 +92,10 @@ class TfliteModel:
                 quantiser.update_quantization_recipe(
                     ".*", edge, algorithm_key=module.AlgorithmName.NO_QUANTIZE
                 )
+            # The calibration finds no ranges inside.
+            quantiser.update_quantization_recipe(
+                f"{_BODY}.*", names.ALL_SUPPORTED, algorithm_key=module.AlgorithmName.NO_QUANTIZE
+            )
             manager = library(f"{_QUANTISER}.recipe_manager").RecipeManager()
             manager.load_quantization_recipe(quantiser.get_quantization_recipe())
             calibrator = library(f"{_QUANTISER}.calibrator").Calibrator(
@@ -154,6 +161,43 @@ def _check_float(graph: Graph) -> None:
             )
 
 
+def _modern(content: bytes) -> bytes:
+    """Return a file as the quantiser takes it: with one kind of codes, and a name for each tensor.
+
+    Converters until 2020 wrote the older of two fields for the code of an operator, which the
+    quantiser does not read, and bodies of loops repeat the names of their arguments.
+    """
+    model = _unpacked(content)
+    codes = [each.builtinCode for each in model.operatorCodes]
+    newer = [max(each.deprecatedBuiltinCode, each.builtinCode) for each in model.operatorCodes]
+    if codes == newer and len(model.subgraphs) == 1:
+        return content
+    for each, code in zip(model.operatorCodes, newer, strict=True):
+        each.builtinCode = code
+    for number, graph in enumerate(model.subgraphs[1:], 1):
+        for place, tensor in enumerate(graph.tensors):
+            tensor.name = f"{_BODY}{number} {place} ".encode() + (tensor.name or b"")
+    return _packed(model)
+
+
+def _unpacked(content: bytes) -> Any:
+    """Return a model as LiteRT's classes that can be packed again."""
+    model = library(_SCHEMA).ModelT.InitFromPackedBuf(content, 0)
+    for buffer in model.buffers:
+        # Weights after the flatbuffer would get lost.
+        if buffer.offset > _NO_OFFSET:
+            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+            buffer.offset = buffer.size = 0
+    return model
+
+
+def _packed(model: Any) -> bytes:
+    """Return the file of a model."""
+    builder = library("flatbuffers").Builder(1024)
+    builder.Finish(model.Pack(builder), IDENTIFIER)
+    return bytes(builder.Output())
+
+
 def _interpreter(content: bytes, resolver: str) -> Any:
     """Return LiteRT's interpreter for a model, with the kernels of an OpResolverType."""
     litert = library(_INTERPRETER)
@@ -181,12 +225,7 @@ def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
     if signed and fixed:
         return content
     schema = library(_SCHEMA)
-    model = schema.ModelT.InitFromPackedBuf(content, 0)
-    for buffer in model.buffers:
-        # Weights after the flatbuffer would get lost.
-        if buffer.offset > _NO_OFFSET:
-            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
-            buffer.offset = buffer.size = 0
+    model = _unpacked(content)
     subgraph = model.subgraphs[0]
     _widen(schema, model, subgraph)
     for number, tensor in enumerate(subgraph.tensors):
@@ -194,16 +233,19 @@ def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
             tensor.shape, tensor.shapeSignature = list(map(int, sizes[number])), None
     if not signed:
         model.signatureDefs = [_new_signature(schema, subgraph)]
-    builder = library("flatbuffers").Builder(len(content))
-    builder.Finish(model.Pack(builder), IDENTIFIER)
-    return bytes(builder.Output())
+    return _packed(model)
 
 
 def _widen(schema: Any, model: Any, subgraph: Any) -> None:
     """Make constants of float32 of those that DEQUANTIZE makes of float16 when the model runs."""
     operators: list[Any] = []
     for operator in subgraph.operators:
-        source, result = (subgraph.tensors[each[0]] for each in (operator.inputs, operator.outputs))
+        ends = (operator.inputs, operator.outputs)
+        # Operators of variables have no inputs, or no outputs.
+        if any(each is None or not len(each) for each in ends):
+            operators.append(operator)
+            continue
+        source, result = (subgraph.tensors[each[0]] for each in ends)
         data = model.buffers[source.buffer].data
         if source.type != schema.TensorType.FLOAT16 or data is None:
             operators.append(operator)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import onnx
 import pytest
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from systola import runtime
+from systola.compiler.cut.placement import Place
 from systola.compiler.errors import ModelError
 from systola.compiler.tflite.reader import read_tflite
 from systola.verif.cli.test_errors import run
@@ -321,6 +323,32 @@ def test_old_operators(folder: Path) -> None:
     made = runtime.quantize(net.content((x, "float32", (1, 5))), samples)
     assert made.comparison.signal_to_noise[0] > 25
     expected = onnx_writer.interpret(made.content, samples)
+    assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
+
+
+def test_codes_of_old_files(folder: Path) -> None:
+    """Until 2020 an older field had the code of an operator, which the quantiser does not read."""
+    content = Path("m.tflite").read_bytes()
+    model = float_tflite.schema.ModelT.InitFromPackedBuf(content, 0)
+    for code in model.operatorCodes:
+        code.builtinCode = 0
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    with np.load("tflite.npz") as data:
+        x = data["x"].astype(np.float32)
+    made = runtime.quantize(bytes(builder.Output()), x)
+    assert made.content == runtime.quantize(content, x).content
+
+
+def test_control_flow(folder: Path) -> None:
+    """A loop stays in float32, and the layer before it runs on the machine."""
+    content = float_tflite.loop(np.random.default_rng(random_seed()))
+    samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 40)).astype(np.float32)
+    made = runtime.quantize(content, samples)
+    assert made.comparison.signal_to_noise[0] > 20
+    placement = runtime.compile(made.content, preset="small").placement
+    assert {each.kind for each in placement if each.place is Place.MACHINE} == {"FULLY_CONNECTED"}
+    expected = model_writer.interpret(made.content, samples)
     assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
 
 

@@ -52,6 +52,29 @@ def weights_of_float16(rng: np.random.Generator) -> bytes:
     return net.content([x], [y])
 
 
+def loop(rng: np.random.Generator) -> bytes:
+    """Return a dense layer, and a loop after it that adds another one twice."""
+    net = ModelWriter()
+    net.begin_subgraph()
+    i, value = net.tensor((), "int32"), net.tensor((1, 5), "float32")
+    most, more = net.tensor((), "int32", data=np.array(2, np.int32)), net.tensor((), "bool")
+    net.operator("LESS", [i, most], [more])
+    net.end_subgraph([i, value], [more])
+    net.begin_subgraph()
+    i, value = net.tensor((), "int32"), net.tensor((1, 5), "float32")
+    one, following = net.tensor((), "int32", data=np.array(1, np.int32)), net.tensor((), "int32")
+    product, total = net.tensor((1, 5), "float32"), net.tensor((1, 5), "float32")
+    net.operator("ADD", [i, one], [following])
+    net.operator("FULLY_CONNECTED", [value, _weights(net, rng, 5, 5), -1], [product])
+    net.operator("ADD", [value, product], [total])
+    net.end_subgraph([i, value], [following, total])
+    x, h, y = (net.tensor((1, size), "float32") for size in (40, 5, 5))
+    zero, last = net.tensor((), "int32", data=np.array(0, np.int32)), net.tensor((), "int32")
+    net.operator("FULLY_CONNECTED", [x, _weights(net, rng, 5, 40), -1], [h])
+    net.operator("WHILE", [zero, h], [last, y], condSubgraphIndex=1, bodySubgraphIndex=2)
+    return net.content([x], [y])
+
+
 def filter_of_any_size(rng: np.random.Generator) -> bytes:
     """Return a convolution that takes rows of any number; placeholders stand for their number."""
     net = ModelWriter()

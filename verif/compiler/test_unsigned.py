@@ -83,6 +83,25 @@ def test_layers(kind: str, round_: int) -> None:
     network.check()
 
 
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_few_wide_weights(kind: str) -> None:
+    """Most weights less their zero point have 8 bits; here those of two channels have more."""
+    network = UnsignedNetwork((1, 5, 4, 100))
+    rng, writer = network.rng, network.writer
+    shape = (1, 3, 3, 100) if kind.startswith("DEPTHWISE") else (7, 3, 3, 100)
+    values = rng.integers(30, 256, shape, np.uint8)
+    values[0, 1, 1, 40], values[0, 2, 0, 99] = 0, 11
+    count = 100 if kind.startswith("DEPTHWISE") else 7
+    weights = writer.tensor(shape, "uint8", 0.004, 140, values)
+    result = network.tensor((1, 5, 4, count), 0.4)
+    options = {"depthMultiplier": 1} if kind.startswith("DEPTHWISE") else {}
+    bias = writer.tensor((count,), "int32", 0.0002, data=rng.integers(-900, 900, count, np.int32))
+    inputs = [network.input, weights, bias]
+    writer.operator(kind, inputs, [result], strideH=1, strideW=1, padding=SAME, **options)
+    network.last = result
+    network.check()
+
+
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("kernel", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])

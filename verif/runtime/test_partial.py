@@ -280,8 +280,24 @@ def loop_and_branch(rng: np.random.Generator) -> Case:
     return Case(content, (inputs, flags), ("If",), "mi", 36 * 9 * (4 * 3 + 2 * 4))
 
 
+def size_by_values(rng: np.random.Generator) -> Case:
+    """Make a network with a size that follows from values of an input: they are zeros and ones."""
+    writer = OnnxWriter()
+    x, flags = writer.input((1, 3, 6, 6), "float32"), writer.input((4,), "int64")
+    one = writer.constant(np.array([1, 1, 1, 1], np.int64))
+    times = writer.node("Max", flags, one)
+    first = convolution(writer, rng, x, (4, 3))
+    second = convolution(writer, rng, writer.node("Tile", first, times), (5, 4))
+    content = writer.content((second, "float32", (1, 5, 6, 6)))
+    inputs = rng.normal(size=(SAMPLES, 1, 3, 6, 6)).astype(np.float32)
+    numbers = rng.integers(0, 2, (SAMPLES, 4))
+    kinds = ("Max", "Tile", "QuantizeLinear")
+    return Case(content, (inputs, numbers), kinds, "imim", 36 * 9 * (4 * 3 + 5 * 4))
+
+
 @pytest.mark.parametrize(
-    "make", [float_middle, pytest.param(loop_and_branch, marks=pytest.mark.thorough)]
+    "make",
+    [float_middle, size_by_values, pytest.param(loop_and_branch, marks=pytest.mark.thorough)],
 )
 def test_onnx(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> None:
     case = make(np.random.default_rng(random_seed()))
