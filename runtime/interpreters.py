@@ -99,6 +99,10 @@ class Session:
         with suppress(BrokenPipeError), self._process:
             pass
 
+    def restart(self) -> None:
+        """Give variables their first values again; raise ValueError where the process has ended."""
+        self._answer({"restart": True}, [])
+
     def run(self, sample: Arrays) -> list[NDArray[Any]]:
         """Return the results for one sample, of which `sample` has an array for each input.
 
@@ -245,16 +249,25 @@ def _serve(stdin: IO[bytes], stdout: IO[bytes]) -> None:
     """Open a model, and run it on each sample that comes, until nothing more comes."""
     header, (model,) = _received(stdin)
     interpreter = Interpreter(header["interpreter"])
-    opened = open_here(interpreter, model.tobytes(), optimised=header["optimised"])
+
+    def fresh() -> _LiteRt | _OnnxRuntime:
+        return open_here(interpreter, model.tobytes(), optimised=header["optimised"])
+
+    opened = fresh()
     tensors = opened.tensors()
     if header["probe"]:
         # A network may refuse zeros; its sizes stay unknown then, which is no mistake of its own.
         with suppress(Exception):
             tensors = opened.probed()
+        opened = fresh()
     _send(stdout, {"tensors": tensors}, [])
     while True:
-        _, sample = _received(stdin)
-        _send(stdout, {}, opened.run(sample))
+        message, sample = _received(stdin)
+        if message.get("restart"):
+            opened = fresh()
+            _send(stdout, {}, [])
+        else:
+            _send(stdout, {}, opened.run(sample))
 
 
 def _main() -> None:

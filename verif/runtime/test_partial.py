@@ -18,7 +18,7 @@ from systola.compiler.cut.placement import Place, macs_share
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import DeviceStage
-from systola.runtime import Strategy, compile, load
+from systola.runtime import Strategy, compile, execute, load
 from systola.runtime import interpreters as runtime_interpreters
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.execute import HostError
@@ -415,6 +415,18 @@ def test_interpreter_refuses() -> None:
     writer.custom_operator("Unheard", [h], [y], b"")
     with pytest.raises(ModelError, match=r"CUSTOM Unheard.*; ai-edge-litert refuses the model: .*"):
         compile(writer.content([x], [y]))
+
+
+def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run starts none, and variables have their first values all the same."""
+    case = feedback(np.random.default_rng(random_seed()))
+    model = compile(case.content, preset="small", batch=BATCH)
+    first = model.run(*case.inputs, backend="iss").outputs
+    with monkeypatch.context() as changed:
+        changed.setattr(execute, "Session", None)
+        compare(model.run(*case.inputs, backend="iss").outputs, first)
+    execute._close(execute._idle[model.compiled])
+    compare(model.run(*case.inputs, backend="iss").outputs, first)
 
 
 def test_interpreter_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
