@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import external_data_helper, helper, version_converter
+from onnx import external_data_helper, helper, numpy_helper, version_converter
 
 from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
@@ -48,6 +48,7 @@ class OnnxModel:
             model = onnx.load_from_string(content)
         _check_float(model)
         with refusals(_REFUSED):
+            _widen(model.graph)
             model = _upgraded(model)
             self.inputs = _fix_sizes(model, shapes)
             self._content = _prepared(model)
@@ -116,6 +117,26 @@ def _check_float(model: onnx.ModelProto) -> None:
     for tensor in model.graph.initializer:
         if external_data_helper.uses_external_data(tensor):
             raise ModelError(f"the weights '{tensor.name}' are in another file: save it as one")
+
+
+def _widen(graph: onnx.GraphProto) -> None:
+    """Make float32 of all float16 in a graph and in those inside it."""
+    half, single = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        if info.type.tensor_type.elem_type == half:
+            info.type.tensor_type.elem_type = single
+    tensors = [*graph.initializer]
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype") and attribute.i == half:
+                attribute.i = single
+            tensors += [attribute.t, *attribute.tensors]
+            for inner in (attribute.g, *attribute.graphs):
+                _widen(inner)
+    for tensor in tensors:
+        if tensor.data_type == half:
+            numbers = numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(numbers, tensor.name))
 
 
 def _upgraded(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
 from systola.compiler.tflite.graph import Graph
-from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
+from systola.compiler.tflite.reader import read_tflite
 from systola.runtime.quantiser.float_model import (
     COMPARED,
     Sample,
@@ -22,20 +22,16 @@ from systola.runtime.quantiser.float_model import (
     shapes_in_order,
 )
 from systola.runtime.quantiser.libraries import library, refusals
+from systola.runtime.quantiser.modern_tflite import BODY, SCHEMA, modern, packed, unpacked, widen
 
 _QUANTISER = "ai_edge_quantizer"
 _INTERPRETER = "ai_edge_litert.interpreter"
-_SCHEMA = "ai_edge_litert.schema_py_generated"
 _REFUSED = "ai-edge-quantizer cannot quantise it"
 _FAST = "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 _EXACT = "BUILTIN_REF"
 """Kernels of LiteRT, by the names of its OpResolverType."""
 _SIGNATURE = "serving_default"
 """The signature that a model gets which has none: the name that converters use."""
-_NO_OFFSET = 1
-"""The largest offset of a buffer that lies in the flatbuffer itself."""
-_BODY = "subgraph "
-"""The start of the names of tensors in bodies of control flow, which stay float32."""
 _NO_SIGNAL = 1e-30
 """The ratio of signal to noise, -300 dB, where there is no signal."""
 
@@ -49,9 +45,9 @@ class TfliteModel:
         Raises ModelError where it is damaged, quantised already, or has open sizes.
         """
         library(_QUANTISER)
+        _check_float(read_tflite(content, main=True))
+        content = modern(content)
         self._graph = read_tflite(content, main=True)
-        _check_float(self._graph)
-        content = _modern(content)
         with refusals("LiteRT cannot run it"):
             interpreter = _interpreter(content, _FAST)
             details = interpreter.get_input_details()
@@ -94,7 +90,7 @@ class TfliteModel:
                 )
             # The calibration finds no ranges inside.
             quantiser.update_quantization_recipe(
-                f"{_BODY}.*", names.ALL_SUPPORTED, algorithm_key=module.AlgorithmName.NO_QUANTIZE
+                f"{BODY}.*", names.ALL_SUPPORTED, algorithm_key=module.AlgorithmName.NO_QUANTIZE
             )
             manager = library(f"{_QUANTISER}.recipe_manager").RecipeManager()
             manager.load_quantization_recipe(quantiser.get_quantization_recipe())
@@ -153,49 +149,16 @@ class TfliteModel:
 
 
 def _check_float(graph: Graph) -> None:
-    """Raise ModelError for a model that is quantised already."""
+    """Raise ModelError for a model that is quantised already, not in its weights alone."""
     for tensor in graph.tensors:
-        if tensor.dtype in ("int8", "uint8", "int16") and len(tensor.scales):
+        if (
+            tensor.dtype in ("int8", "uint8", "int16")
+            and len(tensor.scales)
+            and tensor.data is None
+        ):
             raise ModelError(
                 f"the model is quantised already: tensor '{tensor.name}' is {tensor.dtype}"
             )
-
-
-def _modern(content: bytes) -> bytes:
-    """Return a file as the quantiser takes it: with one kind of codes, and a name for each tensor.
-
-    Converters until 2020 wrote the older of two fields for the code of an operator, which the
-    quantiser does not read, and bodies of loops repeat the names of their arguments.
-    """
-    model = _unpacked(content)
-    codes = [each.builtinCode for each in model.operatorCodes]
-    newer = [max(each.deprecatedBuiltinCode, each.builtinCode) for each in model.operatorCodes]
-    if codes == newer and len(model.subgraphs) == 1:
-        return content
-    for each, code in zip(model.operatorCodes, newer, strict=True):
-        each.builtinCode = code
-    for number, graph in enumerate(model.subgraphs[1:], 1):
-        for place, tensor in enumerate(graph.tensors):
-            tensor.name = f"{_BODY}{number} {place} ".encode() + (tensor.name or b"")
-    return _packed(model)
-
-
-def _unpacked(content: bytes) -> Any:
-    """Return a model as LiteRT's classes that can be packed again."""
-    model = library(_SCHEMA).ModelT.InitFromPackedBuf(content, 0)
-    for buffer in model.buffers:
-        # Weights after the flatbuffer would get lost.
-        if buffer.offset > _NO_OFFSET:
-            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
-            buffer.offset = buffer.size = 0
-    return model
-
-
-def _packed(model: Any) -> bytes:
-    """Return the file of a model."""
-    builder = library("flatbuffers").Builder(1024)
-    builder.Finish(model.Pack(builder), IDENTIFIER)
-    return bytes(builder.Output())
 
 
 def _interpreter(content: bytes, resolver: str) -> Any:
@@ -224,37 +187,16 @@ def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
     )
     if signed and fixed:
         return content
-    schema = library(_SCHEMA)
-    model = _unpacked(content)
+    schema = library(SCHEMA)
+    model = unpacked(content)
     subgraph = model.subgraphs[0]
-    _widen(schema, model, subgraph)
+    widen(schema, model, subgraph)
     for number, tensor in enumerate(subgraph.tensors):
         if graph.tensors[number].data is None and number in sizes:
             tensor.shape, tensor.shapeSignature = list(map(int, sizes[number])), None
     if not signed:
         model.signatureDefs = [_new_signature(schema, subgraph)]
-    return _packed(model)
-
-
-def _widen(schema: Any, model: Any, subgraph: Any) -> None:
-    """Make constants of float32 of those that DEQUANTIZE makes of float16 when the model runs."""
-    operators: list[Any] = []
-    for operator in subgraph.operators:
-        ends = (operator.inputs, operator.outputs)
-        # Operators of variables have no inputs, or no outputs.
-        if any(each is None or not len(each) for each in ends):
-            operators.append(operator)
-            continue
-        source, result = (subgraph.tensors[each[0]] for each in ends)
-        data = model.buffers[source.buffer].data
-        if source.type != schema.TensorType.FLOAT16 or data is None:
-            operators.append(operator)
-            continue
-        wide = np.asarray(data, np.uint8).view(np.float16).astype(np.float32)
-        result.buffer = len(model.buffers)
-        model.buffers.append(schema.BufferT())
-        model.buffers[-1].data = wide.view(np.uint8)
-    subgraph.operators = operators
+    return packed(model)
 
 
 def _new_signature(schema: Any, subgraph: Any) -> Any:

@@ -352,6 +352,42 @@ def test_control_flow(folder: Path) -> None:
     assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
 
 
+def test_weights_of_int8(folder: Path) -> None:
+    """Files of dynamic range have codes for weights alone, which become numbers again."""
+    content = float_tflite.weights_of_int8(np.random.default_rng(random_seed()))
+    samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 40)).astype(np.float32)
+    made = runtime.quantize(content, samples)
+    assert made.comparison.signal_to_noise[0] > 30
+    expected = model_writer.interpret(made.content, samples)
+    assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
+    stored = read_tflite(content).tensors
+    first = next(each.data for each in stored if each.shape == (30, 40))
+    second = next(each.data for each in stored if each.shape == (20, 30))
+    scales = next(each.scales for each in stored if each.shape == (30, 40))
+    hidden = samples[:, 0] @ (first * scales[:, np.newaxis]).T
+    exact = np.maximum(hidden @ ((second - 120.0) * 0.01).T, 0)
+    error = expected.reshape(exact.shape) - exact
+    assert np.sum(error**2) < 0.001 * np.sum(exact**2)
+
+
+def test_onnx_of_float16(folder: Path) -> None:
+    """The same network in float16 gives nearly the same results, with inputs of float32."""
+    net = FloatNetwork(np.random.default_rng(1))
+    x = net.node("Relu", net.conv(net.input((1, 3, 6, 6), "float32"), (4, 3, 3, 3)))
+    x = net.gemm(net.node("Flatten", net.node("GlobalAveragePool", x)), 4, 5)
+    model = onnx.load_from_string(net.content((x, "float32", (1, 5))))
+    for info in (*model.graph.input, *model.graph.output):
+        info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    for tensor in model.graph.initializer:
+        half = onnx.numpy_helper.to_array(tensor).astype(np.float16)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(half, tensor.name))
+    samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 3, 6, 6)).astype(np.float32)
+    made = runtime.quantize(model.SerializeToString(), samples)
+    assert made.comparison.signal_to_noise[0] > 25
+    expected = onnx_writer.interpret(made.content, samples)
+    assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
+
+
 def test_weights_of_float16(folder: Path) -> None:
     """The weights become int8 as weights of float32 do, and all samples count for the ranges."""
     content = float_tflite.weights_of_float16(np.random.default_rng(random_seed()))

@@ -52,6 +52,20 @@ def weights_of_float16(rng: np.random.Generator) -> bytes:
     return net.content([x], [y])
 
 
+def weights_of_int8(rng: np.random.Generator) -> bytes:
+    """Return two dense layers on float32 with weights of int8, one of them after DEQUANTIZE."""
+    net = ModelWriter()
+    x, h, y = (_calculated(net, size) for size in (40, 30, 20))
+    scales = rng.uniform(0.01, 0.03, 30).astype(np.float32)
+    codes = rng.integers(-127, 128, (30, 40), np.int8)
+    net.operator("FULLY_CONNECTED", [x, net.tensor((30, 40), "int8", scales, 0, codes), -1], [h])
+    codes = rng.integers(0, 256, (20, 30), np.uint8)
+    stored, wide = net.tensor((20, 30), "uint8", 0.01, 120, codes), net.tensor((20, 30), "float32")
+    net.operator("DEQUANTIZE", [stored], [wide])
+    net.operator("FULLY_CONNECTED", [h, wide, -1], [y], fusedActivationFunction=RELU)
+    return net.content([x], [y])
+
+
 def loop(rng: np.random.Generator) -> bytes:
     """Return a dense layer, and a loop after it that adds another one twice."""
     net = ModelWriter()
