@@ -15,6 +15,7 @@ from systola.compiler.network import compile_network, make_network
 from systola.compiler.onnx.translate import translate_onnx
 from systola.compiler.read_model import read_model
 from systola.compiler.semantics import Semantics
+from systola.runtime.compile_content import compile_content
 from systola.verif.compiler.onnx_writer import OnnxWriter
 from systola.verif.compiler.random_onnx import KINDS, RandomOnnx
 from systola.verif.kit.seeds import random_seed
@@ -221,3 +222,15 @@ def test_mutations() -> None:
                 content[first : first + 9] = content[second : second + 9]
         refused += bool(outcome(bytes(content)))
     assert refused > 100
+
+
+def test_window_that_does_not_fit() -> None:
+    """ONNX Runtime and the inference of shapes give a size below 0, which nobody may take."""
+    writer = OnnxWriter()
+    x = writer.dequantise(writer.input((1, 3, 1)), 0.1, 0, "int8")
+    weights = writer.dequantise(writer.constant(np.ones((5, 3, 3), np.int8)), 0.1, 0, "int8")
+    made = writer.quantise(writer.node("Conv", x, weights), 0.1, 0, "int8")
+    turned = writer.node("Transpose", writer.dequantise(made, 0.1, 0, "int8"), perm=[0, 2, 1])
+    content = writer.content((turned, "float32", ("n", "m", 5)))
+    with pytest.raises(ModelError, match=r"does not fit a map of \(1,\)"):
+        compile_content(preset("small"), content, None, 1)
