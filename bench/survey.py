@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every model file in a folder on the golden model, and counts the outcomes by reason.
 
-`python -m systola.bench.survey FOLDER` compiles each .tflite and .onnx file, quantises it on random
-data where it is a float network, runs it on random samples, and compares all bytes with those of
-the interpreter of its format.
+`python -m systola.bench.survey FOLDER` compiles each .tflite and .onnx file, a float network after
+quantisation on random data. It runs the network on random samples, and compares all bytes with
+results of the interpreter.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def examine(path: Path, config: Config) -> Outcome:
 
 
 def _form(content: bytes, source: Source) -> str:
-    """Return the narrowest type of the values that are calculated: that of quantised networks."""
+    """Return the narrowest type of the values that are calculated."""
     types = {value.dtype for value in source.values.values()}
     if source.semantics is not Semantics.ONNX:
         tensors = read_tflite(content, main=True).tensors
@@ -97,7 +97,7 @@ def _quantised(config: Config, content: bytes) -> Outcome:
 
 
 def _run(config: Config, content: bytes) -> Outcome:
-    """Compile a network, run it and compare the results; raise what the compiler raises."""
+    """Compile a network, run it and compare the results; exceptions of the compiler pass."""
     model = compile_content(config, content, None, SAMPLES if _takes_samples(content) else 1)
     share = macs_share(model.placement)
     x = random_samples(model.inputs, SAMPLES)

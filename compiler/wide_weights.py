@@ -27,8 +27,8 @@ def widened(
 ) -> tuple[Value, list[Node], NDArray[np.int8]]:
     """Return a value, the operations that make it of `value`, and weights of 8 bits for it.
 
-    The products are those of `value` and `weights`, which have the channels of `value` along their
-    last axis but one. Blocks of channels with a weight of more than 8 bits are there again.
+    Their products equal the products of `value` and `weights`. The last axis of the weights but one
+    has the channels of `value`. Blocks of channels with a weight of more than 8 bits come again.
     """
     first, *rest = weight_parts(weights)
     axis, channels = len(value.shape) - 1, value.channels

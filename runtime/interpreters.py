@@ -173,7 +173,8 @@ class _LiteRt:
     def probed(self) -> list[tuple[int | str, str, list[int]]]:
         """Return the same after a run on zeros."""
         details = self._interpreter.get_input_details()
-        self.run([np.zeros(each["shape"], each["dtype"]) for each in details])
+        zeros: list[NDArray[Any]] = [np.zeros(each["shape"], each["dtype"]) for each in details]
+        self.run(zeros)
         return self.tensors()
 
     def run(self, sample: Arrays) -> list[NDArray[Any]]:
@@ -240,7 +241,7 @@ class _OnnxRuntime:
 def open_here(
     interpreter: Interpreter, model: bytes, *, optimised: bool = True
 ) -> _LiteRt | _OnnxRuntime:
-    """Open a model in this process, which a damaged model can crash; raise what libraries raise."""
+    """Open a model in this process, which a damaged model can crash; its exceptions pass."""
     kind = _LiteRt if interpreter is Interpreter.LITERT else _OnnxRuntime
     return kind(model, optimised)
 

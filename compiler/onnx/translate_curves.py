@@ -78,7 +78,7 @@ def _values(node: OnnxNode, kind: str, numbers: Numbers) -> Numbers:
 
 
 _SIGMOID_END = 18
-"""Beyond it ONNX Runtime's sigmoid is that of the end."""
+"""Beyond it ONNX Runtime's sigmoid stays the same."""
 _SIGMOID_ABOVE = (
     4.37031012579801e-11,
     1.15627324459942e-07,
