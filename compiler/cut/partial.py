@@ -199,7 +199,9 @@ class _Cut:
             return refused
         least = min(sizes[part] for part in named)
         reason = next(iter(named.values()))
-        return {part.name: named.get(part, reason) for part in segment.parts if sizes[part] >= least}
+        return {
+            part.name: named.get(part, reason) for part in segment.parts if sizes[part] >= least
+        }
 
     def _elements(self, part: Part) -> int:
         value = self._source.values.get(part.outputs[0]) if part.outputs else None

@@ -85,7 +85,7 @@ def test_layers(kind: str, round_: int) -> None:
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D"])
 def test_few_wide_weights(kind: str) -> None:
-    """Most weights less their zero point have 8 bits; here those of two channels have more."""
+    """Most weights less their zero point have 8 bits; two channels have weights with more."""
     network = UnsignedNetwork((1, 5, 4, 100))
     rng, writer = network.rng, network.writer
     shape = (1, 3, 3, 100) if kind.startswith("DEPTHWISE") else (7, 3, 3, 100)

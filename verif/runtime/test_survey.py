@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from systola.bench.survey import cause, table
 from systola.verif.compiler import float_tflite
@@ -17,6 +18,7 @@ from systola.verif.compiler.onnx_writer import OnnxWriter
 from systola.verif.kit.seeds import random_seed
 
 
+@pytest.mark.thorough
 def test_outcomes(tmp_path: Path) -> None:
     """A float network, an int8 one, one of which the machine takes nothing, and a damaged one."""
     rng = np.random.default_rng(random_seed())
