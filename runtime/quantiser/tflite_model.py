@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
+from systola.compiler.interpreted import Interpreter
 from systola.compiler.operations import Value
 from systola.compiler.tflite.graph import Graph
 from systola.compiler.tflite.reader import read_tflite
+from systola.runtime.interpreters import Session
 from systola.runtime.quantiser.float_model import (
     COMPARED,
     Sample,
@@ -48,6 +50,7 @@ class TfliteModel:
         _check_float(read_tflite(content, main=True))
         content = modern(content)
         self._graph = read_tflite(content, main=True)
+        self._inner = len(unpacked(content).subgraphs) > 1
         with refusals("LiteRT cannot run it"):
             interpreter = _interpreter(content, _FAST)
             details = interpreter.get_input_details()
@@ -101,8 +104,12 @@ class TfliteModel:
             )
             calibrator.calibrate(self._data(samples), manager)
             ranges = calibrator.get_model_qsvs()
-            result = quantiser.quantize(ranges, enable_progress_report=False)
-            return bytes(result.quantized_model)
+            made = bytes(quantiser.quantize(ranges, enable_progress_report=False).quantized_model)
+        if self._inner:
+            # LiteRT crashes with bodies that do not fit the quantised operator around them.
+            with Session(Interpreter.LITERT, made, probe=True):
+                pass
+        return made
 
     def run(self, samples: Sequence[Sample]) -> list[NDArray[Any]]:
         """Run the float network, see FloatModel."""
