@@ -35,10 +35,17 @@ def modern(content: bytes) -> bytes:
         for tensor in graph.tensors
         if _is_coded(schema, model, tensor)
     ]
-    if codes == newer and len(model.subgraphs) == 1 and not narrow:
+    names = [tensor.name for tensor in model.subgraphs[0].tensors]
+    alike = len({*names}) < len(names)
+    if codes == newer and len(model.subgraphs) == 1 and not narrow and not alike:
         return content
     for each, code in zip(model.operatorCodes, newer, strict=True):
         each.builtinCode = code
+    taken: set[bytes] = set()
+    for place, tensor in enumerate(model.subgraphs[0].tensors):
+        if tensor.name in taken:
+            tensor.name = f"{place} ".encode() + (tensor.name or b"")
+        taken.add(tensor.name)
     for number, graph in enumerate(model.subgraphs[1:], 1):
         for place, tensor in enumerate(graph.tensors):
             tensor.name = f"{BODY}{number} {place} ".encode() + (tensor.name or b"")

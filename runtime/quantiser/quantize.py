@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from systola.compiler.errors import ModelError
@@ -100,7 +101,9 @@ def quantize_float(
         raise ModelError("there are no samples to calibrate with")
     names = [each.name for each in model.inputs]
     samples: list[Sample] = [
-        dict(zip(names, arrays, strict=True)) for arrays in zip(*given.arrays, strict=True)
+        # A sample of an input without axes is a number of numpy otherwise.
+        {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
+        for arrays in zip(*given.arrays, strict=True)
     ]
     expected = model.run(samples)
     classes = None if labels is None else check_labels(labels, expected)

@@ -388,6 +388,20 @@ def test_onnx_of_float16(folder: Path) -> None:
     assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
 
 
+def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
+    """A sample of such an input is a number; two operators take the same codes."""
+    net = FloatNetwork(np.random.default_rng(1))
+    x, factor = net.input((1, 4), "float32"), net.input((), "float32")
+    shared = net.constant(np.linspace(-1, 1, 4, dtype=np.float32).reshape(1, 4))
+    joined = net.node("Concat", net.node("Mul", x, factor), shared, shared, axis=1)
+    y = net.gemm(joined, 12, 5)
+    rng = np.random.default_rng(2)
+    samples = rng.standard_normal((SAMPLES, 1, 4)).astype(np.float32)
+    factors = rng.uniform(1, 2, SAMPLES).astype(np.float32)
+    made = runtime.quantize(net.content((y, "float32", (1, 5))), samples, factors)
+    assert made.comparison.signal_to_noise[0] > 20
+
+
 def test_weights_of_float16(folder: Path) -> None:
     """The weights become int8 as weights of float32 do, and all samples count for the ranges."""
     content = float_tflite.weights_of_float16(np.random.default_rng(random_seed()))

@@ -23,7 +23,7 @@ from systola.runtime import execute, interpreters
 from systola.verif.compiler.onnx_writer import OnnxWriter, interpret
 from systola.verif.kit.seeds import random_seed
 
-PASSED = 113
+PASSED = 151
 """Tests of ONNX 1.23.2 that pass; the others are refused."""
 SMALL: dict[str, Any] = {"preset": "8x8"}
 
