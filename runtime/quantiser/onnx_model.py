@@ -28,6 +28,7 @@ _AT_ONCE = 16
 """Samples for which the quantiser holds all layers' results in memory at the same time."""
 _OPSET = 13
 """The first version of the operators in which DequantizeLinear has a scale for each channel."""
+_IR_VERSION = 8
 _ERRORS_ONLY = 3
 """The severity of the log of ONNX Runtime."""
 _FATAL_ONLY = 4
@@ -51,6 +52,8 @@ class OnnxModel:
         with refusals(_REFUSED):
             _widen(model.graph)
             model = _upgraded(model)
+            # Before version 4 constants had to be among the inputs, where the quantiser puts none.
+            model.ir_version = max(model.ir_version, _IR_VERSION)
             self.inputs = _fix_sizes(model, shapes)
             self._content = _prepared(model)
         prepared = onnx.load_from_string(self._content)
@@ -62,15 +65,23 @@ class OnnxModel:
         with refusals(_REFUSED), TemporaryDirectory() as folder:
             source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
             source.write_bytes(self._content)
-            quantiser.quantize_static(
-                source,
-                result,
-                _reader(samples),
-                activation_type=quantiser.QuantType.QInt8,
-                weight_type=quantiser.QuantType.QInt8,
-                per_channel=True,
-                extra_options={"CalibMaxIntermediateOutputs": _AT_ONCE},
-            )
+
+            def quantise(**options: object) -> None:
+                quantiser.quantize_static(
+                    source,
+                    result,
+                    _reader(samples),
+                    activation_type=quantiser.QuantType.QInt8,
+                    weight_type=quantiser.QuantType.QInt8,
+                    per_channel=True,
+                    extra_options={"CalibMaxIntermediateOutputs": _AT_ONCE, **options},
+                )
+
+            try:
+                quantise()
+            except ValueError:
+                # It cannot compare the scales of a Gemm with a bias of two axes.
+                quantise(QDQDisableWeightAdjustForInt32Bias=True)
             return result.read_bytes()
 
     def run(self, samples: Sequence[Sample]) -> list[NDArray[Any]]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -37,7 +38,9 @@ class QuantizedModel:
     """Samples that calibrated it."""
     comparison: Comparison
     worst_layers: Mapping[str, float]
-    """The WORST layers with the most noise: decibels by name, the worst first."""
+    """The WORST layers with the most noise: decibels by name, the worst first.
+
+    Empty where the library of the format cannot compare them."""
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the file of the network. Raises OSError where that fails."""
@@ -109,7 +112,10 @@ def quantize_float(
     classes = None if labels is None else check_labels(labels, expected)
     content = model.quantise(samples)
     found = model.run_quantised(content, samples)
-    noise = model.signal_to_noise(content, samples)
+    noise: dict[str, float] = {}
+    # The libraries compare fewer kinds of networks than they quantise.
+    with suppress(ModelError):
+        noise = model.signal_to_noise(content, samples)
     worst = sorted(noise, key=lambda name: noise[name])[:WORST]
     return QuantizedModel(
         content=content,

@@ -402,6 +402,24 @@ def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
     assert made.comparison.signal_to_noise[0] > 20
 
 
+def test_constants_among_the_inputs(folder: Path) -> None:
+    """Files until 2019 have them there, and biases with an axis more than the quantiser takes."""
+    net = FloatNetwork(np.random.default_rng(1), opset=8)
+    x = net.input((1, 6), "float32")
+    weights = np.linspace(-1, 1, 30, dtype=np.float32).reshape(6, 5)
+    bias = net.constant(np.linspace(2, 3, 5, dtype=np.float32).reshape(1, 5))
+    y = net.node("Gemm", x, net.constant(weights), bias)
+    model = onnx.load_from_string(net.content((y, "float32", (1, 5))))
+    model.ir_version = 3
+    for each in model.graph.initializer:
+        info = helper.make_tensor_value_info(each.name, each.data_type, each.dims)
+        model.graph.input.append(info)
+    samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 6)).astype(np.float32)
+    made = runtime.quantize(model.SerializeToString(), samples)
+    expected = onnx_writer.interpret(made.content, samples)
+    assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
+
+
 def test_weights_of_float16(folder: Path) -> None:
     """The weights become int8 as weights of float32 do, and all samples count for the ranges."""
     content = float_tflite.weights_of_float16(np.random.default_rng(random_seed()))
