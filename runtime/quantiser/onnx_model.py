@@ -55,8 +55,9 @@ class OnnxModel:
             # Before version 4 constants had to be among the inputs, where the quantiser puts none.
             model.ir_version = max(model.ir_version, _IR_VERSION)
             self.inputs = _fix_sizes(model, shapes)
-            self._content = _prepared(model)
-        prepared = onnx.load_from_string(self._content)
+            prepared = onnx.load_from_string(_prepared(model))
+            _flatten_biases(prepared.graph)
+            self._content = prepared.SerializeToString()
         self._kinds = {name: each.op_type for each in prepared.graph.node for name in each.output}
 
     def quantise(self, samples: Sequence[Sample]) -> bytes:
@@ -65,23 +66,15 @@ class OnnxModel:
         with refusals(_REFUSED), TemporaryDirectory() as folder:
             source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
             source.write_bytes(self._content)
-
-            def quantise(**options: object) -> None:
-                quantiser.quantize_static(
-                    source,
-                    result,
-                    _reader(samples),
-                    activation_type=quantiser.QuantType.QInt8,
-                    weight_type=quantiser.QuantType.QInt8,
-                    per_channel=True,
-                    extra_options={"CalibMaxIntermediateOutputs": _AT_ONCE, **options},
-                )
-
-            try:
-                quantise()
-            except ValueError:
-                # It cannot compare the scales of a Gemm with a bias of two axes.
-                quantise(QDQDisableWeightAdjustForInt32Bias=True)
+            quantiser.quantize_static(
+                source,
+                result,
+                _reader(samples),
+                activation_type=quantiser.QuantType.QInt8,
+                weight_type=quantiser.QuantType.QInt8,
+                per_channel=True,
+                extra_options={"CalibMaxIntermediateOutputs": _AT_ONCE},
+            )
             return result.read_bytes()
 
     def run(self, samples: Sequence[Sample]) -> list[NDArray[Any]]:
@@ -192,6 +185,23 @@ def _prepared(model: onnx.ModelProto) -> bytes:
         # The symbolic inference takes SymPy; with known sizes nothing is symbolic.
         prepare.quant_pre_process(source, result, skip_symbolic_shape=True)
         return result.read_bytes()
+
+
+def _flatten_biases(graph: onnx.GraphProto) -> None:
+    """Remove the first axis of biases of shape 1xN, for which the quantiser has one scale a row."""
+    names = {node.input[2] for node in graph.node if node.op_type == "Gemm" and len(node.input) > 2}
+    others = {
+        name
+        for node in graph.node
+        for number, name in enumerate(node.input)
+        if node.op_type != "Gemm" or number != 2
+    }
+    for tensor in graph.initializer:
+        if tensor.name in names - others and len(tensor.dims) == 2 and tensor.dims[0] == 1:
+            del tensor.dims[0]
+            for info in (*graph.input, *graph.value_info):
+                if info.name == tensor.name:
+                    del info.type.tensor_type.shape.dim[0]
 
 
 def _reader(samples: Sequence[Sample]) -> Any:
