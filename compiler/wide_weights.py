@@ -6,7 +6,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.compiler.operations import Concatenation, Node, Value
+from systola.compiler.operations import Concatenation, Node, Slice, Value
+
+BLOCK = 32
+"""Channels that are there twice where one of their weights has more than 8 bits."""
 
 
 def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
@@ -17,6 +20,41 @@ def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
         parts.append(part)
         weights = weights - part
     return parts
+
+
+def widened(
+    operator: str, value: Value, weights: NDArray[np.int64]
+) -> tuple[Value, list[Node], NDArray[np.int8]]:
+    """Return a value, the operations that make it of `value`, and weights of 8 bits for it.
+
+    Their products equal the products of `value` and `weights`. The last axis of the weights but one
+    has the channels of `value`. Blocks of channels with a weight of more than 8 bits come again.
+    """
+    first, *rest = weight_parts(weights)
+    axis, channels = len(value.shape) - 1, value.channels
+    values, parts, items = [value], [first], list[Node]()
+    for part in rest:
+        for start in range(0, channels, BLOCK):
+            block = part[..., start : start + BLOCK, :]
+            if not block.any():
+                continue
+            count = block.shape[-2]
+            some = value
+            if count < channels:
+                shape = (*value.shape[:-1], count)
+                some = Value(f"{value.name} from {start} of {operator}", shape)
+                if some not in (each.result for each in items):
+                    items.append(
+                        Slice(operator=operator, source=value, result=some, axis=axis, start=start)
+                    )
+            values.append(some)
+            parts.append(block)
+    if not rest:
+        return value, [], first
+    count = sum(each.channels for each in values)
+    result = Value(f"{value.name} of {count} channels", (*value.shape[:-1], count))
+    items.append(Concatenation(operator=operator, result=result, parts=tuple(values), axis=axis))
+    return result, items, np.concatenate(parts, axis=-2)
 
 
 def repeated(operator: str, value: Value, count: int) -> tuple[Value, list[Node]]:

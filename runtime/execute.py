@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,18 +80,54 @@ def _run_host_stage(
     return array
 
 
+Sessions = dict[bytes, Session]
+_idle: WeakKeyDictionary[CompiledNetwork, Sessions] = WeakKeyDictionary()
+"""Interpreters that no run uses at present: it takes most of a second to start one."""
+_MOST_IDLE = 4
+"""Networks with such interpreters."""
+
+
 @contextmanager
-def open_sessions(compiled: CompiledNetwork) -> Generator[dict[bytes, Session]]:
+def open_sessions(compiled: CompiledNetwork) -> Generator[Sessions]:
     """Yield an interpreter for each model in the stages; its variables have their first values.
 
-    Raises ModelError where one is not installed.
+    They wait for the next run of the network afterwards. Raises ModelError where one is not
+    installed.
     """
-    with ExitStack() as stack:
-        yield {
-            stage.model: stack.enter_context(Session(stage.interpreter, stage.model))
-            for stage in compiled.stages
-            if isinstance(stage, InterpretedStage)
-        }
+    stages = [stage for stage in compiled.stages if isinstance(stage, InterpretedStage)]
+    if not stages:
+        yield {}
+        return
+    sessions = _restarted(_idle.pop(compiled, {}))
+    if not sessions:
+        finalize(compiled, _close, sessions)
+    try:
+        for stage in stages:
+            if stage.model not in sessions:
+                sessions[stage.model] = Session(stage.interpreter, stage.model)
+        yield sessions
+    except BaseException:
+        _close(sessions)
+        raise
+    while len(_idle) >= _MOST_IDLE:
+        _close(_idle.popitem()[1])
+    _idle[compiled] = sessions
+
+
+def _restarted(sessions: Sessions) -> Sessions:
+    """Return the sessions with the first values of their variables, or none where one has ended."""
+    try:
+        for session in sessions.values():
+            session.restart()
+    except ValueError:
+        _close(sessions)
+        return {}
+    return sessions
+
+
+def _close(sessions: Sessions) -> None:
+    for session in sessions.values():
+        session.close()
 
 
 def _run_interpreter(

@@ -42,8 +42,18 @@ class Session:
     installed, and ModelError where it refuses the model.
     """
 
-    def __init__(self, interpreter: Interpreter, model: bytes, *, optimised: bool = True) -> None:
-        """`optimised`: False to leave the graph as it is, for ONNX Runtime."""
+    def __init__(
+        self,
+        interpreter: Interpreter,
+        model: bytes,
+        *,
+        optimised: bool = True,
+        probe: bool = False,
+    ) -> None:
+        """`optimised`: False to leave the graph as it is, for ONNX Runtime.
+
+        `probe`: True to find sizes that are known after a run only, by a run on zeros.
+        """
         self._name = interpreter.value
         if find_spec(_MODULES[interpreter]) is None:
             raise MissingInterpreterError(
@@ -58,7 +68,11 @@ class Session:
             stderr=subprocess.DEVNULL,
         )
         try:
-            opening = {"interpreter": interpreter.value, "optimised": optimised}
+            opening = {
+                "interpreter": interpreter.value,
+                "optimised": optimised,
+                "probe": probe,
+            }
             header, _ = self._answer(opening, [np.frombuffer(model, np.uint8)])
         except ValueError as error:
             self.close()
@@ -84,6 +98,10 @@ class Session:
         # Its streams are closed, too, with a message in them that it has not read.
         with suppress(BrokenPipeError), self._process:
             pass
+
+    def restart(self) -> None:
+        """Give variables their first values again; raise ValueError where the process has ended."""
+        self._answer({"restart": True}, [])
 
     def run(self, sample: Arrays) -> list[NDArray[Any]]:
         """Return the results for one sample, of which `sample` has an array for each input.
@@ -152,6 +170,13 @@ class _LiteRt:
             for each in details
         ]
 
+    def probed(self) -> list[tuple[int | str, str, list[int]]]:
+        """Return the same after a run on zeros."""
+        details = self._interpreter.get_input_details()
+        zeros: list[NDArray[Any]] = [np.zeros(each["shape"], each["dtype"]) for each in details]
+        self.run(zeros)
+        return self.tensors()
+
     def run(self, sample: Arrays) -> list[NDArray[Any]]:
         """Return the results for one sample."""
         interpreter = self._interpreter
@@ -184,23 +209,66 @@ class _OnnxRuntime:
             for each in self._session.get_outputs()
         ]
 
+    def probed(self) -> list[tuple[int | str, str, list[int]]]:
+        """Return the same after a run on zeros, with the shapes of its results."""
+        # The names of the types of ONNX Runtime, such as tensor(int64), are numpy's but for these.
+        types = {"float": "float32", "double": "float64", "float16": "float16"}
+        zeros: list[NDArray[Any]] = []
+        for each in self._session.get_inputs():
+            name = each.type.removeprefix("tensor(").removesuffix(")")
+            sizes = [size if isinstance(size, int) else 1 for size in each.shape]
+            zeros.append(np.zeros(sizes, types.get(name, name)))
+        names = [each.name for each in self._session.get_inputs()]
+        found = self._session.run(None, dict(zip(names, zeros, strict=True)))
+        return [
+            (each.name, each.type, list(np.shape(result)))
+            for each, result in zip(self._session.get_outputs(), found, strict=True)
+        ]
+
     def run(self, sample: Arrays) -> list[NDArray[Any]]:
         """Return the results for one sample."""
         inputs = self._session.get_inputs()
         pairs = zip(inputs, sample, strict=True)
-        given = {each.name: array.reshape(each.shape) for each, array in pairs}
+        given = {
+            each.name: array
+            if not all(isinstance(size, int) for size in each.shape)
+            else array.reshape(each.shape)
+            for each, array in pairs
+        }
         return [np.asarray(each) for each in self._session.run(None, given)]
+
+
+def open_here(
+    interpreter: Interpreter, model: bytes, *, optimised: bool = True
+) -> _LiteRt | _OnnxRuntime:
+    """Open a model in this process, which a damaged model can crash; its exceptions pass."""
+    kind = _LiteRt if interpreter is Interpreter.LITERT else _OnnxRuntime
+    return kind(model, optimised)
 
 
 def _serve(stdin: IO[bytes], stdout: IO[bytes]) -> None:
     """Open a model, and run it on each sample that comes, until nothing more comes."""
     header, (model,) = _received(stdin)
-    litert = header["interpreter"] == Interpreter.LITERT.value
-    opened = (_LiteRt if litert else _OnnxRuntime)(model.tobytes(), header["optimised"])
-    _send(stdout, {"tensors": opened.tensors()}, [])
+    interpreter = Interpreter(header["interpreter"])
+
+    def fresh() -> _LiteRt | _OnnxRuntime:
+        return open_here(interpreter, model.tobytes(), optimised=header["optimised"])
+
+    opened = fresh()
+    tensors = opened.tensors()
+    if header["probe"]:
+        # A network may refuse zeros; its sizes stay unknown then, which is no mistake of its own.
+        with suppress(Exception):
+            tensors = opened.probed()
+        opened = fresh()
+    _send(stdout, {"tensors": tensors}, [])
     while True:
-        _, sample = _received(stdin)
-        _send(stdout, {}, opened.run(sample))
+        message, sample = _received(stdin)
+        if message.get("restart"):
+            opened = fresh()
+            _send(stdout, {}, [])
+        else:
+            _send(stdout, {}, opened.run(sample))
 
 
 def _main() -> None:

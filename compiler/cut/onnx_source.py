@@ -145,10 +145,13 @@ class OnnxSource(Source):
         content = probe.SerializeToString()
         with Session(self.interpreter, content, optimised=False) as session:
             found = session.tensors
+        if not all(_is_known(shape) for _, shape in found.values()):
+            with Session(self.interpreter, content, optimised=False, probe=True) as session:
+                found = session.tensors
         self._describe(
             OnnxInput(str(name), _RUNTIME_TYPES[kind], shape)
             for name, (kind, shape) in found.items()
-            if kind in _RUNTIME_TYPES and all(shape)
+            if kind in _RUNTIME_TYPES and _is_known(shape)
         )
 
 
@@ -168,6 +171,14 @@ def _taken(node: Any) -> Iterator[str]:
             yield from (name for name in (*inner, *outer) if name not in own)
 
 
+def _is_known(shape: Sequence[int]) -> bool:
+    """Return whether there are such sizes: 0 stands for open ones.
+
+    A window that does not fit its map gives a size below 0.
+    """
+    return all(size > 0 for size in shape)
+
+
 def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
     """Return the type and shape of a result, None where they are not known."""
     tensor = info.type.tensor_type
@@ -175,7 +186,7 @@ def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
     if not tensor.HasField("shape") or kind not in ELEMENT_TYPES:
         return None
     shape = tuple(int(each.dim_value) for each in tensor.shape.dim)
-    if not all(shape):
+    if not _is_known(shape):
         return None
     return OnnxInput(str(info.name), ELEMENT_TYPES[kind], shape)
 

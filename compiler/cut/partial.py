@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from systola.arch.config import Config
 from systola.compiler.cut.placement import Place, Placement
@@ -177,7 +178,34 @@ class _Cut:
     def _compile(self, segment: Segment) -> None:
         if segment not in self._compiled:
             network = self._networks[segment]
-            self._compiled[segment] = compile_network(self._config, network, 1)
+            try:
+                self._compiled[segment] = compile_network(self._config, network, 1)
+            except CompileError as error:
+                raise CompileError(str(error), self._with_larger(segment, error.refused)) from None
+
+    def _with_larger(self, segment: Segment, refused: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the refused parts, and all with results as large as theirs, which need the room.
+
+        One at a time would take a compilation each.
+        """
+        sizes = {part: self._elements(part) for part in segment.parts}
+        named = {
+            part: reason
+            for part in segment.parts
+            for name, reason in refused.items()
+            if f"{part.name.split(' (')[0]} (" in name
+        }
+        if not named:
+            return refused
+        least = min(sizes[part] for part in named)
+        reason = next(iter(named.values()))
+        return {
+            part.name: named.get(part, reason) for part in segment.parts if sizes[part] >= least
+        }
+
+    def _elements(self, part: Part) -> int:
+        value = self._source.values.get(part.outputs[0]) if part.outputs else None
+        return prod(value.shape) if value else 0
 
     def _refuse(
         self, parts: Sequence[Part], refused: Mapping[str, str], otherwise: str = ""

@@ -114,7 +114,11 @@ class TfliteSource(Source):
 
     def check_interpreter(self) -> None:
         """Take shapes from LiteRT; raise ModelError where it is missing or refuses the file."""
-        with Session(self.interpreter, self._content) as session:
+        # Sizes that depend on values, as after control flow, are known after a run only.
+        unsure = any(tensor.open for tensor in self._graph.tensors) or any(
+            operator.kind in _CALLS for operator in self._graph.operators
+        )
+        with Session(self.interpreter, self._content, probe=unsure) as session:
             found = session.tensors
         tensors = tuple(
             replace(tensor, shape=found[number][1], open=False)

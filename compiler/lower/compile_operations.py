@@ -147,6 +147,11 @@ def _emit_part(
         load_constants(step)
         step.emit(emitter)
 
+    def emit_beside(steps: Sequence[Step]) -> None:
+        for step in steps:
+            with located(step.operator, CompileError):
+                emit(step)
+
     # A large input would hold up what is needed as soon as its first lines are there.
     for step in (step for _, steps in part.layers[:1] for step in steps[:EARLY]):
         for each in step.entries:
@@ -154,15 +159,13 @@ def _emit_part(
                 emitter.parameters(each)
         if not spill.constants:
             load_constants(step)
-    for step in part.before:
-        emit(step)
+    emit_beside(part.before)
     for number, (node, steps) in enumerate(part.layers, tag):
         with located(node.operator, CompileError):
             for step in steps:
                 emit(step)
         emitter.tag(number, Unit.ACTIVATION_UNIT)
-    for step in part.behind:
-        emit(step)
+    emit_beside(part.behind)
     for size, register in registers.items():
         emitter.emit(Opcode.SET_REGISTER, register=register, first=register, value=size)
 

@@ -29,10 +29,11 @@ class Misfit(CompileError):
     """What finds no place beside what is needed at the same time."""
 
     def __init__(self, life: Life, size: int) -> None:
-        super().__init__(
+        reason = (
             f"{life.what} of {life.lines.count} lines finds no place in the {size} lines of the "
             "unified buffer, beside what is needed at the same time"
         )
+        super().__init__(reason, {life.what: reason})
         self.life = life
 
 

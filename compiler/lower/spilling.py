@@ -21,7 +21,7 @@ from systola.compiler.operations import Operations, Value
 SHARE = 8
 """Bands are cut so that each takes at most that part of the buffer, as far as rows go."""
 
-MOST_STEPS = 100_000
+MOST_STEPS = 200_000
 """In all attempts; large networks take ten thousand."""
 
 
@@ -56,7 +56,7 @@ def fitted(
     known = _found.setdefault(operations, {})
     spill = known.get((config, batch), Spill())
     attempts = Attempts()
-    steps, tried, last = 0, 0, ""
+    steps, tried, last = 0, 0, CompileError("")
     while True:
         tried += 1
         lowering = Lowering(config, operations, samples, batch, spill, attempts)
@@ -64,7 +64,8 @@ def fitted(
         if steps > MOST_STEPS:
             raise CompileError(
                 f"the network needs too many pieces for the {config.buffer_lines} lines of the "
-                f"unified buffer: {last}{_larger_preset(config)}"
+                f"unified buffer: {last}{_larger_preset(config)}",
+                last.refused,
             )
         lives = _lives(lowering, spill)
         try:
@@ -76,7 +77,7 @@ def fitted(
                 continue
             if not spilling:
                 raise
-            last = str(misfit)
+            last = misfit
             spill = _relieved(config, operations, lowering, spill, lives, misfit)
     known[config, batch] = spill
     if tried == 1:
@@ -137,7 +138,7 @@ def _relieved(
                 options.append((lines.count, replace(spill, bands=finer)))
     size, best = max(options, key=lambda option: option[0], default=(0, spill))
     if size == 0:
-        raise CompileError(f"{misfit}{_larger_preset(config)}") from None
+        raise CompileError(f"{misfit}{_larger_preset(config)}", misfit.refused) from None
     return best
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -77,8 +77,43 @@ def _values(node: OnnxNode, kind: str, numbers: Numbers) -> Numbers:
         return _FUNCTIONS[kind](node, numbers).astype(np.float32)
 
 
+_SIGMOID_END = 18
+"""Beyond it ONNX Runtime's sigmoid stays the same."""
+_SIGMOID_ABOVE = (
+    4.37031012579801e-11,
+    1.15627324459942e-07,
+    6.08574864600143e-05,
+    8.51377133304701e-03,
+    2.48287947061529e-01,
+)
+_SIGMOID_BELOW = (
+    6.10247389755681e-13,
+    5.76102136993427e-09,
+    6.29106785017040e-06,
+    1.70198817374094e-03,
+    1.16817656904453e-01,
+    9.93151921023180e-01,
+)
+"""Coefficients of x^9, x^7 to x, and of x^10, x^8 to 1, in Eigen's quotient for sigmoid - 1/2."""
+
+
 def _sigmoid(_: OnnxNode, x: Numbers) -> Numbers:
-    return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(np.float32)
+    """Return the sigmoid as ONNX Runtime has it: its relative error is large far below 0."""
+    end = np.float32(_SIGMOID_END)
+    x = np.clip(x, -end, end)
+    square = x * x
+    above = _polynomial(square, _SIGMOID_ABOVE) * x
+    half = above / _polynomial(square, _SIGMOID_BELOW) + np.float32(0.5)
+    return np.clip(half, np.float32(0), np.float32(1))
+
+
+def _polynomial(x: Numbers, coefficients: Sequence[float]) -> Numbers:
+    """Return a polynomial by Horner's rule, with products that are not rounded before each sum."""
+    result = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        exact = result.astype(np.float64) * x + np.float64(np.float32(coefficient))
+        result = exact.astype(np.float32)
+    return result
 
 
 def _tanh(_: OnnxNode, x: Numbers) -> Numbers:
@@ -142,10 +177,16 @@ def _exact(function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Cu
 
 _FUNCTIONS: dict[str, Curve] = {
     "Abs": _exact(np.abs),
+    "Acos": _exact(np.arccos),
+    "Acosh": _exact(np.arccosh),
+    "Asin": _exact(np.arcsin),
+    "Asinh": _exact(np.arcsinh),
     "Atan": _exact(np.arctan),
+    "Atanh": _exact(np.arctanh),
     "Ceil": _exact(np.ceil),
     "Celu": _celu,
     "Cos": _exact(np.cos),
+    "Cosh": _exact(np.cosh),
     "Elu": _elu,
     "Erf": _erf,
     "Exp": _exact(np.exp),
@@ -163,6 +204,7 @@ _FUNCTIONS: dict[str, Curve] = {
     "Sigmoid": _sigmoid,
     "Sign": _exact(np.sign),
     "Sin": _exact(np.sin),
+    "Sinh": _exact(np.sinh),
     "Softplus": _exact(lambda x: np.logaddexp(0, x)),
     "Softsign": _exact(lambda x: x / (1 + np.abs(x))),
     "Sqrt": _exact(np.sqrt),

@@ -29,7 +29,7 @@ from systola.compiler.operations import (
     Value,
     Window,
 )
-from systola.compiler.wide_weights import repeated, weight_parts
+from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 MAX_WEIGHTS = 1 << 28
 TOLERATED = 1e-3
@@ -365,13 +365,15 @@ def _add_groups(
             scope.add(
                 Slice(operator=str(node), source=source, result=part, axis=3, start=group * inputs)
             )
-        parts = weight_parts(weights[..., here])
+        taken, items, codes = widened(str(node), part, weights[..., here])
+        for item in items:
+            scope.add(item)
         scope.add(
             Convolution(
                 operator=str(node),
-                source=_repeated(scope, node, part, len(parts)),
+                source=taken,
                 result=target,
-                weights=np.concatenate(parts, axis=2),
+                weights=codes,
                 window=window,
                 fill=fill,
                 output=_channels(output.requantisation, here),

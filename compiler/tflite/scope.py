@@ -13,7 +13,7 @@ from systola.compiler.host_stage import HostFunction, HostStage
 from systola.compiler.moves import Positions
 from systola.compiler.operations import Requantisation, Value, scalar_requantisation
 from systola.compiler.partition import Item
-from systola.compiler.quantise import folded_bias, relu_limits
+from systola.compiler.quantise import folded_bias, relu_limits, to_single
 from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.fully_connected import (
     FUSED,
@@ -192,7 +192,11 @@ def channel_requantisation(
     if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != axis):
         raise ModelError("its weights need one scale, or one for each output")
     check_symmetric(weights)
-    scales = source.scale * weights.channel_scales / result.scale
+    products = source.scale * weights.channel_scales
+    if weights.unsigned:
+        # LiteRT multiplies the single scale of weights of uint8 in float32.
+        products = np.array([to_single(float(product)) for product in products])
+    scales = products / result.scale
     pairs = [multiplier(float(scale)) for scale in np.broadcast_to(scales, (n,))]
     activation = fused_activation(operator)
     return Requantisation(

@@ -58,7 +58,7 @@ from systola.compiler.tflite.unsigned import FLIP_SIGN, without_unlike, without_
 from systola.compiler.translation import refusals, translate_all
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
-INPUT_TYPES = ("int8", "uint8", "int32", "int64", "float32")
+INPUT_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32")
 TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     **dict.fromkeys(WHOLE_NUMBERS, translate_whole_numbers),
     **dict.fromkeys(ELEMENT_MOVES, translate_move),

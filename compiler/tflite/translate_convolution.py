@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from systola.compiler.tflite.dilated import EXPLICIT
 from systola.compiler.tflite.fully_connected import centred, fully_connected
 from systola.compiler.tflite.graph import Operator, Tensor, need_type
 from systola.compiler.tflite.scope import Scope, channel_requantisation, check_maps, one_result
-from systola.compiler.wide_weights import repeated, weight_parts
+from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 DEPTHWISE_BLOCK = 32
 """Channels of a depthwise convolution with wide weights that one convolution takes."""
@@ -93,21 +94,7 @@ def translate_depthwise(scope: Scope, operator: Operator) -> None:
         origin = np.repeat(origin, channels // source.channels, axis=3)
         scope.add(*moved(str(operator), source, copies, origin))
         source = copies
-    parts = weight_parts(values)
-    if len(parts) > 1:
-        _add_blocks(scope, operator, result, source_tensor, source, window, parts, output)
-        return
-    scope.add(
-        DepthwiseConvolution(
-            operator=str(operator),
-            result=result,
-            source=source,
-            weights=parts[0],
-            window=window,
-            fill=source_tensor.zero_point,
-            output=output,
-        )
-    )
+    _add_blocks(scope, operator, result, source_tensor, source, window, values, output)
 
 
 def _add_blocks(
@@ -117,14 +104,18 @@ def _add_blocks(
     source_tensor: Tensor,
     source: Value,
     window: Window,
-    parts: list[NDArray[np.int8]],
+    values: NDArray[np.int64],
     output: Requantisation,
 ) -> None:
-    """A depthwise convolution with weights of several parts, as convolutions of few channels."""
+    """A depthwise convolution with some weights of more than 8 bits.
+
+    The blocks of channels that have such weights are convolutions of few channels. Mostly one
+    channel has them: the least or the largest weight of all is there.
+    """
     made: list[Value] = []
-    for start in range(0, source.channels, DEPTHWISE_BLOCK):
-        here = slice(start, min(start + DEPTHWISE_BLOCK, source.channels))
-        count = here.stop - start
+    for start, stop, parts in _blocks(values):
+        here = slice(start, stop)
+        count = stop - start
         some, target = source, result
         if count < source.channels:
             some = Value(f"{source.name} from {start}", (*source.shape[:-1], count))
@@ -132,29 +123,63 @@ def _add_blocks(
             scope.add(
                 Slice(operator=str(operator), source=source, result=some, axis=3, start=start)
             )
-        each = np.eye(count, dtype=np.int8)
-        weights = np.concatenate([part[..., here, np.newaxis] * each for part in parts], axis=2)
-        some, items = repeated(str(operator), some, len(parts))
-        scope.add(*items)
-        scope.add(
-            Convolution(
-                operator=str(operator),
-                result=target,
-                source=some,
-                weights=weights,
-                window=window,
-                fill=source_tensor.zero_point,
-                output=replace(
-                    output,
-                    bias=output.bias[here],
-                    multiplier=output.multiplier[here],
-                    shift=output.shift[here],
-                ),
-            )
+        own = replace(
+            output,
+            bias=output.bias[here],
+            multiplier=output.multiplier[here],
+            shift=output.shift[here],
         )
+        if len(parts) == 1:
+            scope.add(
+                DepthwiseConvolution(
+                    operator=str(operator),
+                    result=target,
+                    source=some,
+                    weights=parts[0],
+                    window=window,
+                    fill=source_tensor.zero_point,
+                    output=own,
+                )
+            )
+        else:
+            own_values = values[..., here, np.newaxis] * np.eye(count, dtype=np.int64)
+            some, items, weights = widened(str(operator), some, own_values)
+            scope.add(*items)
+            scope.add(
+                Convolution(
+                    operator=str(operator),
+                    result=target,
+                    source=some,
+                    weights=weights,
+                    window=window,
+                    fill=source_tensor.zero_point,
+                    output=own,
+                )
+            )
         made.append(target)
     if len(made) > 1:
         scope.add(Concatenation(operator=str(operator), result=result, parts=tuple(made), axis=3))
+
+
+def _blocks(values: NDArray[np.int64]) -> list[tuple[int, int, list[NDArray[np.int8]]]]:
+    """Return first channel, last channel + 1 and the parts of the weights of each block.
+
+    Blocks of weights of 8 bits, which are one part, are as long as they can be.
+    """
+    count = values.shape[-1]
+    starts = range(0, count, DEPTHWISE_BLOCK)
+    narrow = [
+        len(weight_parts(values[..., start : start + DEPTHWISE_BLOCK])) == 1 for start in starts
+    ]
+    first = [
+        start
+        for number, start in enumerate(starts)
+        if not (number and narrow[number] and narrow[number - 1])
+    ]
+    return [
+        (start, stop, weight_parts(values[..., start:stop]))
+        for start, stop in pairwise((*first, count))
+    ]
 
 
 def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
@@ -234,20 +259,16 @@ def _add_convolution(
 ) -> None:
     """A convolution with weights of the channels of one group, which is made one of all."""
     height, width, channels, n = values.shape
-    parts = weight_parts(values)
-    weights = np.concatenate(parts, axis=2)
     if groups > 1:
-        if len(parts) > 1:
-            raise ModelError("weights of uint8 in groups are not supported")
-        if weights.size * groups > MOST_WEIGHTS:
+        if values.size * groups > MOST_WEIGHTS:
             raise ModelError(f"{groups} groups of {channels} channels are not supported")
-        whole = np.zeros((height, width, groups, channels, groups, n // groups), np.int8)
-        each = weights.reshape(height, width, channels, groups, n // groups)
+        whole = np.zeros((height, width, groups, channels, groups, n // groups), np.int64)
+        each = values.reshape(height, width, channels, groups, n // groups)
         for group in range(groups):
             whole[:, :, group, :, group] = each[:, :, :, group]
-        weights = whole.reshape(height, width, groups * channels, n)
+        values = whole.reshape(height, width, groups * channels, n)
     source, window = _without_padding(scope, source, source_tensor, window)
-    source, items = repeated(str(operator), source, len(parts))
+    source, items, weights = widened(str(operator), source, values)
     scope.add(*items)
     scope.add(
         Convolution(

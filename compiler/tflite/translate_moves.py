@@ -97,12 +97,14 @@ def translate_move(scope: Scope, operator: Operator) -> None:
     )
     fill = 0
     if operator.kind in ("PAD", "PADV2", "SPACE_TO_BATCH_ND"):
-        if tensor.dtype != "int8":
+        zeros = operator.kind == "PAD" and tensor.dtype in ("int16", "float32")
+        if tensor.dtype != "int8" and not zeros:
             raise ModelError(f"its input is {tensor.dtype}, supported is int8")
         if math.prod(results[0][1].shape) > MOST_ELEMENTS:
             raise ModelError(f"a value of shape {results[0][1].shape} is not supported")
-        same_quantisation(tensor, results[0][1])
-        fill = _fill(scope, operator, tensor.zero_point)
+        if len(tensor.scales) or tensor.dtype == "int8":
+            same_quantisation(tensor, results[0][1])
+            fill = _fill(scope, operator, tensor.zero_point)
     origins = move_elements(call, np.arange(tensor.size).reshape(tensor.shape))
     for (result, _), origin in zip(results, origins, strict=True):
         one = _of_one_sample(scope, origin, tensor.size)

@@ -88,10 +88,14 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
     count = math.prod(source.shape[axis] for axis in axes)
     if count > MAX_COUNT:
         raise ModelError(f"a mean of {count} elements is not supported")
-    q, shift = _mean_multiplier(source_tensor.scale / result_tensor.scale, count)
-    bias = -source_tensor.zero_point * count
-    zero_point = result_tensor.zero_point
-    output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
+    if len(source_tensor.scales) or len(result_tensor.scales):
+        q, shift = _mean_multiplier(source_tensor.scale / result_tensor.scale, count)
+        bias = -source_tensor.zero_point * count
+        zero_point = result_tensor.zero_point
+        output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
+    else:
+        # LiteRT divides 0 by 0 there, and multiplies with 0.
+        output = scalar_requantisation(0, 0)
     window, taken = _reduced_pixels(scope, operator, source, axes)
     if len(source.shape) - 1 in axes:
         total = Value(f"{result.name} kept", (1, *window.out, 1))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import external_data_helper, helper, version_converter
+from onnx import external_data_helper, helper, numpy_helper, version_converter
 
 from systola.compiler.errors import ModelError
 from systola.compiler.operations import Value
@@ -28,8 +28,10 @@ _AT_ONCE = 16
 """Samples for which the quantiser holds all layers' results in memory at the same time."""
 _OPSET = 13
 """The first version of the operators in which DequantizeLinear has a scale for each channel."""
+_IR_VERSION = 8
 _ERRORS_ONLY = 3
 """The severity of the log of ONNX Runtime."""
+_FATAL_ONLY = 4
 _REFUSED = "ONNX Runtime cannot quantise it"
 
 
@@ -48,10 +50,14 @@ class OnnxModel:
             model = onnx.load_from_string(content)
         _check_float(model)
         with refusals(_REFUSED):
+            _widen(model.graph)
             model = _upgraded(model)
+            # Before version 4 constants had to be among the inputs, where the quantiser puts none.
+            model.ir_version = max(model.ir_version, _IR_VERSION)
             self.inputs = _fix_sizes(model, shapes)
-            self._content = _prepared(model)
-        prepared = onnx.load_from_string(self._content)
+            prepared = onnx.load_from_string(_prepared(model))
+            _flatten_biases(prepared.graph)
+            self._content = prepared.SerializeToString()
         self._kinds = {name: each.op_type for each in prepared.graph.node for name in each.output}
 
     def quantise(self, samples: Sequence[Sample]) -> bytes:
@@ -81,9 +87,16 @@ class OnnxModel:
         with refusals("ONNX Runtime cannot run it"):
             options = runtime.SessionOptions()
             options.log_severity_level = _ERRORS_ONLY
-            # Without it sums saturate at 16 bits on processors that lack VNNI.
-            options.add_session_config_entry("session.x64quantprecision", "1")
-            session = runtime.InferenceSession(content, options, ["CPUExecutionProvider"])
+            providers = ["CPUExecutionProvider"]
+            exact = runtime.SessionOptions()
+            exact.log_severity_level = _FATAL_ONLY
+            # Without it sums saturate at 16 bits on processors that lack VNNI. ONNX Runtime 1.31
+            # fails with it where two operators take the same codes.
+            exact.add_session_config_entry("session.x64quantprecision", "1")
+            try:
+                session = runtime.InferenceSession(content, exact, providers)
+            except Exception:
+                session = runtime.InferenceSession(content, options, providers)
             results = [session.run(None, dict(sample)) for sample in samples]
             return [np.array(each) for each in zip(*results, strict=True)]
 
@@ -116,6 +129,26 @@ def _check_float(model: onnx.ModelProto) -> None:
     for tensor in model.graph.initializer:
         if external_data_helper.uses_external_data(tensor):
             raise ModelError(f"the weights '{tensor.name}' are in another file: save it as one")
+
+
+def _widen(graph: onnx.GraphProto) -> None:
+    """Make float32 of all float16 in a graph and in those inside it."""
+    half, single = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        if info.type.tensor_type.elem_type == half:
+            info.type.tensor_type.elem_type = single
+    tensors = [*graph.initializer]
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype") and attribute.i == half:
+                attribute.i = single
+            tensors += [attribute.t, *attribute.tensors]
+            for inner in (attribute.g, *attribute.graphs):
+                _widen(inner)
+    for tensor in tensors:
+        if tensor.data_type == half:
+            numbers = numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(numbers, tensor.name))
 
 
 def _upgraded(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -152,6 +185,23 @@ def _prepared(model: onnx.ModelProto) -> bytes:
         # The symbolic inference takes SymPy; with known sizes nothing is symbolic.
         prepare.quant_pre_process(source, result, skip_symbolic_shape=True)
         return result.read_bytes()
+
+
+def _flatten_biases(graph: onnx.GraphProto) -> None:
+    """Remove the first axis of biases of shape 1xN, for which the quantiser has one scale a row."""
+    names = {node.input[2] for node in graph.node if node.op_type == "Gemm" and len(node.input) > 2}
+    others = {
+        name
+        for node in graph.node
+        for number, name in enumerate(node.input)
+        if node.op_type != "Gemm" or number != 2
+    }
+    for tensor in graph.initializer:
+        if tensor.name in names - others and len(tensor.dims) == 2 and tensor.dims[0] == 1:
+            del tensor.dims[0]
+            for info in (*graph.input, *graph.value_info):
+                if info.name == tensor.name:
+                    del info.type.tensor_type.shape.dim[0]
 
 
 def _reader(samples: Sequence[Sample]) -> Any:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from systola.compiler.errors import ModelError
@@ -36,7 +38,9 @@ class QuantizedModel:
     """Samples that calibrated it."""
     comparison: Comparison
     worst_layers: Mapping[str, float]
-    """The WORST layers with the most noise: decibels by name, the worst first."""
+    """The WORST layers with the most noise: decibels by name, the worst first.
+
+    Empty where the library of the format cannot compare them."""
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the file of the network. Raises OSError where that fails."""
@@ -100,13 +104,18 @@ def quantize_float(
         raise ModelError("there are no samples to calibrate with")
     names = [each.name for each in model.inputs]
     samples: list[Sample] = [
-        dict(zip(names, arrays, strict=True)) for arrays in zip(*given.arrays, strict=True)
+        # A sample of an input without axes is a number of numpy otherwise.
+        {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
+        for arrays in zip(*given.arrays, strict=True)
     ]
     expected = model.run(samples)
     classes = None if labels is None else check_labels(labels, expected)
     content = model.quantise(samples)
     found = model.run_quantised(content, samples)
-    noise = model.signal_to_noise(content, samples)
+    noise: dict[str, float] = {}
+    # The libraries compare fewer kinds of networks than they quantise.
+    with suppress(ModelError):
+        noise = model.signal_to_noise(content, samples)
     worst = sorted(noise, key=lambda name: noise[name])[:WORST]
     return QuantizedModel(
         content=content,

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
+from systola.compiler.interpreted import Interpreter
 from systola.compiler.operations import Value
 from systola.compiler.tflite.graph import Graph
-from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
+from systola.compiler.tflite.reader import read_tflite
+from systola.runtime.interpreters import Session
 from systola.runtime.quantiser.float_model import (
     COMPARED,
     Sample,
@@ -22,18 +24,16 @@ from systola.runtime.quantiser.float_model import (
     shapes_in_order,
 )
 from systola.runtime.quantiser.libraries import library, refusals
+from systola.runtime.quantiser.modern_tflite import BODY, SCHEMA, modern, packed, unpacked, widen
 
 _QUANTISER = "ai_edge_quantizer"
 _INTERPRETER = "ai_edge_litert.interpreter"
-_SCHEMA = "ai_edge_litert.schema_py_generated"
 _REFUSED = "ai-edge-quantizer cannot quantise it"
 _FAST = "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 _EXACT = "BUILTIN_REF"
 """Kernels of LiteRT, by the names of its OpResolverType."""
 _SIGNATURE = "serving_default"
 """The signature that a model gets which has none: the name that converters use."""
-_NO_OFFSET = 1
-"""The largest offset of a buffer that lies in the flatbuffer itself."""
 _NO_SIGNAL = 1e-30
 """The ratio of signal to noise, -300 dB, where there is no signal."""
 
@@ -47,8 +47,10 @@ class TfliteModel:
         Raises ModelError where it is damaged, quantised already, or has open sizes.
         """
         library(_QUANTISER)
-        self._graph = read_tflite(content)
-        _check_float(self._graph)
+        _check_float(read_tflite(content, main=True))
+        content = modern(content)
+        self._graph = read_tflite(content, main=True)
+        self._inner = len(unpacked(content).subgraphs) > 1
         with refusals("LiteRT cannot run it"):
             interpreter = _interpreter(content, _FAST)
             details = interpreter.get_input_details()
@@ -89,6 +91,10 @@ class TfliteModel:
                 quantiser.update_quantization_recipe(
                     ".*", edge, algorithm_key=module.AlgorithmName.NO_QUANTIZE
                 )
+            # The calibration finds no ranges inside.
+            quantiser.update_quantization_recipe(
+                f"{BODY}.*", names.ALL_SUPPORTED, algorithm_key=module.AlgorithmName.NO_QUANTIZE
+            )
             manager = library(f"{_QUANTISER}.recipe_manager").RecipeManager()
             manager.load_quantization_recipe(quantiser.get_quantization_recipe())
             calibrator = library(f"{_QUANTISER}.calibrator").Calibrator(
@@ -98,8 +104,12 @@ class TfliteModel:
             )
             calibrator.calibrate(self._data(samples), manager)
             ranges = calibrator.get_model_qsvs()
-            result = quantiser.quantize(ranges, enable_progress_report=False)
-            return bytes(result.quantized_model)
+            made = bytes(quantiser.quantize(ranges, enable_progress_report=False).quantized_model)
+        if self._inner:
+            # LiteRT crashes with bodies that do not fit the quantised operator around them.
+            with Session(Interpreter.LITERT, made, probe=True):
+                pass
+        return made
 
     def run(self, samples: Sequence[Sample]) -> list[NDArray[Any]]:
         """Run the float network, see FloatModel."""
@@ -146,9 +156,13 @@ class TfliteModel:
 
 
 def _check_float(graph: Graph) -> None:
-    """Raise ModelError for a model that is quantised already."""
+    """Raise ModelError for a model that is quantised already, not in its weights alone."""
     for tensor in graph.tensors:
-        if tensor.dtype in ("int8", "uint8", "int16") and len(tensor.scales):
+        if (
+            tensor.dtype in ("int8", "uint8", "int16")
+            and len(tensor.scales)
+            and tensor.data is None
+        ):
             raise ModelError(
                 f"the model is quantised already: tensor '{tensor.name}' is {tensor.dtype}"
             )
@@ -180,39 +194,16 @@ def _completed(content: bytes, graph: Graph, interpreter: Any) -> bytes:
     )
     if signed and fixed:
         return content
-    schema = library(_SCHEMA)
-    model = schema.ModelT.InitFromPackedBuf(content, 0)
-    for buffer in model.buffers:
-        # Weights after the flatbuffer would get lost.
-        if buffer.offset > _NO_OFFSET:
-            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
-            buffer.offset = buffer.size = 0
+    schema = library(SCHEMA)
+    model = unpacked(content)
     subgraph = model.subgraphs[0]
-    _widen(schema, model, subgraph)
+    widen(schema, model, subgraph)
     for number, tensor in enumerate(subgraph.tensors):
         if graph.tensors[number].data is None and number in sizes:
             tensor.shape, tensor.shapeSignature = list(map(int, sizes[number])), None
     if not signed:
         model.signatureDefs = [_new_signature(schema, subgraph)]
-    builder = library("flatbuffers").Builder(len(content))
-    builder.Finish(model.Pack(builder), IDENTIFIER)
-    return bytes(builder.Output())
-
-
-def _widen(schema: Any, model: Any, subgraph: Any) -> None:
-    """Make constants of float32 of those that DEQUANTIZE makes of float16 when the model runs."""
-    operators: list[Any] = []
-    for operator in subgraph.operators:
-        source, result = (subgraph.tensors[each[0]] for each in (operator.inputs, operator.outputs))
-        data = model.buffers[source.buffer].data
-        if source.type != schema.TensorType.FLOAT16 or data is None:
-            operators.append(operator)
-            continue
-        wide = np.asarray(data, np.uint8).view(np.float16).astype(np.float32)
-        result.buffer = len(model.buffers)
-        model.buffers.append(schema.BufferT())
-        model.buffers[-1].data = wide.view(np.uint8)
-    subgraph.operators = operators
+    return packed(model)
 
 
 def _new_signature(schema: Any, subgraph: Any) -> Any:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import onnx
 import pytest
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from systola import runtime
+from systola.compiler.cut.placement import Place
 from systola.compiler.errors import ModelError
 from systola.compiler.tflite.reader import read_tflite
 from systola.verif.cli.test_errors import run
@@ -320,6 +322,100 @@ def test_old_operators(folder: Path) -> None:
     samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 3, 6, 6)).astype(np.float32)
     made = runtime.quantize(net.content((x, "float32", (1, 5))), samples)
     assert made.comparison.signal_to_noise[0] > 25
+    expected = onnx_writer.interpret(made.content, samples)
+    assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
+
+
+def test_codes_of_old_files(folder: Path) -> None:
+    """Until 2020 an older field had the code of an operator, which the quantiser does not read."""
+    content = Path("m.tflite").read_bytes()
+    model = float_tflite.schema.ModelT.InitFromPackedBuf(content, 0)
+    for code in model.operatorCodes:
+        code.builtinCode = 0
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    with np.load("tflite.npz") as data:
+        x = data["x"].astype(np.float32)
+    made = runtime.quantize(bytes(builder.Output()), x)
+    assert made.content == runtime.quantize(content, x).content
+
+
+def test_control_flow(folder: Path) -> None:
+    """A loop stays in float32, and the layer before it runs on the machine."""
+    content = float_tflite.loop(np.random.default_rng(random_seed()))
+    samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 40)).astype(np.float32)
+    made = runtime.quantize(content, samples)
+    assert made.comparison.signal_to_noise[0] > 20
+    placement = runtime.compile(made.content, preset="small").placement
+    assert {each.kind for each in placement if each.place is Place.MACHINE} == {"FULLY_CONNECTED"}
+    expected = model_writer.interpret(made.content, samples)
+    assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
+
+
+def test_weights_of_int8(folder: Path) -> None:
+    """Files of dynamic range have codes for weights alone, which become numbers again."""
+    content = float_tflite.weights_of_int8(np.random.default_rng(random_seed()))
+    samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 40)).astype(np.float32)
+    made = runtime.quantize(content, samples)
+    assert made.comparison.signal_to_noise[0] > 30
+    expected = model_writer.interpret(made.content, samples)
+    assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
+    stored = read_tflite(content).tensors
+    first = next(each.data for each in stored if each.shape == (30, 40))
+    second = next(each.data for each in stored if each.shape == (20, 30))
+    scales = next(each.scales for each in stored if each.shape == (30, 40))
+    hidden = samples[:, 0] @ (first * scales[:, np.newaxis]).T
+    exact = np.maximum(hidden @ ((second - 120.0) * 0.01).T, 0)
+    error = expected.reshape(exact.shape) - exact
+    assert np.sum(error**2) < 0.001 * np.sum(exact**2)
+
+
+def test_onnx_of_float16(folder: Path) -> None:
+    """A network in float16 takes inputs of float32, and its bytes equal ONNX Runtime's."""
+    net = FloatNetwork(np.random.default_rng(1))
+    x = net.node("Relu", net.conv(net.input((1, 3, 6, 6), "float32"), (4, 3, 3, 3)))
+    x = net.gemm(net.node("Flatten", net.node("GlobalAveragePool", x)), 4, 5)
+    model = onnx.load_from_string(net.content((x, "float32", (1, 5))))
+    for info in (*model.graph.input, *model.graph.output):
+        info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    for tensor in model.graph.initializer:
+        half = onnx.numpy_helper.to_array(tensor).astype(np.float16)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(half, tensor.name))
+    samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 3, 6, 6)).astype(np.float32)
+    made = runtime.quantize(model.SerializeToString(), samples)
+    assert made.comparison.signal_to_noise[0] > 25
+    expected = onnx_writer.interpret(made.content, samples)
+    assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
+
+
+def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
+    """A sample of such an input is a number; two operators take the same codes."""
+    net = FloatNetwork(np.random.default_rng(1))
+    x, factor = net.input((1, 4), "float32"), net.input((), "float32")
+    shared = net.constant(np.linspace(-1, 1, 4, dtype=np.float32).reshape(1, 4))
+    joined = net.node("Concat", net.node("Mul", x, factor), shared, shared, axis=1)
+    y = net.gemm(joined, 12, 5)
+    rng = np.random.default_rng(2)
+    samples = rng.standard_normal((SAMPLES, 1, 4)).astype(np.float32)
+    factors = rng.uniform(1, 2, SAMPLES).astype(np.float32)
+    made = runtime.quantize(net.content((y, "float32", (1, 5))), samples, factors)
+    assert made.comparison.signal_to_noise[0] > 20
+
+
+def test_constants_among_the_inputs(folder: Path) -> None:
+    """Files until 2019 have them there, and biases with an axis more than the quantiser takes."""
+    net = FloatNetwork(np.random.default_rng(1), opset=8)
+    x = net.input((1, 6), "float32")
+    weights = np.linspace(-1, 1, 30, dtype=np.float32).reshape(6, 5)
+    bias = net.constant(np.linspace(2, 3, 5, dtype=np.float32).reshape(1, 5))
+    y = net.node("Gemm", x, net.constant(weights), bias)
+    model = onnx.load_from_string(net.content((y, "float32", (1, 5))))
+    model.ir_version = 3
+    for each in model.graph.initializer:
+        info = helper.make_tensor_value_info(each.name, each.data_type, each.dims)
+        model.graph.input.append(info)
+    samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 6)).astype(np.float32)
+    made = runtime.quantize(model.SerializeToString(), samples)
     expected = onnx_writer.interpret(made.content, samples)
     assert np.array_equal(run_quantised(made.content, samples, expected.shape), expected)
 

@@ -52,6 +52,43 @@ def weights_of_float16(rng: np.random.Generator) -> bytes:
     return net.content([x], [y])
 
 
+def weights_of_int8(rng: np.random.Generator) -> bytes:
+    """Return two dense layers on float32 with weights of int8, one of them after DEQUANTIZE."""
+    net = ModelWriter()
+    x, h, y = (_calculated(net, size) for size in (40, 30, 20))
+    scales = rng.uniform(0.01, 0.03, 30).astype(np.float32)
+    codes = rng.integers(-127, 128, (30, 40), np.int8)
+    net.operator("FULLY_CONNECTED", [x, net.tensor((30, 40), "int8", scales, 0, codes), -1], [h])
+    codes = rng.integers(0, 256, (20, 30), np.uint8)
+    stored, wide = net.tensor((20, 30), "uint8", 0.01, 120, codes), net.tensor((20, 30), "float32")
+    net.operator("DEQUANTIZE", [stored], [wide])
+    net.operator("FULLY_CONNECTED", [h, wide, -1], [y], fusedActivationFunction=RELU)
+    return net.content([x], [y])
+
+
+def loop(rng: np.random.Generator) -> bytes:
+    """Return a dense layer, and a loop after it that adds another one twice."""
+    net = ModelWriter()
+    net.begin_subgraph()
+    i, value = net.tensor((), "int32"), net.tensor((1, 5), "float32")
+    most, more = net.tensor((), "int32", data=np.array(2, np.int32)), net.tensor((), "bool")
+    net.operator("LESS", [i, most], [more])
+    net.end_subgraph([i, value], [more])
+    net.begin_subgraph()
+    i, value = net.tensor((), "int32"), net.tensor((1, 5), "float32")
+    one, following = net.tensor((), "int32", data=np.array(1, np.int32)), net.tensor((), "int32")
+    product, total = net.tensor((1, 5), "float32"), net.tensor((1, 5), "float32")
+    net.operator("ADD", [i, one], [following])
+    net.operator("FULLY_CONNECTED", [value, _weights(net, rng, 5, 5), -1], [product])
+    net.operator("ADD", [value, product], [total])
+    net.end_subgraph([i, value], [following, total])
+    x, h, y = (net.tensor((1, size), "float32") for size in (40, 5, 5))
+    zero, last = net.tensor((), "int32", data=np.array(0, np.int32)), net.tensor((), "int32")
+    net.operator("FULLY_CONNECTED", [x, _weights(net, rng, 5, 40), -1], [h])
+    net.operator("WHILE", [zero, h], [last, y], condSubgraphIndex=1, bodySubgraphIndex=2)
+    return net.content([x], [y])
+
+
 def filter_of_any_size(rng: np.random.Generator) -> bytes:
     """Return a convolution that takes rows of any number; placeholders stand for their number."""
     net = ModelWriter()

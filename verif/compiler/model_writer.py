@@ -50,6 +50,7 @@ OPTIONS = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTMOptions",
     "UNPACK": "UnpackOptions",
     "VAR_HANDLE": "VarHandleOptions",
+    "WHILE": "WhileOptions",
 }
 """Classes of the options of the kinds of operators that have some."""
 

@@ -257,3 +257,17 @@ def test_refusals(numbers: list[list[int]], message: str) -> None:
     writer.operator("PAD", [tensors[0], amounts], tensors[1:])
     with pytest.raises(ModelError, match=rf"operator 0 \(PAD\): {message}"):
         network_of(writer.content(tensors[:1], tensors[1:]))
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float32"])
+def test_padding_of_other_types(dtype: str) -> None:
+    """The host pads numbers that the machine has no type for, with zeros."""
+    writer = ModelWriter()
+    scale = 0.01 if dtype == "int16" else None
+    source, result = (writer.tensor(shape, dtype, scale) for shape in ((1, 3, 4), (1, 6, 5)))
+    sizes = writer.tensor((3, 2), "int32", data=np.array([[0, 0], [1, 2], [0, 1]], np.int32))
+    writer.operator("PAD", [source, sizes], [result])
+    content = writer.content([source], [result])
+    x = np.random.default_rng(random_seed()).integers(-9999, 9999, (2, 1, 3, 4)).astype(dtype)
+    run = run_network(GoldenBackend(preset("small")), network_of(content), x)
+    assert np.array_equal(run.y, interpret(content, x))

@@ -13,10 +13,16 @@ from systola.verif.kit.seeds import random_seed
 OPSET = 20
 """The first version with Gelu."""
 CURVES: dict[str, dict[str, float | str]] = {
+    "Acos": {},
+    "Acosh": {},
+    "Asin": {},
+    "Asinh": {},
     "Atan": {},
+    "Atanh": {},
     "Ceil": {},
     "Celu": {"alpha": 0.7},
     "Cos": {},
+    "Cosh": {},
     "Floor": {},
     "Gelu": {},
     "Gelu tanh": {"approximate": "tanh"},
@@ -27,6 +33,7 @@ CURVES: dict[str, dict[str, float | str]] = {
     "Selu": {},
     "Sign": {},
     "Sin": {},
+    "Sinh": {},
     "Softsign": {},
     "Tan": {},
     "ThresholdedRelu": {"alpha": 0.4},
@@ -40,6 +47,17 @@ def test_all_codes(kind: str) -> None:
     numbers = writer.dequantise(writer.input((1, 256)), 0.0313, -40, "int8")
     made = writer.node(kind.split()[0], numbers, **CURVES[kind])
     content = writer.content((writer.quantise(made, 0.0217, 3, "int8"), "int8", (1, 256)))
+    run = api.compile(content, preset="small").run(CODES, backend="iss")
+    assert np.array_equal(run.y, interpret(content, CODES))
+
+
+@pytest.mark.parametrize("end", [-7.5, -14.5])
+def test_sigmoid_far_below_zero(end: float) -> None:
+    """A network that is always sure has a small scale there: ONNX Runtime's error shows."""
+    writer = OnnxWriter()
+    made = writer.node("Sigmoid", writer.dequantise(writer.input((1, 256)), 0.12, 127, "int8"))
+    last = 1 / (1 + np.exp(-end)) / 40
+    content = writer.content((writer.quantise(made, last, -128, "int8"), "int8", (1, 256)))
     run = api.compile(content, preset="small").run(CODES, backend="iss")
     assert np.array_equal(run.y, interpret(content, CODES))
 

@@ -43,3 +43,15 @@ def test_any_axes(shape: tuple[int, ...], kind: str, keep: bool) -> None:
         x = rng.integers(-128, 128, (2, *shape), np.int8)
         run = run_network(GoldenBackend(preset("small")), network_of(content), x, batch=2)
         assert np.array_equal(run.y, interpret(content, x)), axes
+
+
+def test_mean_without_scales() -> None:
+    """LiteRT divides the missing scales, 0 by 0, and its results are 0."""
+    writer = ModelWriter()
+    source, result = writer.tensor((1, 3, 4, 5)), writer.tensor((1, 1, 4, 5))
+    axes = writer.tensor((1,), "int32", data=np.array([1], np.int32))
+    writer.operator("MEAN", [source, axes], [result], keepDims=True)
+    content = writer.content([source], [result])
+    x = np.random.default_rng(random_seed()).integers(-128, 128, (2, 1, 3, 4, 5), np.int8)
+    run = run_network(GoldenBackend(preset("small")), network_of(content), x, batch=2)
+    assert np.array_equal(run.y, interpret(content, x))

@@ -83,6 +83,25 @@ def test_layers(kind: str, round_: int) -> None:
     network.check()
 
 
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_few_wide_weights(kind: str) -> None:
+    """Most weights less their zero point have 8 bits; two channels have weights with more."""
+    network = UnsignedNetwork((1, 5, 4, 100))
+    rng, writer = network.rng, network.writer
+    shape = (1, 3, 3, 100) if kind.startswith("DEPTHWISE") else (7, 3, 3, 100)
+    values = rng.integers(30, 256, shape, np.uint8)
+    values[0, 1, 1, 40], values[0, 2, 0, 99] = 0, 11
+    count = 100 if kind.startswith("DEPTHWISE") else 7
+    weights = writer.tensor(shape, "uint8", 0.004, 140, values)
+    result = network.tensor((1, 5, 4, count), 0.4)
+    options = {"depthMultiplier": 1} if kind.startswith("DEPTHWISE") else {}
+    bias = writer.tensor((count,), "int32", 0.0002, data=rng.integers(-900, 900, count, np.int32))
+    inputs = [network.input, weights, bias]
+    writer.operator(kind, inputs, [result], strideH=1, strideW=1, padding=SAME, **options)
+    network.last = result
+    network.check()
+
+
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("kernel", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
@@ -137,3 +156,39 @@ def test_other_operators() -> None:
     network.writer.operator("LOGISTIC", [network.input], [result])
     with pytest.raises(ModelError, match=r"operator 0 \(LOGISTIC\): its input is uint8"):
         network_of(network.writer.content([network.input], [result]))
+
+
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
+def test_product_of_scales(kind: str) -> None:
+    """The product of both scales is rounded to float32: 7,386 times the product is near 50.5."""
+    writer = ModelWriter()
+    scale, weight_scale = 0.023528477177023888, 0.00683765672147274
+    shapes = {
+        "CONV_2D": ((1, 4, 4, 2), (1, 1, 1, 2), (1, 4, 4, 1)),
+        "DEPTHWISE_CONV_2D": ((1, 2, 16, 2), (1, 2, 1, 2), (1, 1, 16, 2)),
+        "FULLY_CONNECTED": ((16, 2), (1, 2), (16, 1)),
+    }
+    shape, weights_shape, out = shapes[kind]
+    source = writer.tensor(shape, "uint8", scale, 0)
+    values = np.array([100, 100, 1, 1] if kind.startswith("DEPTHWISE") else [100, 1], np.uint8)
+    weights = writer.tensor(
+        weights_shape, "uint8", weight_scale, 139, (values + 139).reshape(weights_shape)
+    )
+    count = out[-1]
+    product = np.float32(scale) * np.float32(weight_scale)
+    bias = writer.tensor((count,), "int32", product, data=np.zeros(count, np.int32))
+    result = writer.tensor(out, "uint8", scale, 0)
+    options: dict[str, Any] = {}
+    if kind != "FULLY_CONNECTED":
+        options = {"strideH": 1, "strideW": 1, "padding": 1}
+    if kind.startswith("DEPTHWISE"):
+        options["depthMultiplier"] = 1
+    writer.operator(kind, [source, weights, bias], [result], **options)
+    content = writer.content([source], [result])
+    ones = np.arange(78, 94, dtype=np.uint8)
+    pairs = np.stack([np.full(16, 73, np.uint8), ones], axis=1)
+    if kind.startswith("DEPTHWISE"):
+        pairs = np.repeat(pairs.T[:, :, np.newaxis], 2, axis=2)
+    x = pairs.reshape(1, *shape)
+    run = run_network(GoldenBackend(preset("small")), network_of(content), x)
+    assert np.array_equal(run.y.reshape(-1), interpret(content, x).reshape(-1))

@@ -18,7 +18,7 @@ from systola.compiler.cut.placement import Place, macs_share
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import DeviceStage
-from systola.runtime import Strategy, compile, load
+from systola.runtime import Strategy, compile, execute, load
 from systola.runtime import interpreters as runtime_interpreters
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.execute import HostError
@@ -280,8 +280,24 @@ def loop_and_branch(rng: np.random.Generator) -> Case:
     return Case(content, (inputs, flags), ("If",), "mi", 36 * 9 * (4 * 3 + 2 * 4))
 
 
+def size_by_values(rng: np.random.Generator) -> Case:
+    """Make a network with a size that follows from values of an input: they are zeros and ones."""
+    writer = OnnxWriter()
+    x, flags = writer.input((1, 3, 6, 6), "float32"), writer.input((4,), "int64")
+    one = writer.constant(np.array([1, 1, 1, 1], np.int64))
+    times = writer.node("Max", flags, one)
+    first = convolution(writer, rng, x, (4, 3))
+    second = convolution(writer, rng, writer.node("Tile", first, times), (5, 4))
+    content = writer.content((second, "float32", (1, 5, 6, 6)))
+    inputs = rng.normal(size=(SAMPLES, 1, 3, 6, 6)).astype(np.float32)
+    numbers = rng.integers(0, 2, (SAMPLES, 4))
+    kinds = ("Max", "Tile", "QuantizeLinear")
+    return Case(content, (inputs, numbers), kinds, "imim", 36 * 9 * (4 * 3 + 5 * 4))
+
+
 @pytest.mark.parametrize(
-    "make", [float_middle, pytest.param(loop_and_branch, marks=pytest.mark.thorough)]
+    "make",
+    [float_middle, size_by_values, pytest.param(loop_and_branch, marks=pytest.mark.thorough)],
 )
 def test_onnx(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> None:
     case = make(np.random.default_rng(random_seed()))
@@ -399,6 +415,18 @@ def test_interpreter_refuses() -> None:
     writer.custom_operator("Unheard", [h], [y], b"")
     with pytest.raises(ModelError, match=r"CUSTOM Unheard.*; ai-edge-litert refuses the model: .*"):
         compile(writer.content([x], [y]))
+
+
+def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run starts none, and variables have their first values all the same."""
+    case = feedback(np.random.default_rng(random_seed()))
+    model = compile(case.content, preset="small", batch=BATCH)
+    first = model.run(*case.inputs, backend="iss").outputs
+    with monkeypatch.context() as changed:
+        changed.setattr(execute, "Session", None)
+        compare(model.run(*case.inputs, backend="iss").outputs, first)
+    execute._close(execute._idle[model.compiled])
+    compare(model.run(*case.inputs, backend="iss").outputs, first)
 
 
 def test_interpreter_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
