@@ -32,7 +32,7 @@ from systola.hdl.activation.spacings import (
 from systola.hdl.activation.step_planner import HALF
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
-from systola.timing.gates import Gates, GatesState, gate_distance
+from systola.timing.gates import Gates, GatesState, gate_distance, inverts
 from systola.timing.recent import recent
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.span import Span
@@ -72,8 +72,8 @@ class Work:
     gate: bool = False
     """Whether it has a function of GATES."""
     sums_lines: bool = False
-    scaled: bool = False
-    """Whether it sums scaled elements."""
+    alone: bool = False
+    """Whether no older gates may be in the lanes: it sums scaled elements, or has 1/x."""
     shared: bool = False
     """Whether elements and sums of int8 take the requantisers in turn."""
     read_lines: NDArray[np.int64] | None = None
@@ -116,6 +116,7 @@ class ActivationUnit:
             lines=1 + wide,
             drain=LONG_SPACING * operands["stochastic"],
             gate=gate,
+            alone=inverts(operands),
         )
         sums = self._regions.accumulators
         here = slice(operands["accumulator"], operands["accumulator"] + rows)
@@ -241,7 +242,7 @@ class ActivationUnit:
             drain=drain,
             gate=gate,
             sums_lines=True,
-            scaled=scaled,
+            alone=scaled or inverts(operands),
             shared=scaled and halves == 1 and not spacing and not gate,
             read_lines=read_lines,
         )
@@ -347,10 +348,11 @@ class ActivationUnit:
         # Steps left out between its vectors, and behind them.
         between = turns * gate_pause(turns) if work.gate else self._pause(work.spacing)
         step = turns * work.reads + between
-        if work.gate:
+        if work.gate and work.alone:
+            alone = alone_after(turns, sums_lines=work.sums_lines)
+            step = turns * (work.reads - 1 + alone)
+        elif work.gate:
             step = turns * gate_distance(work.reads, turns)
-            if work.scaled:  # Its elements may be scaled only where no gates are in the lanes.
-                step = turns * (work.reads - 1 + alone_after(turns, sums_lines=True))
         offsets = step * np.arange(work.vectors, dtype=np.float64) + turns * (work.reads - 1)
         if work.shared:
             offsets = turns * _in_turn(work.vectors, self._halved(), turns)
@@ -359,14 +361,14 @@ class ActivationUnit:
             offsets += (block + 1) * work.before_block + block * work.between_blocks
         # Its command comes when the one before has the unit to itself.
         came = max(issued, self._left[0] + 1)
-        kind = {"lines": work.sums_lines, "scaled": work.scaled}
+        kind = {"lines": work.sums_lines, "alone": work.alone}
         start = max(came + 1 + FRONT_LATENCY, self.free)
         start = self._gates.first_step(start, gate=work.gate, **kind)
         if turns > 1:  # A step begins when the one before might have ended.
             needed = start + turns * np.ceil((needed - start) / turns)
         if work.read_lines is not None and self.other is not None:
             before = np.diff(offsets, prepend=-float(turns)) - turns * work.reads
-            if work.gate and not work.scaled:
+            if work.gate and not work.alone:
                 before[1:] = between
             reader = Reader(
                 lines=work.read_lines,
@@ -377,10 +379,10 @@ class ActivationUnit:
                 target_lines=work.lines,
                 latency=work.latency,
                 turns=turns,
-                gates=self._gates if work.gate and not work.scaled else None,
+                gates=self._gates if work.gate and not work.alone else None,
             )
             times = yielding_times(reader, self.other, self._banks)
-        elif work.gate and not work.scaled:
+        elif work.gate and not work.alone:
             times = self._gate_times(work, start, needed)
         else:
             times = paced(start, offsets, needed)
@@ -410,7 +412,7 @@ class ActivationUnit:
         times: list[float] = []
         for need in np.broadcast_to(needed, work.vectors).tolist():
             time = self._gates.legal(max(first + turns * (work.reads - 1), need))
-            self._gates.issue(time, lines=work.sums_lines, scaled=False)
+            self._gates.issue(time, lines=work.sums_lines, alone=False)
             first = time + turns * (1 + gate_pause(turns))
             times.append(time)
         return np.array(times)

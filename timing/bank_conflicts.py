@@ -132,7 +132,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
             issue = reader.gates.legal(time - turns)
             while bank >= 0 and all(bank_at(issue + n) == bank for n in range(turns)):
                 issue = reader.gates.legal(issue + turns)
-            reader.gates.issue(issue, lines=True, scaled=False)
+            reader.gates.issue(issue, lines=True, alone=False)
             time = issue + turns
         times.append(time - turns)
     return np.array(times)

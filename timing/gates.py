@@ -3,21 +3,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 
+from systola.arch.isa import TANH_INTEGER_BITS, Function
 from systola.hdl.activation.gate_lane import slots
 from systola.hdl.activation.gate_sequencer import gate_spacing
 from systola.hdl.activation.spacings import alone_after, gate_pause
 from systola.timing.recent import recent
 
 GatesState = tuple[float, bool, bool]
-"""When the lanes are free of gates, and of the last one whether it sums lines, and scaled ones."""
+"""When the lanes are free of gates, and of the last one whether it sums lines, and is alone."""
 
 
 def gate_distance(reads: int, turns: int) -> int:
     """Return the steps between vectors with gates that are made in `reads` steps each."""
     places, apart = slots(turns), gate_spacing(turns)
     return apart + places * ceil(max(0, gate_pause(turns) + reads - apart) / places)
+
+
+def inverts(operands: Mapping[str, int]) -> bool:
+    """Return whether the function is 1/x or 1/sqrt(x)."""
+    return operands["function"] == Function.EXP and operands["table"] > TANH_INTEGER_BITS
 
 
 class Gates:
@@ -28,11 +35,11 @@ class Gates:
         self._until = 0.0
         """The first cycle in which they hold nothing up any more."""
         self._lines = False
-        self._scaled = False
+        self._was_alone = False
 
-    def first_step(self, time: float, *, gate: bool, lines: bool, scaled: bool) -> float:
+    def first_step(self, time: float, *, gate: bool, lines: bool, alone: bool) -> float:
         """Return the first cycle, from `time` on, in which an instruction may make a step."""
-        alike = gate and lines == self._lines and not (scaled or self._scaled)
+        alike = gate and lines == self._lines and not (alone or self._was_alone)
         return time if alike else max(time, self._until)
 
     def legal(self, time: float) -> float:
@@ -44,9 +51,9 @@ class Gates:
         pitch = turns * slots(turns)
         return min(first + pitch * max(0, ceil((time - first) / pitch)), max(time, self._until))
 
-    def issue(self, time: float, *, lines: bool, scaled: bool) -> None:
+    def issue(self, time: float, *, lines: bool, alone: bool) -> None:
         """Take a vector that is issued in cycle `time`."""
-        self._lines, self._scaled = lines, scaled
+        self._lines, self._was_alone = lines, alone
         self._until = time + self._turns * self._alone()
 
     def _alone(self) -> int:
@@ -54,9 +61,9 @@ class Gates:
 
     def state(self, now: float) -> GatesState:
         """Return the state, seen from cycle `now`."""
-        return recent(self._until, now), self._lines, self._scaled
+        return recent(self._until, now), self._lines, self._was_alone
 
     def resume(self, state: GatesState, now: float) -> None:
         """Go on from `state` in cycle `now`."""
-        until, self._lines, self._scaled = state
+        until, self._lines, self._was_alone = state
         self._until = now + until

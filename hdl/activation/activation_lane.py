@@ -161,9 +161,7 @@ class ActivationLane(wiring.Component):
         if config.wide:
             with m.If(self.accumulate):
                 m.d.comb += requantiser.offset.eq(vector.addend)
-            m.submodules.gate_lane = gate = GateLane(
-                turns=config.columns_per_lane, training=config.training
-            )
+            m.submodules.gate_lane = gate = GateLane(turns=config.columns_per_lane)
             # The high bytes, as many turns as there are after the low ones.
             high = registers_in_turn(m, unsigned(8), turns=config.columns_per_lane, name="high")
             m.d.comb += [

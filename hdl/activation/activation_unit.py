@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import Operation
+from systola.arch.isa import TANH_INTEGER_BITS, Function, Operation
 from systola.hdl.activation.controls import INSTRUCTIONS
 from systola.hdl.activation.gate_queue import GateQueue
 from systola.hdl.activation.result_lanes import ResultLanes
@@ -222,11 +222,12 @@ class ActivationUnit(wiring.Component):
         step, offered, done = self._step(m, interlock, meeting.any())
         issues = Signal()
         if self._config.wide:
+            inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
             queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
             m.d.comb += [
                 queue.gate.eq(is_gate(command.function)),
                 queue.sums_lines.eq(~from_accumulators),
-                queue.scaled.eq(scaled),
+                queue.alone.eq(scaled | (inverts if self._config.training else 0)),
                 queue.issues.eq(issues),
                 self._hold_all.eq(queue.hold_all),
                 self._hold_issue.eq(queue.hold_issue),

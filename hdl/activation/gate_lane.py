@@ -117,15 +117,13 @@ class GateLane(wiring.Component):
     it GateSequencer.latency() steps later, for one step. `slots` vectors take turns: each of them
     multiplies in one step, adds in a later one, and multiplies its sum when its turn comes again.
     Their registers go round. Where columns take turns, too, control stays for a cycle a turn, which
-    is a step. With `training` the `spare` register of a vector is its own for all of its time, else
-    while it divides.
+    is a step. All vectors share the register `spare`, and the conditions of the factors.
     The multiplier is not in here: it takes `first` and `second` with `multiply`, and
     `product` comes PRODUCT_LATENCY cycles later.
     """
 
-    def __init__(self, *, turns: int = 1, training: bool = False) -> None:
+    def __init__(self, *, turns: int = 1) -> None:
         self._turns = turns
-        self._training = training
         super().__init__(
             {
                 "control": In(GateControl()),
@@ -171,13 +169,16 @@ class GateLane(wiring.Component):
         m.d.comb += centred.eq(argument[:13] ^ 1 << 12)
 
         # The terms of the next sum: a vector keeps its value by adding nothing to it.
-        conditions = registers("conditions", unsigned(ALWAYS), places=period)
+        factors = registers("factors", unsigned(FACTORS))
+        ends = registers("ends", unsigned(ALWAYS - FACTORS), places=period)
         with m.If(control.take):
-            m.d.sync += conditions[0].eq(
-                Cat(~argument[13 : 13 + FACTORS], ~argument[20], positives[-1])
-            )
+            m.d.sync += [
+                factors[0].eq(~argument[13 : 13 + FACTORS]),
+                ends[0].eq(Cat(~argument[20], positives[-1])),
+            ]
+        conditions = Cat(factors[-1], ends[-1 - turns], 1)
         terms = control.terms
-        holds = terms.update & Cat(conditions[-1 - turns], 1).bit_select(terms.condition, 1)
+        holds = terms.update & conditions.bit_select(terms.condition, 1)
         addends = registers("addend", Shape.cast(Addend))
         products = registers("product_term", Shape.cast(ProductTerm))
         doubling = registers("doubles", unsigned(1))
@@ -190,7 +191,7 @@ class GateLane(wiring.Component):
         # A value of 2^15 counts as 2^15 - 1 in products. No result is 2^15.
         values = registers("value", signed(17), places=period)
         saved = registers("saved", signed(16), places=period)
-        spare = registers("spare", signed(16), places=period if self._training else turns)
+        spare = registers("spare", signed(16))
         value = values[multiplies]
         number = Signal(signed(16))
         m.d.comb += [
@@ -206,7 +207,7 @@ class GateLane(wiring.Component):
             with m.Case(Second.SAVED):
                 m.d.comb += self.second.eq(saved[multiplies])
             with m.Case(Second.SPARE):
-                m.d.comb += self.second.eq(spare[multiplies % len(spare)])
+                m.d.comb += self.second.eq(spare[multiplies % turns])
 
         # One adder rounds, negates and adds: -x is ~x and a carry.
         product = self.product[14:]

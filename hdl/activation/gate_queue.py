@@ -17,12 +17,12 @@ class GateQueue(wiring.Component):
     """Holds up steps that would meet the gates of older vectors at a multiplier.
 
     The present instruction has a function of GATES (`gate`), makes sums of lines (`sums_lines`), of
-    `scaled` elements; `issues`: its step issues a vector. Where columns take turns, `turn` is the
-    turn of the step, and `issues` comes with the last turn.
+    scaled elements or with 1/x (`alone`); `issues`: its step issues a vector. Where columns take
+    turns, `turn` is the turn of the step, and `issues` comes with the last turn.
 
     `hold_all`: no step may be made for `alone_after` steps after the last vector with gates. An
     instruction with gates that takes lines, or accumulators, like the last one, need not wait,
-    unless either of them scales elements.
+    unless either of them is `alone`.
     `hold_issue`: no vector may be issued, as an older one has its place. A vector with gates comes
     `gate_spacing` steps after the last one, or a multiple of `slots` later. The caller makes no
     step for the first two steps after `issues` with a gate.
@@ -34,7 +34,7 @@ class GateQueue(wiring.Component):
             {
                 "gate": In(1),
                 "sums_lines": In(1),
-                "scaled": In(1),
+                "alone": In(1),
                 "issues": In(1),
                 **({"turn": In(1)} if turns > 1 else {}),
                 "hold_all": Out(1),
@@ -49,10 +49,10 @@ class GateQueue(wiring.Component):
         after_rows, after_lines = (alone_after(turns, sums_lines=lines) for lines in (False, True))
         left = Signal(range(after_lines))  # steps in which all else is held up
         place = Signal(range(places))
-        lines_there, scaled_there = Signal(), Signal()  # of the last gate
-        alone = Signal()
-        m.d.sync += alone.eq(
-            ~self.gate | self.scaled | scaled_there | (self.sums_lines != lines_there)
+        lines_there, alone_there = Signal(), Signal()  # of the last gate
+        waits = Signal()
+        m.d.sync += waits.eq(
+            ~self.gate | self.alone | alone_there | (self.sums_lines != lines_there)
         )
         # Both holds come out of registers, for the next step.
         stays = Signal()
@@ -60,7 +60,7 @@ class GateQueue(wiring.Component):
         with m.If(self.turn) if turns > 1 else nullcontext():
             m.d.sync += [
                 place.eq(stepped(place, places)),
-                self.hold_all.eq(stays & alone),
+                self.hold_all.eq(stays & waits),
                 self.hold_issue.eq(stays & (place != (gate_spacing(turns) - 1) % places)),
             ]
             with m.If(left != 0):
@@ -69,5 +69,5 @@ class GateQueue(wiring.Component):
             m.d.sync += [left.eq(after_rows - 1), place.eq(1)]
             with m.If(self.sums_lines):
                 m.d.sync += left.eq(after_lines - 1)
-            m.d.sync += [lines_there.eq(self.sums_lines), scaled_there.eq(self.scaled)]
+            m.d.sync += [lines_there.eq(self.sums_lines), alone_there.eq(self.alone)]
         return m

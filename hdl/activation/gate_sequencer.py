@@ -35,6 +35,8 @@ PARTS = {"factors": FactorControl(), "terms": TermControl(), "sum": SumControl()
 """The parts of GateControl that rows have, each at its own time."""
 PASSED_ON = 3
 """Steps from the place of a vector to its control: rows, the choice of a row, control."""
+TAKING_ROW = 4
+"""With the sum of this row the argument becomes conditions, for the factors to come."""
 WAITING = Requantiser.LATENCY - Requantiser.MULTIPLIER_STAGE
 """Cycles from the products of a vector in the requantiser to its argument."""
 
@@ -78,7 +80,8 @@ class GateSequencer(wiring.Component):
     `latency` steps after the argument, for a step; `finishes` comes a cycle before. The next start
     may come `gate_spacing` steps after a start, or a multiple of `slots` more, or any number from
     `gates_alone` on.
-    With `training`, EXP of RECIPROCAL or INVERSE_ROOT integer bits is 1/x or 1/sqrt(x).
+    With `training`, EXP of RECIPROCAL or INVERSE_ROOT integer bits is 1/x or 1/sqrt(x), and no
+    other vector is in the lanes at the time.
     `following` is the control of the lanes in the next cycle, for registers near them. A step is a
     cycle; for `turns` the caller makes it longer.
     """
@@ -164,19 +167,21 @@ class GateSequencer(wiring.Component):
             )
         with m.Elif(shifts != 0):
             m.d.sync += shifts.eq(shifts - 1)
+        # All vectors have the conditions of the factors in one register, and 1/x the whole time.
+        taken = passed("sum", [TAKING_ROW], "taken")
+        m.d.sync += row.take.eq(taken)
         if self._training:
             inverts = kept(self.exp & (self.integer_bits > TANH_INTEGER_BITS), "inverts")
             is_root = kept(self.integer_bits == INVERSE_ROOT, "is_root")
             with m.If(self.start & self.exp & (self.integer_bits > TANH_INTEGER_BITS)):
                 m.d.sync += shifts.eq(0)
+            m.d.sync += row.take.eq(Mux(inverts["sum"], passed("sum", [-1], "taken_soon"), taken))
             for part in times:
                 with m.If(inverts[part]):
                     m.d.sync += row[part].eq(rows["inverse"][part])
             at_square = passed("terms", [SQUARE_ROW], "at_square")
             with m.If(inverts["terms"] & at_square & is_root["terms"]):
                 m.d.sync += row.terms.update.eq(0)
-        taken = Signal()  # in the next step but one
-        m.d.sync += [taken.eq(place[lead(turns) - PASSED_ON - 1]), row.take.eq(taken)]
         m.d.comb += [
             self.following.eq(row),
             self.following.load.eq(self.start),

@@ -90,12 +90,12 @@ class ResultLanes(wiring.Component):
     elements are `scaled`, and GateSequencer.latency() later with SIGMOID or TANH, which are for
     int16 results only; the second line of an int16 result a cycle later. Nothing stops a vector.
     Of vectors with SIGMOID or TANH each comes `gate_spacing` after the one before, or a multiple of
-    `slots` later, if both are sums of lines that are not scaled, or neither is; all else comes
-    `gates_alone` after them, and LONG_SPACING more behind a sum of lines. Between other vectors the
-    caller leaves a cycle behind an int16 result, ADDEND_SPACING behind a sum that is added to what
-    is there, if it has fewer than ADDEND_LINES, and DRAIN_SPACING between a sum and an accumulator
-    row. Where elements are scaled it is LONG_SPACING in both cases, and no element is to be scaled
-    SLOT_DISTANCE cycles after the issue; TAP_SPACING between a tap and its use.
+    `slots` later, if both are sums of lines that are not scaled, or neither is. All else, and 1/x,
+    comes `gates_alone` after them, and LONG_SPACING more behind a sum of lines. Between other
+    vectors the caller leaves a cycle behind an int16 result, ADDEND_SPACING behind a sum that is
+    added to what is there, if it has fewer than ADDEND_LINES, and DRAIN_SPACING between a sum and
+    an accumulator row. Where elements are scaled it is LONG_SPACING in both cases, and no element
+    is to be scaled SLOT_DISTANCE cycles after the issue; TAP_SPACING between a tap and its use.
     `said.low` <= `said.high`.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;

@@ -7,7 +7,7 @@ import itertools
 import cocotb
 import pytest
 
-from systola.arch.isa import Function, Opcode, Operation, Reduction
+from systola.arch.isa import RECIPROCAL, Function, Opcode, Operation, Reduction
 from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit
@@ -117,7 +117,7 @@ class Gates:
         end = self._issued + GATES_ALONE[turns]
         end += lines and left_out(LONG_SPACING, turns) + 1
         alike = job.is_gate and lines == (job.opcode in READERS)
-        if not alike or job.is_scaled or self._job.is_scaled:
+        if not alike or self._is_alone(job) or self._is_alone(self._job):
             return max(step, end)
         while (
             issues
@@ -126,6 +126,12 @@ class Gates:
         ):
             step += 1
         return step
+
+    def _is_alone(self, job):
+        """Whether a job scales elements, or has 1/x."""
+        return job.is_scaled or (
+            job.fields["function"] == Function.EXP and job.fields["table"] >= RECIPROCAL
+        )
 
     def issue(self, job, step):
         """A vector of the job is issued in this step."""

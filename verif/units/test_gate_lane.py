@@ -96,7 +96,7 @@ class Gates(wiring.Component):
         arguments = Signal.like(self.arguments)
         m.d.sync += arguments.eq(self.arguments)
         for index in range(self._lanes):
-            lane = GateLane(turns=self._turns, training=True)
+            lane = GateLane(turns=self._turns)
             m.submodules[f"lane{index}"] = lane
             m.submodules[f"multiplier{index}"] = multiplier = Multiplier(
                 a=signed(16), b=signed(16), pipeline=False
@@ -194,7 +194,9 @@ async def every_argument(dut):
             values += values[: -len(values) % bench.lanes]
         for first in range(0, len(values), bench.lanes):
             await bench.begin(function, integer_bits, values[first : first + bench.lanes])
-            await bench.wait(SPACING[bench.turns] - 1)
+            alone = integer_bits >= RECIPROCAL
+            await bench.wait((ALONE if alone else SPACING)[bench.turns] - 1)
+        await bench.wait(ALONE[bench.turns])
     await bench.wait(2 * LATENCY[bench.turns])
 
 
@@ -204,15 +206,19 @@ async def pauses(dut):
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane", "pauses")
+    later, alone, inverted = 1, 1, False
     for _ in range(150):
         function, integer_bits = random.choice(FUNCTIONS)
+        inverts = integer_bits >= RECIPROCAL
+        choices = (alone,) if inverts or inverted else (later, later, alone)
+        await bench.wait(random.choice(choices) - 1)
+        inverted = inverts
         arguments = [
             random.choice((*CORNERS, random.randint(-32768, 32767))) for _ in range(bench.lanes)
         ]
         await bench.begin(function, integer_bits, arguments)
         later = SPACING[bench.turns] + PLACES[bench.turns] * random.choice((0, 0, 1, 2, 7, 19))
         alone = ALONE[bench.turns] + random.randrange(3)
-        await bench.wait(random.choice((later, later, alone)) - 1)
     await bench.wait(2 * LATENCY[bench.turns])
 
 
