@@ -204,18 +204,20 @@ class LstmByBlocksStep(Step):
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
         """Emit a step, and the first products of the next one.
 
-        The products of a block stand before the work of the lanes on the block before it.
+        The products of a block stand before the work of the lanes on the two blocks before it.
         """
         blocks = self.layout.blocks
+        self._emit_block(emitter, places, 1)
         for block in range(blocks):
-            following = block + 1 < blocks
-            if following:
-                self._emit_block(emitter, places, block + 1)
+            if block == 1 and blocks > 2:
+                self._emit_block(emitter, places, 2)
             if self.layout.mixed and block == 0:
                 self._emit_spread(emitter, places)
             if self.layout.mixed and block == 1:
                 self._emit_mixed(emitter, places)
-            if not following and not last:
+            if 1 <= block < blocks - 2:
+                self._emit_block(emitter, places, block + 2)
+            if block == blocks - 1 and not last:
                 self._emit_first(emitter, places, 1)
             self._emit_lanes(emitter, places, block)
         if not last:
@@ -251,7 +253,7 @@ class LstmByBlocksStep(Step):
     def _emit_first(self, emitter: Emitter, places: Places, ahead: int) -> None:
         """Emit the products of the mixed tile and the first block, for the step that is `ahead`.
 
-        Those with the last block of the state come later.
+        Those with the last blocks of the state come later.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         if mixed:
@@ -264,22 +266,22 @@ class LstmByBlocksStep(Step):
             places.tiles + 2 * mixed,
             places.sums,
             rows=1,
-            k_tiles=blocks - 1,
+            k_tiles=blocks - self.layout.late,
             n_tiles=mixed + GATES,
             accumulate=mixed,
         )
 
     def _emit_first_late(self, emitter: Emitter, places: Places, ahead: int) -> None:
         """Emit the rest of these products."""
-        mixed, blocks = self.layout.mixed, self.layout.blocks
+        mixed, blocks, late = self.layout.mixed, self.layout.blocks, self.layout.late
         self._emit_product(
             emitter,
-            places.states + blocks * ahead + blocks - 1,
+            places.states + blocks * ahead + blocks - late,
             places.state,
-            places.tiles + 2 * mixed + (mixed + GATES) * (blocks - 1),
+            places.tiles + 2 * mixed + (mixed + GATES) * (blocks - late),
             places.sums,
             rows=1,
-            k_tiles=1,
+            k_tiles=late,
             n_tiles=mixed + GATES,
             accumulate=1,
         )
@@ -367,11 +369,9 @@ class LstmByBlocksStep(Step):
                 emitter, places, first + place, line[place], function=function, table=bits
             )
 
-        for place in (FORGET, INPUT, CELL):
+        for place in (FORGET, INPUT, CELL, OUTPUT):
             gate(place)
         self._emit_cell(emitter, places.cells + 2 * block, line, register)
-        # The cells are not there at once.
-        gate(OUTPUT)
         self._emit_tanh(emitter, places.cells + 2 * block, line, register)
         self._emit_hidden(
             emitter,

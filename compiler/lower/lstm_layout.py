@@ -46,6 +46,11 @@ class Layout:
         return self.cells // self.size if self.mixed else -(-self.cells // self.size)
 
     @property
+    def late(self) -> int:
+        """Last blocks of the state that the first products of a step do not wait for."""
+        return min(2, self.blocks - 1)
+
+    @property
     def quarter(self) -> int:
         """Columns of a gate in a mixed tile."""
         return self.size // GATES
@@ -138,7 +143,7 @@ def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
     """Return the tiles of a step in the order of their use, all in a row."""
     mixed, size = layout.mixed, layout.size
     first = weights.recurrent[: mixed + GATES]
-    parts = [weights.rest[: 2 * mixed], first[:, :-1], first[:, -1:]]
+    parts = [weights.rest[: 2 * mixed], first[:, : -layout.late], first[:, -layout.late :]]
     for block in range(1, layout.blocks):
         begin = mixed + GATES * block
         parts += [weights.rest[mixed + block :][:mixed]]
