@@ -56,7 +56,7 @@ def _fields() -> dict[str, tuple[int, str]]:
     """Return width and Verilog expression of each signal shown, seen from the top module."""
     fields = {
         "status": (4, "machine_control.status"),
-        "owing": (3, "watchdog.owing"),
+        "owing": (3, "watchdog.ports_owing"),
         "next": (28, "core.fetch.\\instruction__payload.pc "),
         "issue": (1, "core.sequencer.decoded__valid"),
         "issue pc": (28, "core.sequencer.\\decoded__payload.pc "),
