@@ -111,7 +111,7 @@ _EVENTS = {
     Event.ISSUE: "core.sequencer.issue",
     Event.MASKED: "|events_pushed",
     Event.HOST_READS_BEGIN: "core.host_reader.planner.transfer__valid "
-    "& ~core.host_reader.planner.offered",
+    "& ~core.host_reader.planner.run_valid",
     Event.HOST_READING_END: f"{_BOARD}.host_reading.retire",
     Event.MATRIX_BEGIN: "core.matrix_unit.walker.walk__valid & ~core.matrix_unit.walker.present",
     Event.MATRIX_READING_END: f"{_BOARD}.matrix_reading.retire",
