@@ -28,6 +28,7 @@ from systola.compiler.lower.lstm_layout import (
     FORGET,
     GATES,
     INPUT,
+    LATE,
     OUTPUT,
     SPREAD,
     Layout,
@@ -253,7 +254,7 @@ class LstmByBlocksStep(Step):
     def _emit_first(self, emitter: Emitter, places: Places, ahead: int) -> None:
         """Emit the products of the mixed tile and the first block, for the step that is `ahead`.
 
-        Those with the last blocks of the state come later.
+        Products with the last block of the state come later.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         if mixed:
@@ -266,22 +267,22 @@ class LstmByBlocksStep(Step):
             places.tiles + 2 * mixed,
             places.sums,
             rows=1,
-            k_tiles=blocks - self.layout.late,
+            k_tiles=blocks - LATE,
             n_tiles=mixed + GATES,
             accumulate=mixed,
         )
 
     def _emit_first_late(self, emitter: Emitter, places: Places, ahead: int) -> None:
         """Emit the rest of these products."""
-        mixed, blocks, late = self.layout.mixed, self.layout.blocks, self.layout.late
+        mixed, blocks = self.layout.mixed, self.layout.blocks
         self._emit_product(
             emitter,
-            places.states + blocks * ahead + blocks - late,
+            places.states + blocks * ahead + blocks - LATE,
             places.state,
-            places.tiles + 2 * mixed + (mixed + GATES) * (blocks - late),
+            places.tiles + 2 * mixed + (mixed + GATES) * (blocks - LATE),
             places.sums,
             rows=1,
-            k_tiles=late,
+            k_tiles=LATE,
             n_tiles=mixed + GATES,
             accumulate=1,
         )

@@ -18,7 +18,9 @@ GATES = 4
 FORGET, INPUT, CELL, OUTPUT = range(GATES)
 """Places of the gates in a block."""
 SPREAD = (FORGET, INPUT, OUTPUT, CELL)
-"""Places of the gates of the mixed cells where they lie apart: those with SIGMOID first."""
+"""Places of the gates of the mixed cells where they lie apart; gates with SIGMOID come first."""
+LATE = 1
+"""Number of last blocks of the state that the first products of a step do not wait for."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,6 @@ class Layout:
     def blocks(self) -> int:
         """Blocks of cells that are not mixed."""
         return self.cells // self.size if self.mixed else -(-self.cells // self.size)
-
-    @property
-    def late(self) -> int:
-        """Last blocks of the state that the first products of a step do not wait for."""
-        return min(2, self.blocks - 1)
 
     @property
     def quarter(self) -> int:
@@ -143,7 +140,7 @@ def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
     """Return the tiles of a step in the order of their use, all in a row."""
     mixed, size = layout.mixed, layout.size
     first = weights.recurrent[: mixed + GATES]
-    parts = [weights.rest[: 2 * mixed], first[:, : -layout.late], first[:, -layout.late :]]
+    parts = [weights.rest[: 2 * mixed], first[:, :-LATE], first[:, -LATE:]]
     for block in range(1, layout.blocks):
         begin = mixed + GATES * block
         parts += [weights.rest[mixed + block :][:mixed]]
