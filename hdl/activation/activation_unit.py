@@ -366,7 +366,8 @@ class ActivationUnit(wiring.Component):
                     enable_line.eq(proceeds & following.reads),
                 ]
 
-            # The steps left out, but for the first of them; how many comes with the step.
+            # Count the steps to leave out after a step. Its `pause` chooses their number; the
+            # first of them needs no count.
             with m.If(leaves):
                 m.d.sync += long_rest.eq(0)
                 with m.Switch(following.pause):

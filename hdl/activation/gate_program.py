@@ -34,10 +34,10 @@ ALMOST_ONE = HIGHEST
 MINUS_ONE = -1 << 15
 """A factor that negates; as a number, minus one with 15 fractional bits."""
 EXP_OF_EIGHTH = 28918
-"""exp(-1/8) with 15 fractional bits, as the constants below."""
+"""exp(-1/8) with 15 fractional bits."""
 ONE_THIRD = 10923
 EXPONENTIALS = (25520, 19875, 12055, 4435, 600, 11, 0)
-"""exp(-2^e) for e = -2 .. 4."""
+"""exp(-2^e) for e = -2 .. 4, with 15 fractional bits."""
 START_OFFSET = 23130
 """48/17 with 13 fractional bits: 48/17 - 32/17 * d is a first guess of 1/d for 1/2 <= d <= 1."""
 START_SLOPE = -15420
@@ -48,12 +48,14 @@ ROOT_SLOPE = 15500
 """With 14 fractional bits: 2 - slope * x is a first guess of 1/sqrt(x) for 1/4 < x <= 1."""
 ROOT_ITERATIONS = 3
 _QUARTER_BITS = (0, 1)
-"""Conditions: the bits of the number of whole quarters, of 0.15 fixed-point arguments."""
+"""Conditions for arguments with 15 fractional bits: the two bits that count whole quarters."""
 ONE = 1 << 13
 """1 with 13 fractional bits."""
 
 Row = dict[str, Any]
-"""Fields of GateControl that are not zero, wherever they are needed in the time of a row."""
+"""Fields of GateControl that are not zero in a row.
+
+A field stands in its row, whichever cycle of the row needs it."""
 
 
 def _add(*, condition: int = ALWAYS, **fields: Any) -> Row:

@@ -127,7 +127,7 @@ class GateSequencer(wiring.Component):
             return at
 
         def kept(value: Value, name: str) -> dict[str, Signal]:
-            """`value` of a vector that starts, for each part of control of this vector."""
+            """Return `value` of the vector that starts, delayed for each part of its control."""
             ring = registers_in_turn(m, unsigned(1), turns=places, name=name)
             with m.If(self.start):
                 m.d.sync += ring[0].eq(value)
@@ -155,7 +155,7 @@ class GateSequencer(wiring.Component):
         with m.If(is_exp["sum"] & passed("sum", [ROWS - 1], "at_zero")):
             m.d.sync += row.sum.offset.eq(HIGHEST)
 
-        # The exponential of tanh takes twice the argument: one place more.
+        # tanh(x) is computed from exp(2x), so its argument is shifted by one bit more.
         shifts = Signal(range(TANH_INTEGER_BITS + 2))
         with m.If(self.start):
             m.d.sync += shifts.eq(

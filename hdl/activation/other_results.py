@@ -18,7 +18,7 @@ from systola.hdl.commands import OTHER, MeasureLayout, Other, measures
 
 
 def is_other(port: data.View) -> Value:
-    """Whether there is a vector that is not requantised."""
+    """Return whether a vector is present that is not requantised."""
     return port.valid & (port.function == OTHER)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an instruction of the activation unit to its steps: what is read in which order."""
+"""Steps of the activation unit: for each command, the reads in their order."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, enum, stream, wiring
@@ -27,8 +27,11 @@ from systola.hdl.parts.walker import WALK_GAP, Walker
 
 
 class Phase(enum.Enum, shape=2):
-    """What is read for a vector: the taps' weights (Depthwise, once a block), the elements of
-    operand a or the accumulators, operand b, and what the result is added to."""
+    """A part of a vector's steps, named after the data that these steps read.
+
+    TAPS: the weights of the taps (Depthwise, once a block). ELEMENTS: operand a or accumulators.
+    OPERAND: operand b. ADDEND: the lines to which the result is added.
+    """
 
     TAPS = 0
     ELEMENTS = 1
@@ -41,7 +44,7 @@ PHASES = data.StructLayout({"taps": 1, "elements": 1, "operand": 1, "addend": 1}
 
 
 class Pause(enum.Enum, shape=3):
-    """What follows a step that the next one cannot follow at once."""
+    """A reason to leave out steps after a step: the next one would come too early."""
 
     NONE = 0
     ONE = 1
@@ -53,11 +56,12 @@ class Pause(enum.Enum, shape=3):
 
 
 class Step(data.StructLayout):
-    """What happens in one cycle, if nothing is in the way.
+    """A step: the work of one cycle, if no other unit holds it up.
 
     It reads buffer line `read` (`reads`; of operand b, taps included: `reads_operand`, of any other
     region: `reads_first`), accumulator `row` (`sums`), or nothing, `outside` the
-    map. `tap`: which one it loads or uses. `low`: the line has low bytes, whose high ones follow;
+    map. `tap`: the number of the tap that it loads or uses.
+    `low`: the line has low bytes, whose high ones follow;
     `scales`, `halves`: it completes an element that is scaled, or one of int8 that is
     halved; `begins`: it has the first element of its vector.
     A `final` step issues its vector, whose result goes to `line` or, with two lines (`wide`), from
@@ -135,10 +139,10 @@ class StepPlanner(wiring.Component):
         walker = m.submodules.walker = Walker(walk=vector_walk(config))
         first, last, place = walker.first, walker.last, walker.position
         low = Signal.like(command.low, reset_less=True)
-        walked = Signal()  # by all steps, but still needed
+        walked = Signal()  # all steps of the command are made, but units still need it
         ended = Signal()
         goes_on = Signal()
-        moves_on = Signal()  # the walk does behind this step
+        moves_on = Signal()  # the walk moves on after this step
         m.d.comb += [
             self.planned.eq(command),
             self.planned.low.eq(low),
@@ -151,7 +155,7 @@ class StepPlanner(wiring.Component):
         ]
         m.d.sync += walked.eq(ended & self.hold)
 
-        # What kind of instruction it is.
+        # The kind of the instruction.
         coming_sums = command.source == Source.ACCUMULATORS
         coming_vector = command.source == Source.VECTOR
         coming_depthwise = command.source == Source.DEPTHWISE
@@ -159,23 +163,23 @@ class StepPlanner(wiring.Component):
             command.operation == Operation.SUBTRACT
         )
         coming_operand = coming_vector & (command.operation != Operation.COPY)
-        coming_addend = coming_sums & command.accumulate  # comes first
+        coming_addend = coming_sums & command.accumulate  # the addend is read first
         coming_end = ~coming_operand & (~command.accumulate | coming_sums)
         from_accumulators = Signal(reset_less=True)
         from_map = Signal(reset_less=True)
         has_operand = Signal(reset_less=True)
-        elements_end = Signal(reset_less=True)  # the last element completes a vector
-        addend_first = Signal(reset_less=True)  # with the phase ADDEND a vector begins
-        depthwise = Signal(reset_less=True)  # with the phase TAPS a block begins
-        one_line = Signal(reset_less=True)  # of operand b completes a vector
-        two_lines = Signal(reset_less=True)  # are written for one that is read
+        elements_end = Signal(reset_less=True)  # the last element of a vector is its last step
+        addend_first = Signal(reset_less=True)  # a vector begins with the phase ADDEND
+        depthwise = Signal(reset_less=True)  # a block begins with the phase TAPS
+        one_line = Signal(reset_less=True)  # one line of operand b completes a vector
+        two_lines = Signal(reset_less=True)  # a vector reads one line and writes two
         gate = Signal(reset_less=True)
         other = Signal(reset_less=True)  # nothing is requantised
         scaled = Signal(reset_less=True)
         halved = Signal(data.StructLayout({"a": 1, "b": 1}), reset_less=True)
         few_taps = Signal(reset_less=True)
         one_tap = Signal(reset_less=True)
-        last_but_one = Signal.like(command.taps, reset_less=True)  # of the taps
+        last_but_one = Signal.like(command.taps, reset_less=True)  # number of the last tap but one
         with m.If(~walker.present):
             m.d.sync += [
                 # `high` wins where it is the lower one. (The sign of a difference comes out of a
@@ -229,7 +233,8 @@ class StepPlanner(wiring.Component):
             ends.eq(final & walker.ends),
         ]
 
-        # What follows. Each phase whose line may complete a vector says itself when it does not.
+        # The phase of the next step. A phase may complete a vector or not; each of them has a
+        # term of its own for the steps that do not.
         begins_block = block_ends & depthwise
         next_half = (now.operand & ~operand_ends) | (now.addend & ~half)
         follows = Signal(PHASES)
@@ -314,7 +319,7 @@ class StepPlanner(wiring.Component):
         m.d.comb += walker.advance.eq(goes_on & (moves_on | (now.elements & ~last_tap)))
 
         drains = ends & ~from_accumulators
-        # An addend that comes first comes late enough by itself.
+        # An addend that is read before the other operands needs no pause.
         adds_soon = final & command.accumulate & ~from_accumulators
         if config.training:
             few_lines = Signal(reset_less=True)  # fewer than ADDEND_LINES for a vector
@@ -330,19 +335,19 @@ class StepPlanner(wiring.Component):
             (taps_end & few_taps, Pause.TAPS),
         ]
         if config.training:
-            # Behind a tile, a Measure, random bytes and their seed.
+            # A pause follows a transposed tile, a Measure, random bytes and a seed.
             rests = other & Mux(now.taps, last_load & few_taps, final & block_ends)
             pauses.insert(0, (rests, Pause.LONG))
-            # The generators make their steps late; the next seed must not come before. A gate's
-            # pause is longer.
+            # The generators of random numbers make their steps late, and the next seed must come
+            # after them. A gate's pause is longer, so it needs no second one.
             pauses.insert(2, (ends & command.stochastic, Pause.LONG))
         pause = Signal(Pause)
         for number, (holds, which) in enumerate(pauses):
             with m.Elif(holds) if number else m.If(holds):
                 m.d.comb += pause.eq(which)
 
-        # The step, but for what follows from its place: whether that lies outside the map, and what
-        # the places of its window say about its parameter entry.
+        # The step, without two questions that its place decides: whether this place lies
+        # outside the map, and which parameter entry it uses. Both are answered below.
         first_half = command.wide_operands & Mux(now.elements, first.kx, ~half)
         halves = Mux(now.elements, halved.a, halved.b)
         step = Signal(Step(config=config), reset_less=True)
@@ -352,7 +357,7 @@ class StepPlanner(wiring.Component):
         valid = Signal()
         m.d.comb += self.loads.eq(loads)
         reads = ~(now.elements & from_accumulators)
-        # A Transpose reads its operand a as others read taps.
+        # A Transpose reads operand a in the phase in which other instructions read taps.
         of_operand = now.operand | (now.taps & ~other)
         narrow = final & ~command.wide
         if config.training:
