@@ -19,13 +19,13 @@ AHEAD = 9
 
 
 def fetch_chunk_bytes(config: Config) -> int:
-    """Bytes of one fetch burst."""
+    """Return the bytes of one fetch burst."""
     bus_bytes = config.host_bus_bytes
     return max(bus_bytes, min(CHUNK_BYTES, config.max_burst_beats * bus_bytes))
 
 
 def fetched_ahead(config: Config) -> int:
-    """Instructions fetched ahead at most."""
+    """Return the largest number of instructions that are fetched ahead."""
     beat = max(1, config.host_bus_bytes // INSTRUCTION_BYTES)
     return max(AHEAD // beat * beat, 2 * fetch_chunk_bytes(config) // INSTRUCTION_BYTES)
 

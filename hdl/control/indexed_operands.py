@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an instruction has the operands that index registers are added to.
+"""Multiplexers that bring the indexed operands of an instruction to the adders.
 
-The first, second, ... indexed operand of any instruction share an adder. What an adder takes from
-an instruction that does not use it is undefined, so that these are no more than a few choices.
+Adder n adds an index register to indexed operand n of any instruction. An instruction with fewer
+operands leaves the input of the other adders undefined. So a few bits of the opcode suffice to
+choose an input.
 """
 
 from collections import defaultdict
@@ -24,18 +25,20 @@ SELECTOR_BITS = ceil_log2(REGISTERS)
 
 
 def indexed(entry: Instruction) -> list[tuple[str, str]]:
-    """Operands of an instruction, each with the field that names its index register."""
+    """Return the indexed operands of an instruction, each with the field of its index register."""
     return [(field.indexes, field.name) for field in entry.fields if field.indexes is not None]
 
 
 ADDERS = max(len(indexed(entry)) for entry in instructions_of(links=True))
 NOWHERE = 8 * INSTRUCTION_BYTES
-"""The place of an operand that is zero."""
+"""Place in the word that stands for an operand of zero."""
 
 
 def selectors_of(word: Value, *, links: bool) -> Value:
-    """The number of the index register of each adder, ADDERS times SELECTOR_BITS. Set_Register has
-    its two there."""
+    """Return the number of the index register of each adder: ADDERS times SELECTOR_BITS bits.
+
+    For Set_Register these are its two source registers.
+    """
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
     for entry in instructions_of(links=links):
         names = [selector for _, selector in indexed(entry)]
@@ -47,9 +50,12 @@ def selectors_of(word: Value, *, links: bool) -> Value:
 
 
 def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]:
-    """What each adder adds to its register: the operand, and what stands behind it, as a choice:
-    the bit that makes it, the operand where that is one, and the one where it is zero. Set_Register
-    has its value in the first, and nothing in the second."""
+    """Return the operand of each adder, as the three inputs of a last multiplexer.
+
+    They are the bit of the opcode that chooses, the operand for a 1 and the operand for a 0. Bits
+    of the word after the operand may follow in the upper bits. Set_Register adds its value in the
+    first adder, and zero in the second one.
+    """
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
     for entry in instructions_of(links=links):
         offsets = [entry.offset(operand) for operand, _ in indexed(entry)]
@@ -63,7 +69,11 @@ def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]
 def _split(
     places: dict[int, list[Opcode]],
 ) -> tuple[int, dict[int, list[Opcode]], dict[int, list[Opcode]]]:
-    """The bit of the opcode that leaves the fewest places on either side, and both sides."""
+    """Split the places by one bit of the opcode, chosen so that the larger part is smallest.
+
+    Returns the number of this bit, the places of opcodes with a 0 there and the places of opcodes
+    with a 1. A place is the offset of an operand in the word; it can stand in both parts.
+    """
     splits: list[tuple[int, int, int, dict[int, list[Opcode]], dict[int, list[Opcode]]]] = []
     for bit in range(OPCODE_BITS):
         zero, one = (
@@ -81,14 +91,13 @@ def _split(
 
 
 def _choice(word: Value, places: dict[int, list[Opcode]], width: int) -> tuple[Value, Value, Value]:
-    """The bit of the opcode that tells first where the bits are, and those on either side."""
+    """Return the bit of the opcode that chooses, the bits for a 1 and the bits for a 0."""
     bit, zero, one = _split(places)
     return word[bit], _chosen(word, one, width), _chosen(word, zero, width)
 
 
 def _chosen(word: Value, places: dict[int, list[Opcode]], width: int) -> Value:
-    """The bits from one of these places on, which the bits of the opcode tell, one after the
-    other."""
+    """Return `width` bits of the word from the place on that the opcode chooses."""
     if len(places) == 1:
         (place,) = places
         return Const(0) if place == NOWHERE else word[place : place + width]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an instruction that is not of the links waits for those that are."""
+"""The gate in which other instructions wait for the instructions of the links.
+
+Instructions of the links complete late, and may still use lines and rows that others need.
+"""
 
 from collections.abc import Sequence
 
@@ -14,14 +17,23 @@ from systola.hdl.parts.in_flight import Region, overlaps
 
 
 class LinkGate(wiring.Component):
-    """Goes through what is under way on the links, an instruction a cycle, and stops at each that
-    still uses what an instruction to be issued is not to touch before. `clear`: it may be issued,
-    as far as the links are concerned; from its second cycle on, and then until its issue.
+    """A unit that compares an instruction with all unfinished instructions of the links.
 
-    `restart`: the next cycle is the first of another instruction, whose regions are `buffer`,
-    `source`, `operand` and `accumulator`, empty ones at 0. It writes the lines of its `buffer` if
-    it `fills` them, and its rows if it `sums`. One with `passes` waits for nothing here. Who sends
-    reads; the lists of those are `sending`, the others `receiving`.
+    It compares one entry of the lists in each cycle. At an entry that uses a line or row which the
+    instruction must not touch yet, it waits until the entry is finished.
+
+    | port | meaning |
+    |---|---|
+    | `restart` | the next cycle is the first of another instruction |
+    | `passes` | the instruction waits for no link |
+    | `buffer`, `source`, `operand`, `accumulator` | its regions; an empty region is at 0 |
+    | `fills` | it writes the lines of `buffer` |
+    | `sums` | it writes the rows of `accumulator` |
+    | `lists` | the unfinished instructions of the links |
+    | `clear` | the links allow its issue |
+
+    `clear` rises in its second cycle at the earliest, and then stays until its issue. Instructions
+    in the lists `sending` read their lines and rows; those in the lists `receiving` write them.
     """
 
     def __init__(self, *, config: Config, sending: Sequence[str], receiving: Sequence[str]):
@@ -51,7 +63,7 @@ class LinkGate(wiring.Component):
         count = places * len(lists)
         bits = place_bits(self._config)
 
-        # The entry that is fetched, and the one that is compared.
+        # Numbers of two entries: one is fetched in this cycle, the other is compared.
         fetched = Signal(range(count))
         compared = Signal.like(fetched)
         there, sound, begins = Signal(), Signal(), Signal()

@@ -197,12 +197,12 @@ class ScalarUnit(wiring.Component):
         with m.If(write.en & (target != 0)):
             m.d.sync += written.bit_select(target, 1).eq(1)
 
-        # Loops: opened in the last stage, closed before the first. What changes the stack is
-        # decided a cycle before it does.
+        # Loops are opened in the last stage, and closed before the first. A change of the stack is
+        # decided a cycle before it happens.
         loops = Signal(range(LOOP_DEPTH + 1))
-        shown = Signal.like(loops)  # those before the Loop in the last stage
+        shown = Signal.like(loops)  # open loops, without the Loop in the last stage
         unopened = Signal()  # the End_Loop in the first stage closes a loop too many
-        faulty = Signal()  # so does what is in the last stage, or it opens one
+        faulty = Signal()  # the instruction in the last stage closes or opens a loop too many
         never = Signal()  # the Loop in the last stage has no iteration
         opening = Signal()
         pushes = Signal()

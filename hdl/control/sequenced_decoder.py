@@ -226,7 +226,7 @@ class SequencedDecoder(wiring.Component):
             ):
                 with m.Case(times):
                     m.d.comb += factor.eq(value)
-        # A block takes half of the bits of a cell.
+        # A cell is wider than a multiplier's input, so two multipliers take the two parts of x.
         half = CELL_BITS - WIDTH_LIMIT
         low = m.submodules.low = Multiplier(a=unsigned(WIDTH_LIMIT), b=signed(WIDTH_LIMIT))
         high = m.submodules.high = Multiplier(a=signed(half), b=signed(WIDTH_LIMIT))

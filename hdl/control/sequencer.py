@@ -77,12 +77,12 @@ class Sequencer(wiring.Component):
         decoded = self.decoded.payload
         kind = decoded.kind
         passes = Signal()
-        checked = Signal()  # the instruction is there for the second cycle, or longer, and stays
-        decided = Signal()  # for the third one, or longer,
-        sound = Signal()  # and it has not failed
+        checked = Signal()  # the instruction is in its second cycle or later, and stays
+        decided = Signal()  # the instruction is in its third cycle or later
+        sound = Signal()  # the instruction has not failed
         m.d.sync += checked.eq(self.decoded.valid & ~(passes | self.frees))
 
-        # What an instruction is, and what it waits for in any case.
+        # The kind of the instruction, and the conditions that any instruction of its kind awaits.
         is_read = Signal()
         consumes = Signal()
         halts = Signal()
@@ -98,8 +98,9 @@ class Sequencer(wiring.Component):
             drains.eq(is_one_of(kind, *_DRAINING, *((Opcode.BARRIER,) if self._links else ()))),
         ]
 
-        # The weight queue in program order: tiles that wait to be consumed, those of the last
-        # Read_Weights, one less than may be in flight, and of each of these by itself.
+        # The weight queue in program order. `waiting`: tiles queued and not yet consumed. `recent`:
+        # tiles of the last WEIGHT_READS_IN_FLIGHT - 1 Read_Weights. `counts`: tiles of each of
+        # these Read_Weights.
         waiting = Signal(TOTAL_BITS)
         recent = Signal(TOTAL_BITS)
         counts = m.submodules.counts = Memory(

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extents of the instruction set as sums of products, which steps can add up."""
+"""Sizes of the regions that instructions use, as sums of products.
+
+A step of the sequenced decoder adds one product to a sum."""
 
 from __future__ import annotations
 
@@ -10,8 +12,11 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Term:
-    """A product of `factors`, which are names or numbers, subtracted where `negative`. It counts
-    only if all `conditions` hold: comparisons as the formula writes them, and flags."""
+    """A product of `factors`, which are names or numbers. A `negative` term is subtracted.
+
+    The term counts only if all `conditions` hold. A condition is a comparison, as the formula
+    writes it, or the name of a flag.
+    """
 
     factors: tuple[str, ...] = ()
     negative: bool = False
@@ -19,8 +24,10 @@ class Term:
 
 
 def terms(formula: str, flags: Sequence[str] = ()) -> tuple[Term, ...]:
-    """Return the terms of a formula of `systola.arch.isa.extents`, those without conditions first
-    and those with the same conditions together. Fields in `flags` are conditions, and no factors.
+    """Return the terms of a formula of `systola.arch.isa.extents`.
+
+    Terms without conditions come first, and terms with equal conditions stand together. A field in
+    `flags` becomes a condition of its term, not a factor.
     """
     found = _terms(ast.parse(formula, mode="eval").body, frozenset(flags))
     groups: dict[frozenset[str], list[Term]] = {frozenset(): []}

@@ -28,7 +28,7 @@ from systola.hdl.control.step_row import (
 )
 
 SHOWN, LARGER = "tiny", "small"
-"""The preset that has its steps shown, and another for the table."""
+"""Preset with its steps on the page, and a second preset for the table of step counts."""
 _INTRODUCTION = """
 The sequenced decoder ([architecture.md](architecture.md#planned-one-control-path)) takes each
 instruction through the rows of a ROM, a row a cycle. `hdl/control/step_programs.py` makes the rows

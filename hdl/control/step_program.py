@@ -52,8 +52,11 @@ def constant(value: int) -> str:
 
 
 class Program:
-    """The rows of one instruction, as far as they are made. Rows of ILLEGAL_FIELD and WINDOW may
-    stand anywhere, as they take the place of other faults of the instruction."""
+    """A list of the rows of one instruction, which methods extend from the first row to the last.
+
+    Rows that check for ILLEGAL_FIELD or WINDOW may stand anywhere: these faults win over all other
+    faults of the instruction.
+    """
 
     def __init__(self, entry: Instruction, config: Config):
         self.entry = entry
@@ -76,12 +79,15 @@ class Program:
         return Bits(offset, end - offset, field.signed and last is None)
 
     def move(self, name: str, **parts: Any) -> None:
-        """Add to the row that takes a field: see `flush`."""
+        """Set parts of the row that reads a field; `flush` or `take` appends this row."""
         row = self._waiting.get(name, Row(x=self.bits(name)))
         self._waiting[name] = replace(row, **parts)
 
     def flush(self, keep: str | None = None) -> None:
-        """Append the rows of all fields that have one, in any order; the last one keeps its x."""
+        """Append the rows that `move` has prepared, in any order.
+
+        `keep`: the field to become the kept factor; its row comes last.
+        """
         last = self._waiting.pop(keep, None) if keep else None
         self.rows += self._waiting.values()
         self._waiting.clear()
@@ -92,11 +98,11 @@ class Program:
             self.keep(self.bits(keep))
 
     def take(self, name: str) -> None:
-        """Append the row of a field, which keeps its x."""
+        """Append the row prepared by `move` for a field; the field becomes the kept factor."""
         self.emit(**{**vars(self._waiting.pop(name)), "keep": True})
 
     def keep(self, x: Bits | str) -> None:
-        """Make x the kept factor, which changes nothing else."""
+        """Make x the kept factor, by a row without any other effect."""
         if self._kept != x:
             self.emit(x=x, keep=True, when=When.NEVER)
 
@@ -106,8 +112,11 @@ class Program:
         return INDEXES[operands.index(name)] if name in operands else ZERO
 
     def begin(self) -> None:
-        """Append the rows with which all instructions begin: registers, bits that must be zero; and
-        let the minima and the names of fields be checked with the rows of the fields."""
+        """Append the rows with which all instructions begin, and prepare the checks of fields.
+
+        The rows select index registers, and check the bits that must be zero and alignment. The
+        minimum and the largest value of a field are checked by the row that reads the field.
+        """
         selectors = [field.name for field in self.entry.fields if field.indexes]
         if selectors:
             self.emit(x=self.bits(selectors[0], selectors[len(selectors) - 1]), loads=Loads.SELECT)
@@ -134,7 +143,7 @@ class Program:
             self.limit(field.name, max(field.values))
 
     def limit(self, name: str, most: int, fault: Fault = Fault.ILLEGAL_FIELD) -> None:
-        """Let the row of a field check that it has no more than `most`."""
+        """Let the row that reads a field check that its value is `most` at most."""
         self.move(name, limit=constant(most), fault=fault)
 
     def _check_alignment(self) -> None:
@@ -151,7 +160,7 @@ class Program:
                 )
 
     def fail(self, fault: Fault, when: When = When.ALWAYS) -> None:
-        """Append a row with a fault."""
+        """Append a row that always fails, with `fault`, if its condition holds."""
         self.emit(base=constant(1), limit=ZERO, fault=fault, when=when)
 
     def name_opcode(self) -> None:
@@ -167,7 +176,11 @@ class Program:
     def region(
         self, use: Use, cell: str, *, word: str | None = None, end: str | None = None
     ) -> None:
-        """Append the rows of a region: base and end go into cells, and into command words."""
+        """Append the rows that compute base and end of a region.
+
+        Both go into cells of the scratch memory: `cell`.base and `cell`.end. `word` and `end` are
+        the command words that take them, too.
+        """
         fault, limit = self._limit(use.memory)
         found = [
             term
@@ -185,7 +198,7 @@ class Program:
                 self.add(term, when=CONDITIONS[conditions], **(ends if last else {}))
 
     def add(self, term: Term, **parts: Any) -> None:
-        """Append a row that adds a term to the result before."""
+        """Append a row that adds a term to the result of the row before."""
         factors = [factor for factor in map(self._factor, term.factors) if factor != 1]
         number = 1
         for factor in factors:

@@ -97,7 +97,7 @@ class Bases(IntEnum):
 
 
 class Base(Enum):
-    """A base that is no cell of its own: see Bases."""
+    """A base that is not a cell: the result before, or one of the selected index registers."""
 
     SUM = (Bases.SUM, 0)
     INDEX_0 = (Bases.INDEX, 0)
@@ -107,11 +107,11 @@ class Base(Enum):
 
 INDEXES = (Base.INDEX_0, Base.INDEX_1, Base.INDEX_2)
 SECOND_INDEX = "second index"
-"""The name of x where it is the index register with the second selected number."""
+"""Name of x for a step that reads the index register with the second selected number."""
 ZERO = "zero"
 """The cell with number 0, which is index register 0."""
 INDEXED = "indexed"
-"""The cell to write where it is the index register with the third selected number."""
+"""Name of the target for a step that writes the index register with the third selected number."""
 HOST_LIMIT, WEIGHT_TILES = "host_limit", "weight_tiles"
 """Limits that are inputs of the decoder."""
 
@@ -127,9 +127,10 @@ class Bits:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One step; see above. x is `x`, where a text names a cell.
+    """A step, as the text at the top of this file describes it. `x` is a cell if it is a text.
 
-    `keep`: x is the factor of the steps that follow. `least`: a result of zero is ILLEGAL_FIELD.
+    `keep`: x becomes the factor KEPT of the steps that follow. `least`: a result of zero is an
+    ILLEGAL_FIELD.
     `wraps`: the bits that a result keeps, None for all. `names`: the result is the FAULT_ADDRESS of
     faults from here on. `ends`: this row is the last one, unless flag EQUAL_A is zero by
     then. A fault of NONE means that the comparison only serves the `note`.
@@ -153,7 +154,9 @@ class Row:
 
 
 IDLE = Row(when=When.NEVER)
-"""A step that does nothing, while a cell that the next one reads is on its way."""
+"""A step without effect.
+
+It stands before a step that reads a cell which an earlier step is still writing."""
 
 
 class RowLayout(data.StructLayout):
