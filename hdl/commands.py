@@ -27,11 +27,13 @@ TILE_BITS = 25
 TILE_COUNT_BITS = 40
 """Bits of the number of tiles that an instruction consumes. It may be more than there are."""
 ADDRESS_BITS = 21
-"""Bits of a buffer line or end as instructions name it, before a check that it exists. After the
-checks `address_bits` are enough."""
+"""Bits of the number of a buffer line, or of the end of a region, in an instruction.
+
+A machine with fewer lines needs only `address_bits` of them after the range check."""
 ACCUMULATOR_BITS = 17
-"""Bits of an accumulator row or end as instructions name it. After the checks `row_bits` are
-enough."""
+"""Bits of the number of an accumulator row, or of the end of a region, in an instruction.
+
+A machine with fewer rows needs only `row_bits` of them after the range check."""
 TABLE_BITS = 5
 """Bits of the number of a table, and of their end."""
 

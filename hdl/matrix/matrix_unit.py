@@ -219,7 +219,7 @@ class MatrixUnit(wiring.Component):
         # waits `aside`, so that the interlock's `output.ready` is a register.
         passed = interlock.output
         aside, aside_valid = Signal(Item(config=config), reset_less=True), Signal()
-        # the inverse of `aside_valid`, which serves the choice of items alone
+        # the inverse of `aside_valid`, a register of its own for the choice of items
         aside_free = Signal(init=1)
         item = Signal(Item(config=config))
         item_comes = Signal()

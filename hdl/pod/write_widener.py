@@ -12,7 +12,7 @@ from systola.hdl.pod.word_ports import NarrowPort, WriteWord
 from systola.hdl.transfers.axi import Response, WriteSignature
 
 BURSTS_AHEAD = 2
-"""Bursts of the largest size that have room for their words."""
+"""Bursts of the largest size that the memory for gathered words can hold."""
 
 
 class WriteWidener(wiring.Component):

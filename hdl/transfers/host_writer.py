@@ -153,8 +153,8 @@ class HostWriter(wiring.Component):
             burst_asked.eq(burst_announced),
             bursts_unanswered.eq(bursts_unanswered + burst_asked - bus.bvalid),
             self.quiet.eq((bursts_unanswered == 0) & ~burst_asked & ~burst_announced),
-            # Before `bursts_full` can be seen, one more is announced, or two that
-            # `bursts_unanswered` does not count.
+            # `bursts_full` is a register. Before it is seen, one more burst is announced, or two
+            # bursts that `bursts_unanswered` does not count yet.
             bursts_full.eq(ahead[BURSTS_AHEAD - 2] | (bursts_unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
             self.done.eq(last_announced & ~burst_asked & (bursts_unanswered == 1) & bus.bvalid),
