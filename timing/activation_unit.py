@@ -348,7 +348,7 @@ class ActivationUnit:
             free = np.full(work.vectors, used + FOLLOWS)
         needed = np.maximum(needed, free)
         turns = self._turns
-        # Steps left out between its vectors, and behind them.
+        # Steps left out between its vectors, and after them.
         between = turns * gate_pause(turns) if work.gate else self._pause(work.spacing)
         step = turns * work.reads + between
         if work.gate and work.alone:

@@ -381,8 +381,11 @@ class Walk:
         return self._decoded[pc]
 
     def _other_reads(self, pc: int, results: tuple[int, int]) -> OtherReads | None:
-        """What the matrix unit reads during an instruction of the activation unit, `pc` being that
-        behind it; None for nothing. `results`: first line that it writes, and how many."""
+        """Return the reads of the matrix unit during an instruction of the activation unit.
+
+        The result is None where there are none. `pc` is the instruction after it. `results` has
+        the first line that it writes, and the number of its lines.
+        """
         past = self._matrix.reads_from(max(self._issued, self._activation.free))
         coming = self._coming_reads(pc, results)
         first = next(coming, None)

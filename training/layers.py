@@ -362,9 +362,12 @@ class Embedding(Computing):
 )
 @dataclass(frozen=True)
 class LSTM(Computing):
-    """Long short-term memory, with Keras's defaults: tanh, sigmoid for the gates, biases, those of
-    the forget gate one at the start. It gives the `units` numbers of the last step; with
-    `return_sequences` those of all steps, which another LSTM takes."""
+    """Long short-term memory, with Keras's defaults.
+
+    These are tanh, sigmoid for the gates, and biases. Biases of the forget gate are one at first.
+    It gives the `units` numbers of the last step. With `return_sequences` it gives the numbers of
+    all steps, which another LSTM takes.
+    """
 
     units: int
     _: KW_ONLY

@@ -46,7 +46,7 @@ class DepthwiseStep(MapStep):
 
     @property
     def cycles(self) -> int:
-        """What it takes: one for each tap of each result, and to load the taps."""
+        """Cycles of the step: one for each tap of each result, and some to load the taps."""
         blocks, taps = self.target.channels.blocks, self.window.kernel[0] * self.window.kernel[1]
         return blocks * taps * (self.target.pixels + 1) + STARTED
 
@@ -123,10 +123,10 @@ def block_by_block(
 
 
 def side_by_side(config: Config, blocks: Sequence[BlockSteps]) -> list[Step]:
-    """Return the steps of all blocks whose sources are there.
+    """Return the steps of all blocks with a source that has been computed.
 
-    The array has the sums of some blocks before the lanes take results of one. These come after the
-    work of the lanes during which they become ready.
+    The array makes the sums of some blocks before the lanes take the results of a block. Results
+    come after the work of the lanes during which they become ready.
     """
     arrays = [block.array for block in blocks if block.array]
     steps: list[Step] = []

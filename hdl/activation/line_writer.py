@@ -14,7 +14,7 @@ from systola.hdl.activation.controls import EndControl
 from systola.hdl.commands import OTHER, address_bits, is_gate, measures
 
 GATES = 4
-"""Vectors whose lines can wait for the results of the gates: one more than the lanes have."""
+"""Number of vectors with lines that can wait for the gates: one more than the lanes have."""
 
 
 class EndingVector(data.StructLayout):
