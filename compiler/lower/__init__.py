@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From operations to a program: steps on feature maps, places for them, instructions."""
+"""The part of the compiler that turns neutral operations into a program.
+
+It makes steps on feature maps, gives them places in the buffer, and emits instructions.
+"""

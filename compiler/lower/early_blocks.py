@@ -2,10 +2,10 @@
 """Convolutions that begin with the blocks of their source that are there first.
 
 A Convolve waits for the youngest instruction of the activation unit that writes its source. It
-follows this instruction line by line. It also follows the instructions just before it, as long as
-each begins where its predecessor has ended. It waits until all older ones are complete, though it
-needs other lines first. So the first tiles along K are a Convolve of their own where the
-last blocks of the source come out of order.
+follows this instruction line by line. It also follows the instructions just before, as long as each
+begins where its predecessor has ended. It waits until all older ones are complete, though it needs
+other lines first. So if the last blocks of the source come out of order, the first tiles along K
+get a Convolve of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from systola.compiler.lower.step import MapStep, Step
 
 @dataclass(frozen=True)
 class _Piece:
-    """Lines of the source that a step writes; of no block where it writes others."""
+    """The lines of the source that a step writes; `blocks` is empty if it writes none of them."""
 
     first: int
     end: int
@@ -30,9 +30,9 @@ class _Piece:
 
 
 def begin_early(steps: Sequence[Step], depth: int) -> Step:
-    """Return the last step, or another one for it if it is a convolution that can begin earlier.
+    """Return the last step; if it is a convolution that can begin earlier, one that does so.
 
-    `depth`: instructions that wait for the activation unit at most.
+    `depth` is the largest number of instructions that wait for the activation unit.
     """
     step = steps[-1]
     if not isinstance(step, ConvolutionStep) or step.source.packed or len(step.passes) != 1:
@@ -45,9 +45,10 @@ def begin_early(steps: Sequence[Step], depth: int) -> Step:
 
 
 def _early(pieces: Sequence[_Piece], blocks: int) -> int:
-    """Return how many of the first `blocks` come before all that is awaited as a whole.
+    """Return how many of the first `blocks` are complete before the last writers of the source.
 
-    `pieces`: the lines that were written last, the youngest first.
+    `pieces` has the lines that were written last, the youngest first. The result is 0 if an early
+    Convolve would not help.
     """
     if not pieces:
         return 0
@@ -61,7 +62,10 @@ def _early(pieces: Sequence[_Piece], blocks: int) -> int:
 
 
 def _pieces(steps: Sequence[Step], source: FeatureMap, depth: int) -> Iterator[_Piece]:
-    """Yield the lines that steps write, youngest first, from the last writer of `source` on."""
+    """Yield the lines that steps write, the youngest first, from the last writer of `source` on.
+
+    At most `depth` pieces are yielded.
+    """
     found = 0
     for step in reversed(steps):
         if isinstance(step, SumsStep | LoadStep | StoreStep):
@@ -87,7 +91,7 @@ def _piece(step: Step, source: FeatureMap) -> _Piece:
 
 
 def _target(step: Step, lines: Lines) -> FeatureMap | None:
-    """Return the map that `step` makes of `lines`, if it makes one."""
+    """Return the map that `step` makes in `lines`, or None."""
     if isinstance(step, ResultsStep):
         step = step.sums.convolution
     if isinstance(step, MapStep) and step.target.lines is lines:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A convolution and the depthwise one or the pooling after it, in pieces.
+"""A convolution, and the depthwise convolution or pooling after it, in interleaved pieces.
 
-A block of the second needs one block of the first only. So the lanes work on a block while the
-array makes the next one: the rows in the lanes of a block are emitted before the next block of the
-convolution, its rows on the array after that.
-
-Where the first has a single block, the lanes work on rows while the array makes the next ones.
+A block of the second operation needs only one block of the first. So the lanes work on a block
+while the array makes the next one. Of each block, the rows in the lanes are emitted before the
+convolution's next block, and the rows on the array after it. If the first operation has a single
+block, the lanes work on rows while the array makes the next rows.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ class Made:
 
     config: Config
     parts: tuple[Value, ...]
-    """The source of the operation, or the values that are its rows, in their places."""
+    """Source of the other operation, or the values that are its rows, in their places."""
     layers: list[tuple[Node, list[Step]]]
-    """The operations so far, and their steps."""
+    """Operations so far, with their steps."""
     steps: list[Step]
     """All steps so far."""
 
     def convolutions(self) -> list[ConvolutionStep]:
-        """Return the convolutions that made the parts, if these are the last steps; else none."""
+        """Return the convolutions that made the parts if these are the last steps, else none."""
         count = len(self.parts)
         found: list[ConvolutionStep] = []
         for part, (node, steps) in zip(self.parts, self.layers[-count:], strict=False):
@@ -55,7 +54,7 @@ class Made:
         return found if len(found) == count and found == self.steps[-count:] else []
 
     def replace(self, pieces: Sequence[list[Step]], rest: Sequence[Step]) -> None:
-        """Put other steps for the last operations, and then the `rest`."""
+        """Put other steps in place of the steps of the last operations, and then the `rest`."""
         count = len(pieces)
         del self.steps[-count:]
         nodes = [node for node, _ in self.layers[-count:]]
@@ -71,10 +70,10 @@ def in_pieces(
     taps: dict[bytes, Lines],
     ahead: int,
 ) -> bool:
-    """Make `node` in pieces, between pieces of the convolutions before; return whether that pays.
+    """Make `node` in pieces, between pieces of the convolutions before; return whether this pays.
 
-    `taps` as depthwise_blocks has it, `ahead`: cycles that the array is busy with something else
-    after them.
+    For `taps` see depthwise_blocks. `ahead` is the number of cycles that the array is busy with
+    other work after the pieces.
     """
     config, makers = made.config, made.convolutions()
     if isinstance(node, DepthwiseConvolution) and makers and is_worth_rows(makers, node):
@@ -97,7 +96,7 @@ def in_pieces(
 
 
 def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
-    """Return the cycles by which the array is busier than the activation unit with a block.
+    """Return the cycles by which the array is busier with a block than the activation unit.
 
     A tile takes at least `tile` cycles.
     """
@@ -121,7 +120,7 @@ def pooling_blocks(
 def interleaved(
     config: Config, convolution: ConvolutionStep, blocks: Sequence[BlockSteps]
 ) -> tuple[list[Step], list[Step]]:
-    """Return the steps up to the end of the convolution, and those after it."""
+    """Return the steps up to the end of the convolution, and the steps after it."""
     made = [convolution.block(number) for number in range(len(blocks))]
     steps = block_by_block(config, blocks, made)
     end = steps.index(made[-1]) + 1
@@ -137,10 +136,10 @@ def row_by_row(
     taps: dict[bytes, Lines],
     ahead: int,
 ) -> tuple[list[list[Step]], list[Step]]:
-    """Return the steps up to the end of each of the convolutions, and those after them.
+    """Return the steps up to the end of each of the convolutions, and the steps after them.
 
-    These make all rows of `source`, one after the other. `taps` as depthwise_blocks has it,
-    `ahead`: cycles that the array is busy with something else after them.
+    The convolutions make all rows of `source`, one after another. For `taps` see depthwise_blocks.
+    `ahead` is the number of cycles that the array is busy with other work after them.
     """
     window, height = node.window, target.height
     row = window.kernel[0] * window.kernel[1] * target.width + STARTED
@@ -174,7 +173,7 @@ def row_by_row(
 
 
 def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
-    """Return the convolution in bands, of which each hides `row` cycles of the lanes."""
+    """Return the convolution in bands, each of which hides `row` cycles of the lanes."""
     height = convolution.target.height
     each = max(hidden_cycles(convolution) // height, 1)
     bands = cut(height, max(1, height // -(-row // each)))
