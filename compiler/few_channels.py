@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions of an input with few channels, in other words that fill the lines of a machine.
+"""Other forms of convolutions of an input with few channels, which fill the machine's lines.
 
-A window of such an input has fewer taps in a row than the array has rows. Where that pays, a first
-convolution gathers some rows of a window in the channels of one pixel. A second one then needs
-fewer tiles. A result of few channels that only products take gets several pixels in each
-line: the convolution makes them together, and the product needs fewer tiles. Where a depthwise
-convolution takes it, the lower half of its rows comes beside the upper one: the lanes work on both.
+A window of such an input has fewer taps in a row than the array has rows. If it pays, a first
+convolution gathers some rows of a window in the channels of one pixel. A second convolution then
+needs fewer tiles. A result of few channels that only products take gets several pixels in each
+line: the convolution makes these together, and the product needs fewer tiles. If a depthwise
+convolution takes the result, the lower half of its rows comes beside the upper half, and the lanes
+work on both.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ GATHERING = 100
 
 @lru_cache(maxsize=16)
 def fill_lines(config: Config, operations: Operations) -> Operations:
-    """Return `operations` with other convolutions of inputs of few channels, where that pays."""
+    """Return `operations` with other forms of convolutions of few channels, wherever this pays."""
     users: dict[Value, list[Node]] = {}
     for node in operations.nodes:
         for source in node.sources:
@@ -73,7 +74,7 @@ def fill_lines(config: Config, operations: Operations) -> Operations:
 
 
 def _only_products(value: Value, users: dict[Value, list[Node]]) -> bool:
-    """Whether products alone take `value`, directly or through changes of shape."""
+    """Return whether only products take `value`, directly or through changes of shape."""
     return all(
         isinstance(node, Product)
         or (isinstance(node, Reshape) and _only_products(node.result, users))
@@ -105,7 +106,8 @@ def _wide_window(window: Window, count: int) -> Window:
 
 
 def _together(node: Convolution, count: int) -> list[Node]:
-    """Return `node` with `count` pixels of its result in each line, and the change of its shape."""
+    """Return `node` with `count` pixels of its result in each line, and the change back of the
+    shape."""
     window = _wide_window(node.window, count)
     (height, width, channels, results), stride = node.weights.shape, node.window.stride[1]
     weights = np.zeros((height, window.kernel[1], channels, count, results), np.int8)
@@ -138,13 +140,13 @@ def _repeated(output: Requantisation, count: int) -> Requantisation:
 
 
 def _gathered(config: Config, node: Convolution) -> list[Node]:
-    """Return `node`, or where that takes less time one that gathers rows for another one."""
+    """Return `node`, or if this is faster a convolution that gathers rows and one after it."""
     (height, width, channels, results), window = node.weights.shape, node.window
     blocks = -(-results // config.cols)
     passes = -(-width // (config.rows // channels))
 
     def cycles(count: int) -> int:
-        """Return the cycles of array and activation unit for so many rows at a time."""
+        """Return the cycles of the array and the activation unit if `count` rows are gathered."""
         if count == 1:
             return height * passes * blocks * node.result.pixels
         rows = _gathered_rows(window, count)
@@ -195,16 +197,16 @@ def _gathered(config: Config, node: Convolution) -> list[Node]:
 
 
 def _gathered_rows(window: Window, count: int) -> int:
-    """Return the rows from which all rows of windows are gathered, `count` at a time."""
+    """Return the number of rows of the gathered map if `count` rows are gathered at a time."""
     kernel = -(-window.kernel[0] // count)
     last = (window.out[0] - 1) * window.stride[0] + (kernel - 1) * count
     return last // gcd(window.stride[0], count) + 1
 
 
 HALO = 4
-"""Rows of a half for each row that is calculated in both, at least."""
+"""Least number of rows in a half for each row that both halves calculate."""
 ROOM = 0.75
-"""Part of the buffer for a map in halves and its source, which must be there as a whole."""
+"""Largest part of the buffer for a map in halves and its source, which must be there as a whole."""
 
 
 def _halves(
@@ -215,8 +217,9 @@ def _halves(
 ) -> dict[Node, list[Node]] | None:
     """Return other nodes for `node`, for the depthwise convolution after it, and for a last one.
 
-    The value between the first two is in two halves, side by side in the channels. Each half has
-    the rows of the other half, too, that its windows reach. None where that is not possible.
+    The value between the first two nodes is in two halves, side by side in the channels. Each half
+    also has the rows of the other half that its windows reach. The result is None if this is not
+    possible.
     """
     if not isinstance(node, Convolution) or node.result in outputs:
         return None
@@ -255,7 +258,7 @@ def _halves(
 
 
 def _only_user(value: Value, users: Mapping[Value, Sequence[Node]]) -> Node | None:
-    """Return the operation that alone takes `value`."""
+    """Return the operation that is the only user of `value`, or None."""
     takers = users.get(value, ())
     return takers[0] if len(takers) == 1 else None
 
@@ -263,8 +266,8 @@ def _only_user(value: Value, users: Mapping[Value, Sequence[Node]]) -> Node | No
 def _made_in_halves(node: Convolution, halves: Value, above: int, below: int) -> list[Node]:
     """Return the nodes that make the result of `node` as `halves`, with rows of the other half.
 
-    The windows of the lower half lie below the windows of the upper half: one kernel has both. A
-    row of a half that is outside the map has the value that lies outside.
+    A kernel has the windows of both halves, as the lower half's windows lie below the upper half's.
+    A row of a half that is outside the map has the value that lies outside.
     """
     half, stride = node.result.grid[0] // 2, node.window.stride[0]
     height, channels = node.weights.shape[0], node.result.channels

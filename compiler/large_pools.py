@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools with larger windows than one instruction has, or with more counts than parameters.
+"""Poolings with windows too large for one instruction, or with too many counts for parameters.
 
-A window of all pixels is seen as one of another shape. Sums of other windows are convolutions with
-ones. Averages of windows that reach over the edge, in most of which another number of taps lies
-inside, stay on the host.
+A window of all pixels is replaced by one of another shape. Sums of other windows are convolutions
+with ones. Averages of windows that reach over the edge need a count for each number of taps inside
+the map. If these are too many, the averages stay on the host.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from systola.compiler.partition import Item, Translation
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_COUNTS = 64
-"""Numbers of taps inside that a pool of `base` can divide by."""
+"""Most numbers of taps that a pooling on the preset `base` can divide by."""
 MOST_STEPS = 256
-"""Instructions that a pool of more counts may be made of."""
+"""Most instructions of a pooling with more such numbers."""
 
 
 def with_small_pools(translation: Translation) -> Translation:
-    """Return `translation` with other operations for pools that are too large."""
+    """Return `translation` with other operations for poolings that are too large."""
     items: list[Item] = []
     for item in translation.items:
         items += _small(item) if isinstance(item, Pooling) else [item]
@@ -55,7 +55,7 @@ def _small(node: Pooling) -> list[Item]:
 
 
 def _sides(count: int) -> tuple[int, int] | None:
-    """Return the sides of a map of `count` pixels that one window can see."""
+    """Return the sides of a map of `count` pixels that one window can cover, or None."""
     for height in range(-(-count // MAX_KERNEL), MAX_KERNEL + 1):
         if count % height == 0:
             return height, count // height
@@ -99,7 +99,7 @@ def _with_ones(node: Pooling) -> list[Item]:
 
 
 def _for_channels(output: Requantisation, channels: int) -> Requantisation:
-    """Return one requantisation of all channels as one for each."""
+    """Return a requantisation with a value for each channel instead of one for all."""
     return replace(
         output,
         bias=np.broadcast_to(output.bias, channels),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of elements: whatever gives each element of its result one of its source, or a fill.
+"""Moves of elements: operations that fill each element of a result from their source.
 
-A move is described by its origin, an array of the result's size that holds for each element the
-position of the one that goes there, counted through the source, or -1 for the fill. From that the
-cheapest operations are chosen that do it on the machine; what would take too many stays on the
-host.
+A move is described by its origin, an array of the result's size. For each element of the result it
+has the position of an element of the source, or -1 for a fill value. From the origin the compiler
+chooses the cheapest operations that make the move on the machine. A move that would take too many
+operations stays on the host.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from systola.compiler.operations import (
 from systola.compiler.partition import Item
 
 MOST_ELEMENTS = 1 << 24
-"""Elements of a value that can be moved."""
+"""Most elements of a value that can be moved."""
 MOST_PARTS = 64
-"""Parts that a move may be made of on the machine."""
+"""Most parts of a move on the machine."""
 MOST_WEIGHTS = 1 << 22
-"""Weights, most of them zero, of a convolution that only moves channels."""
+"""Most weights, nearly all of them zero, of a convolution that only moves channels."""
 MAX_LEFT, MAX_KERNEL = 255, 255
 _MAX_STRIDE, _MAX_SIDE = 127, 4095
-"""What Set_Config_Window can express."""
+"""Largest column of a first window, kernel, stride and side that Set_Config_Window can express."""
 
 Positions = NDArray[np.int64]
 
 
 def check_size(*values: Value) -> None:
-    """Raises ModelError for values that are too large to describe where each element goes."""
+    """Raise ModelError if values are too large for an array of the origin of each element."""
     for value in values:
         if value.pixels * value.channels > MOST_ELEMENTS:
             raise ModelError(f"moving a value of shape {value.shape} is not supported")
@@ -59,9 +59,9 @@ def check_size(*values: Value) -> None:
 def moved(
     operator: str, source: Value, result: Value, origin: Positions, fill: int = 0
 ) -> list[Item]:
-    """What makes `result` of `source`, which are of the same type; `origin` has any shape.
+    """Return the operations that make `result` from `source`, which has the same type.
 
-    Raises ModelError where sizes do not fit.
+    `origin` may have any shape. Raises ModelError if sizes do not fit.
     """
     check_size(source, result)
     size = source.pixels * source.channels
@@ -79,7 +79,7 @@ def moved(
 
 
 def repacked(operator: str, source: Value, result: Value) -> list[Item]:
-    """The same elements in the same order, but in lines as the shape of `result` has them."""
+    """Return the operations that move the same elements into the lines of the shape of `result`."""
     order = np.arange(source.pixels * source.channels)
     items = on_the_machine(operator, source, result, order, 0)
     if items is not None:
@@ -90,7 +90,7 @@ def repacked(operator: str, source: Value, result: Value) -> list[Item]:
 def on_the_machine(
     operator: str, source: Value, result: Value, origin: Positions, fill: int
 ) -> list[Item] | None:
-    """The operations for a move of int8; None where it would take too many."""
+    """Return the operations for a move of int8 on the machine, or None if it takes too many."""
     mover = _Mover(operator, source, result, fill)
     positions = origin.reshape(result.pixels, result.channels)
     separate = _separate(positions, source.channels)
@@ -99,7 +99,7 @@ def on_the_machine(
 
 
 def check_moves(source: int, result: int) -> None:
-    """Raises ModelError where a convolution is too large only to move that many channels."""
+    """Raise ModelError if a convolution would be too large only to move so many channels."""
     if source * result > MOST_WEIGHTS:
         raise ModelError(f"moving {source} channels to {result} is not supported")
 
@@ -112,9 +112,9 @@ def gathered(
     fill: int,
     window: Window | None = None,
 ) -> Convolution:
-    """A convolution that only moves: channel c of the result is channel `channels`[c].
+    """Return a convolution that only moves: channel c of the result is channel `channels`[c].
 
-    -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
+    A number of -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
     """
     weights = np.zeros((1, 1, source.channels, len(channels)), np.int8)
     there = channels >= 0
@@ -138,7 +138,7 @@ def gathered(
 
 
 def constant_value(operator: str, name: str, data: NDArray[np.int8]) -> tuple[Value, Binary]:
-    """Constants as a value: their sum with zeros."""
+    """Return constants as a value, and the operation that makes it: their sum with zeros."""
     result = Value(name, data.shape)
     # x * 2^30 * 2^(20 - 31) and back.
     scale = Scale(0, 1 << 30, 0)
@@ -161,9 +161,9 @@ def _view(operator: str, source: Value, result: Value) -> Item:
 
 
 def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions] | None:
-    """The pixel that each pixel comes from, and the channel that each channel; -1 for the fill.
+    """Return the origin of each pixel and the origin of each channel, with -1 for the fill.
 
-    None where not all pixels take the same channels.
+    Returns None if not all pixels take the same channels.
     """
     there = positions >= 0
     rows: NDArray[np.bool_] = np.logical_or.reduce(there, axis=1)
@@ -182,7 +182,7 @@ def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions
 
 @dataclass(frozen=True)
 class _Walk:
-    """A window of one tap that walks over a map: the shapes of the map and the window."""
+    """A window of one tap that walks over a map, with the shape of the map."""
 
     height: int
     width: int
@@ -190,7 +190,7 @@ class _Walk:
 
 
 class _Mover:
-    """Collects the operations of one move."""
+    """A collector of the operations of one move."""
 
     def __init__(self, operator: str, source: Value, result: Value, fill: int) -> None:
         self.operator = operator
@@ -200,7 +200,7 @@ class _Mover:
         self.items: list[Item] = []
 
     def finished(self) -> list[Item]:
-        """The operations, without a view at the end that changes no shape."""
+        """Return the operations, without a view at the end that changes no shape."""
         if len(self.items) > 1:
             *others, producer, view = self.items
             if (
@@ -213,7 +213,8 @@ class _Mover:
         return self.items
 
     def separate(self, pixels: Positions, channels: Positions) -> bool:
-        """Moves whole pixels, and all their channels alike; whether it can."""
+        """Move whole pixels, with the same move of channels in each; return whether this is
+        possible."""
         source, count = self.source, len(channels)
         same = len(pixels) == source.pixels and np.array_equal(pixels, np.arange(len(pixels)))
         run = channels[0] >= 0 and bool((np.diff(channels) == 1).all())
@@ -238,7 +239,7 @@ class _Mover:
         if bool((pixels < 0).any()):
             return False
         if together:
-            # They lie so already: nothing moves.
+            # The pixels lie in the right order already, so nothing moves.
             self._view(self._cut_pixels(source, int(pixels[0]), len(pixels)), self.result)
             return True
         if walk:
@@ -247,7 +248,7 @@ class _Mover:
         return self._runs(source, pixels) or self._spread(source, pixels)
 
     def pieces(self, positions: Positions) -> bool:
-        """Puts each pixel together from pieces of other ones; whether it can."""
+        """Put each pixel together from pieces of other pixels; return whether this is possible."""
         if bool((positions < 0).any()):
             return False
         channels = self.source.channels
@@ -267,7 +268,7 @@ class _Mover:
         return True
 
     def _runs(self, source: Value, pixels: Positions) -> bool:
-        """Joins runs of consecutive pixels; whether they are few enough."""
+        """Join runs of consecutive pixels; return whether they are few enough."""
         edges = np.flatnonzero(np.diff(pixels) != 1) + 1
         if len(edges) >= MOST_PARTS:
             return False
@@ -277,7 +278,10 @@ class _Mover:
         return True
 
     def _spread(self, source: Value, pixels: Positions) -> bool:
-        """Repeats the pixels of a row or a column by windows that see one pixel each."""
+        """Repeat the pixels of a row or a column, by windows that see one pixel each.
+
+        Returns whether this is possible.
+        """
         for height, width in _grids(self.result):
             grid = pixels.reshape(height, width)
             if bool((grid == np.arange(height)[:, np.newaxis]).all()):
@@ -295,7 +299,7 @@ class _Mover:
         return False
 
     def _pool(self, source: Value, walk: _Walk) -> None:
-        """The largest of the one pixel that each window sees."""
+        """Take the largest of the only pixel that each window sees."""
         taken = self._map(source, walk)
         placed = self._value((1, *walk.window.out, source.channels))
         self.items.append(
@@ -319,7 +323,10 @@ class _Mover:
         return result
 
     def _cut(self, source: Value, axis: int, start: int, count: int) -> Value:
-        """Part of a value along an axis with nothing in front, or that of the channels."""
+        """Return a part of a value along an axis, and note the operation that cuts it.
+
+        The axis is the axis of the channels, or the first one with more than one element.
+        """
         if count == source.shape[axis]:
             return source
         part = self._value((*source.shape[:axis], count, *source.shape[axis + 1 :]))
@@ -329,7 +336,8 @@ class _Mover:
         return part
 
     def _cut_pixels(self, source: Value, start: int, count: int) -> Value:
-        """Consecutive pixels, cut along a dimension where they are whole parts of it."""
+        """Return consecutive pixels of a value, cut along a dimension in which they are whole
+        parts."""
         for axis, size in enumerate(source.shape[:-1]):
             inner = math.prod(source.shape[axis + 1 : -1])
             if size > 1 and start % inner == count % inner == 0:
@@ -339,7 +347,7 @@ class _Mover:
         return self._cut(self._flat(source), 0, start, count)
 
     def _joined(self, parts: list[Value], axis: int) -> Value:
-        """Matrices one behind the other."""
+        """Return matrices joined along an axis."""
         if len(parts) == 1:
             return parts[0]
         total = sum(part.shape[axis] for part in parts)
@@ -351,7 +359,7 @@ class _Mover:
         return result
 
     def _flat(self, source: Value) -> Value:
-        """`source` as a matrix of pixels and channels."""
+        """Return `source` as a matrix of pixels x channels."""
         if len(source.shape) == 2:
             return source
         flat = self._value((source.pixels, source.channels))
@@ -359,7 +367,7 @@ class _Mover:
         return flat
 
     def _map(self, source: Value, walk: _Walk) -> Value:
-        """`source` as a map of the size that is walked over."""
+        """Return `source` as a map of the size that is walked over."""
         shape = (1, walk.height, walk.width, source.channels)
         if source.shape == shape:
             return source
@@ -379,7 +387,7 @@ def _one_tap(out: tuple[int, int]) -> Window:
 
 
 def _grids(value: Value) -> Iterator[tuple[int, int]]:
-    """The maps that the pixels of a value can be seen as along its dimensions."""
+    """Yield the height and width of each map that the pixels of a value form by its dimensions."""
     sizes = value.shape[:-1]
     seen: set[int] = set()
     for axis in range(len(sizes) + 1):
@@ -390,7 +398,10 @@ def _grids(value: Value) -> Iterator[tuple[int, int]]:
 
 
 def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
-    """A window of one tap that comes by `pixels` one after the other; -1 is outside the map."""
+    """Return a window of one tap that meets `pixels` one after another; -1 is outside the map.
+
+    Returns None if there is no such window.
+    """
     for height, width in _grids(source):
         for rows, columns in _grids(result):
             if max(height, width, rows, columns) > _MAX_SIDE:
@@ -421,12 +432,12 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
 
 
 def _steps(places: Positions, size: int) -> tuple[int, int] | None:
-    """First place and distance of places that lie in equal distances; -1 is one outside."""
+    """Return the first place, and the distance, of places in equal distances; -1 is one outside."""
     inside = np.flatnonzero(places >= 0)
     if len(inside) == 0:
         return None
     if len(inside) == 1:
-        # With others outside, any step that leaves the map.
+        # If the others are outside, any step will do that leaves the map.
         step = 1 if len(places) == 1 else size
     else:
         step = int(places[inside[1]] - places[inside[0]])

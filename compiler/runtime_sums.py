@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PACKET = 4
-"""Numbers in a packet of Eigen, as the released packages of ONNX Runtime are built."""
+"""Number of float32 in a packet of Eigen, as the released packages of ONNX Runtime are built."""
 
 
 def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:

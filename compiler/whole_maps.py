@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves where a change of shape makes other channels of the elements.
+"""Moves of elements after a change of shape that gives them other channels.
 
-A change of shape costs nothing where what follows does not care how elements lie in the lines of
-the buffer. Where it does, a move puts them as the new shape has them.
+A change of shape costs nothing if the next operation does not depend on the places of elements in
+the lines of the buffer. If it does, a move puts the elements in the places of the new shape.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from systola.compiler.partition import Item, Translation
 
 
 def with_whole_maps(translation: Translation) -> Translation:
-    """`translation` with moves before the operations that need them."""
+    """Return `translation` with moves before the operations that need them."""
     return replace(translation, items=tuple(_Packer(translation).items))
 
 
@@ -38,9 +38,10 @@ class _Packer:
     def __init__(self, translation: Translation) -> None:
         self.items: list[Item] = []
         self._host = set(translation.inputs)
-        """What the host can give in any shape."""
+        """Values that the host can give in any shape."""
         self._channels: dict[Value, int] = {}
-        """Of values whose elements lie as if they had other channels."""
+        """Channel count that a value is laid out with, for values where it differs from the shape.
+        """
         self._whole: dict[Value, Value] = {}
         for item in translation.items:
             self._add(item)
@@ -86,7 +87,7 @@ class _Packer:
         return self._channels.get(value, value.channels)
 
     def _packed(self, node: Node, value: Value) -> Value:
-        """`value` with elements as its shape has them."""
+        """Return `value` with its elements in the places of its shape."""
         if value not in self._channels:
             return value
         if value not in self._whole:
@@ -101,7 +102,7 @@ class _Packer:
 
 
 def _alike(node: Binary) -> bool:
-    """Whether the value has as many elements as the result."""
+    """Return whether the value has as many elements as the result."""
     (value,) = node.sources
     return value.pixels * value.channels == node.result.pixels * node.result.channels
 
