@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The means of windows, rounded as ONNX Runtime does."""
+"""Means of windows, rounded as ONNX Runtime does."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def with_known_shapes(
 def _shapes(
     operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> list[tuple[int, ...]]:
-    """Return the shapes of all results; none where they cannot be calculated."""
+    """Return the shapes of all results, or an empty list if they cannot be calculated."""
     kind, first = operator.kind, inputs[source_position(operator)] if inputs else None
     if first is None or first.size > _MOST_ELEMENTS:
         return []
