@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When everything happens: a model of the machine's cycles, made to be quick."""
+"""A model of the machine's cycles that is quick, since it runs no data."""

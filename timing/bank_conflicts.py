@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The activation unit and the matrix unit, reading from the same banks of the unified buffer.
+"""A model of reads of the activation unit and the matrix unit from the same banks.
 
-The activation unit yields. Where a convolution follows the instruction that makes its feature map,
-it reads each line soon after it was written, while the activation unit reads for a later one. As
-the distance between the two is fixed, they meet for nearly all results of a layer or for none, at
-the cost of a cycle each: only counting it out tells. The same is true of work side by side.
+The banks are parts of the unified buffer. The activation unit yields. A convolution that follows
+the instruction that makes its feature map reads each line soon after the write. Meanwhile the
+activation unit reads for a later line. The distance between the two is fixed. So they meet for
+nearly all results of a layer or for none, at the cost of a cycle each. Only a count of all reads
+shows which. The same is true of work side by side.
 """
 
 from __future__ import annotations
@@ -21,62 +22,63 @@ from systola.timing.gates import Gates
 from systola.timing.regions import Times
 
 SEARCHED = 256
-"""Lines that are looked at together."""
+"""Number of lines that are searched together."""
 HORIZON = 2 * DEPTHWISE_TAPS
-"""Cycles that one vector takes at most, being held up now and then."""
+"""Most cycles that one vector takes, with occasional waits."""
 
 
 @dataclass(frozen=True)
 class ComingReads:
-    """Those of an instruction, a vector a cycle as soon as its line is there."""
+    """The reads of an instruction, one in each cycle as soon as its line is there."""
 
     lines: NDArray[np.int64]
-    """Negative for a cycle without one."""
+    """Line of each cycle; negative for a cycle without a read."""
     ready: Times
-    """When each can be read, as far as it is older instructions that write it."""
+    """Cycle in which each line can be read, as far as older instructions decide."""
     behind_first: bool = False
-    """Whether lines before the results of the activation unit wait for the first of these, too, see
-    systola.timing.runs."""
+    """True if reads of lines below the activation unit's results wait for its first result, too.
+
+    For the reason see timing/runs.py.
+    """
 
 
 @dataclass(frozen=True)
 class OtherReads:
-    """The lines that the matrix unit reads meanwhile."""
+    """The lines that the matrix unit reads during an instruction of the activation unit."""
 
     past: dict[float, int]
-    """Lines of instructions that are older, by the cycle."""
+    """Lines of older instructions, by the cycle."""
     coming: Iterator[ComingReads]
-    """Those that follow."""
+    """Reads of the instructions that follow."""
     start: float
-    """First cycle that is left for them."""
+    """First cycle that is left for the reads that follow."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What an instruction of the activation unit does with its buffer lines."""
+    """The reads and writes of an instruction of the activation unit."""
 
     lines: NDArray[np.int64]
-    """Vectors x lines: what it reads for each vector in so many cycles, negative for a cycle
-    without."""
+    """Lines, vectors x reads, read for each vector in as many cycles; negative for no read."""
     before: Times
     """Cycles before the first line of each vector."""
     needed: Times
-    """For each vector the first cycle in which its last line can be read."""
+    """First cycle in which the last line of each vector can be read."""
     start: float
     target: int
     """Line of the first result."""
     target_lines: int
-    """Lines of one result."""
+    """Number of lines of one result."""
     latency: int
-    """From the last line read to the line written."""
+    """Cycles from the last line read to the line written."""
     turns: int
-    """Cycles of a read; it begins in the first one, or so many later."""
+    """Cycles of a read, which begins in the first of them or a multiple of them later."""
     gates: Gates | None = None
-    """The gates before it, if its vectors, sums of lines, have a place among them."""
+    """Gates before the instruction, if its vectors, sums of lines, have a place among them."""
 
 
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
-    """When the last line of each vector is read."""
+    """Return the cycle in which the last line of each vector is read."""
     count, reads = reader.lines.shape
     own = np.where(reader.lines >= 0, reader.lines % banks, -1).tolist()
     needed: list[float] = np.ceil(reader.needed - reader.turns * (reads - 1)).tolist()
@@ -142,21 +144,29 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
 
 
 def read_times(chunk: ComingReads, first: float) -> Times:
-    """Return when each line is read by a unit that is free from cycle `first` on, see looked_at."""
+    """Return the cycle of each line's read by a unit that is free from cycle `first` on.
+
+    For the cycles in which an interlock looks, see looked_at.
+    """
     steps = np.arange(len(chunk.lines))
     late = np.maximum.accumulate(chunk.ready - steps) - first
     return first + 2 * np.ceil(np.maximum(late, 0) / 2) + steps
 
 
 def looked_at(first: float, needed: float) -> float:
-    """When an interlock lets something go that it could let go in cycle `first`, if it is clear
-    from `needed` on: it looks in every other cycle."""
+    """Return the cycle in which an interlock lets an instruction go that is clear from `needed` on.
+
+    It could go in cycle `first`, and the interlock looks in every other cycle from there.
+    """
     return first + 2 * ceil(max(0.0, needed - first) / 2)
 
 
 def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
-    """For each line the vector that must have been written first, -1 for none: lines are read in
-    order, so one waits for all before it, `last` included."""
+    """Return for each line the vector that must have been written first, -1 for none.
+
+    Lines are read in order, so a line waits for the vectors of all lines before it, including
+    `last`.
+    """
     lines = chunk.lines
     made = (lines - reader.target) // reader.target_lines
     made[(made < 0) | (made >= len(reader.lines))] = -1
@@ -167,9 +177,10 @@ def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
 
 
 def yielding_writes(times: Times, line: int, taken: Times, taken_line: int, banks: int) -> Times:
-    """Return when the host reader writes lines from `line` on that it could write at `times`.
+    """Return the cycles in which the host reader writes lines from `line` on.
 
-    The activation unit writes a line from `taken_line` on in each of the cycles `taken`.
+    It could write them at `times`. The activation unit writes a line, from `taken_line` on, in each
+    of the cycles `taken`.
     """
     first, last = int(taken[0]), int(taken[-1])
     bank_at = np.full(last - first + 2, -1)

@@ -13,7 +13,10 @@ from systola.hdl.activation.spacings import alone_after, gate_pause
 from systola.timing.recent import recent
 
 GatesState = tuple[float, bool, bool]
-"""When the lanes are free of gates, and of the last one whether it sums lines, and is alone."""
+"""Type of a state: cycle in which the lanes are free of gates, and two flags of the last vector.
+
+The flags are whether the vector sums lines, and whether it is alone.
+"""
 
 
 def gate_distance(reads: int, turns: int) -> int:
@@ -28,12 +31,13 @@ def inverts(operands: Mapping[str, int]) -> bool:
 
 
 class Gates:
-    """The last vector with gates, and when a step may follow it. See hdl's GateQueue."""
+    """The last vector with gates, and when a step may follow it; the hardware has a GateQueue for
+    it."""
 
     def __init__(self, turns: int) -> None:
         self._turns = turns
         self._until = 0.0
-        """The first cycle in which they hold nothing up any more."""
+        """First cycle in which the gates hold up no other step any more."""
         self._lines = False
         self._was_alone = False
 

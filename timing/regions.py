@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the addresses of the on-chip memories were used last: what the interlocks wait for."""
+"""The cycles in which addresses of the on-chip memories were last used, for the interlocks."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from systola.arch.config import Config
 from systola.timing.recent import FORGOTTEN
 
 Times = NDArray[np.float64]
-"""Cycles since START, one for each address, vector or line."""
+"""Type of cycles since START, one for each address, vector or line."""
 
 SpaceState = tuple[bytes, bytes]
-"""The places of the times that are recent, and these times, relative to the present cycle."""
+"""Type of a state: places of the recent times, and these times relative to the present cycle."""
 TransferState = tuple[tuple[int, int, float], ...]
 RegionsState = tuple[tuple[SpaceState, ...], TransferState, TransferState]
 
 
 class Space:
-    """The addresses of one memory. What nobody has used yet was used in cycle 0."""
+    """The last uses of the addresses of one memory; an address not used yet was used in cycle 0."""
 
     def __init__(self, size: int) -> None:
         self._times = np.zeros((5, size))
         self.written: Times = self._times[0]
-        """When the last write was announced."""
+        """Cycle in which the last write was announced."""
         self.read: Times = self._times[1]
-        """When the last read was announced by an instruction that frees addresses as it reads them,
-        or the end of the instruction where it does not."""
+        """Cycle in which the last read was announced.
+
+        For an instruction that does not free addresses as it reads them, it is the instruction's
+        end.
+        """
         self.filled: Times = self._times[2]
-        """The same of the last write from host memory."""
+        """Cycle in which the last write from host memory was announced."""
         self.used: Times = self._times[3]
-        """End of the last instruction that used the address, but for those of the activation
-        unit."""
+        """End of the last instruction that used the address, outside the activation unit."""
         self.activated: Times = self._times[4]
         """End of the last instruction of the activation unit that used the address."""
 
@@ -81,13 +83,16 @@ class Regions:
 
 
 def last_overlap(transfers: list[tuple[int, int, float]], first: int, end: int) -> float:
-    """When the last of the transfers that touch bytes `first` to `end` - 1 ended."""
+    """Return the end of the last of the transfers that touch bytes `first` to `end` - 1."""
     return max((time for low, high, time in transfers if low < end and first < high), default=0.0)
 
 
 def paced(earliest: float, offsets: Times, needed: Times | None) -> Times:
-    """When a unit takes one thing after the other: not before `earliest` + `offsets`, each not
-    before it is `needed`, and no two closer together than `offsets` has them."""
+    """Return the cycles in which a unit takes one item after another.
+
+    No item is taken before `earliest` + `offsets`, or before it is `needed`. No two are closer
+    together than in `offsets`.
+    """
     if needed is None:
         return earliest + offsets
     late = np.maximum.accumulate(needed - offsets)

@@ -45,7 +45,7 @@ class Entry:
 
 
 NOTHING = Entry(0, 0, 0.0, rises=False)
-"""Stands for an entry that writes no line."""
+"""Entry that writes no line."""
 
 
 def run_of(entries: Sequence[Entry], base: int, stop: int) -> range:
@@ -84,7 +84,10 @@ class WriterList:
         return [entry for entry in self._entries if entry.end > time]
 
     def following(self, time: float, results: tuple[int, int]) -> list[Entry]:
-        """Return the same with one that is not complete: first of its lines, and how many."""
+        """Return the pending entries and another one, which is not complete.
+
+        `results` has its first line and its number of lines.
+        """
         first, count = results
         last = self._entries[-1] if self._entries else NOTHING
         return [*self.pending(time), last.followed_by(first, first + count)]
