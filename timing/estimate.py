@@ -194,7 +194,7 @@ class Walk:
         memory: MemorySpeed,
         work: list[UnitWork] | None = None,
     ) -> None:
-        """Begin a walk; with a list for the `work` of the units, it skips no iteration of a loop."""
+        """Begin a walk; with a list for the `work` of the units, skip no iteration of a loop."""
         self._work = work
         self._number = 0
         self._pc = 0
