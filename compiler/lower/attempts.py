@@ -18,13 +18,16 @@ from systola.compiler.operations import Node, Value
 Home = FeatureMap | HostView
 """Type of the place of a value: a map in the buffer, or a view of host memory."""
 Key = tuple[Node, tuple[Home, ...], Home, int]
-"""Type of a key: an operation, the homes of its sources and of its result, its number of bands."""
+"""Type of a key of `steps`: an operation, the homes of its sources and of its result, and bands.
+
+The last item is the number of bands.
+"""
 NOWHERE = Lines("nowhere", 0)
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """A store of the maps and steps that the attempts with one batch have made so far.
+    """A store of the maps and steps that all attempts for one batch have made so far.
 
     Of a place in host memory, only the size is right. Its offset comes from the first attempt that
     needed the place.
@@ -41,7 +44,7 @@ class Attempts:
     steps: dict[Key, tuple[list[Step], dict[Lines, tuple[Value, int]]]] = field(
         default_factory=dict[Key, tuple[list[Step], dict[Lines, tuple[Value, int]]]]
     )
-    """Steps of each operation, and the bands that these steps add to Lowering.bands."""
+    """Steps of each operation, and the entries of Lowering.bands that belong to these steps."""
     taps: dict[bytes, Lines] = field(default_factory=dict[bytes, Lines])
     """Constants of depthwise convolutions, by their content."""
 

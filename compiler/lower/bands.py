@@ -36,7 +36,7 @@ def cut(height: int, count: int) -> Iterator[Band]:
 
 
 def needed(window: Window, height: int, band: Band) -> Band:
-    """Return the rows that the windows of `band` reach, at least one.
+    """Return the rows of the source that the windows of `band` reach, at least one.
 
     `band` has rows of the result. The source has `height` rows.
     """

@@ -30,10 +30,10 @@ from systola.compiler.operations import (
 
 @dataclass(frozen=True)
 class BatchRows:
-    """A rule for the pixels of a value that stay together in a batch of `samples`.
+    """A rule for the order of a value's pixels in a batch of `samples` samples.
 
-    With `together` the rows of maps stay together, as operations on windows need it. Without it
-    each pixel is a row of its own.
+    With `together` a row of a map stays together, and rows of the samples alternate. Operations on
+    windows need this. Without it single pixels of the samples alternate.
     """
 
     samples: int
@@ -45,7 +45,10 @@ class BatchRows:
         return self.together and self.samples > 1
 
     def of(self, value: Value) -> tuple[int, int]:
-        """Return the number of rows of a value in one sample, and the pixels of such a row."""
+        """Return the number of rows of a value in one sample, and the number of pixels in a row.
+
+        Rows are those pieces of a value that stay together in a batch.
+        """
         return value.grid if self.together and len(value.shape) == 4 else (value.pixels, 1)
 
     def grid(self, value: Value) -> tuple[int, int]:
@@ -56,7 +59,11 @@ class BatchRows:
         return height, width * self.samples
 
     def check(self, value: Value, home: FeatureMap | HostView) -> None:
-        """Raise CompileError if the rows of `home` differ from the rows by the shape of `value`."""
+        """Raise CompileError if `home` has other rows than the shape of `value`.
+
+        This happens after a change of shape. The samples of a batch alternate by rows of the old
+        shape.
+        """
         if not self.apart or home.packed:
             return
         if (home.height, home.width // self.samples) != self.of(value):

@@ -51,7 +51,7 @@ def batches_to_try(
     samples: int,
     is_hopeless: Callable[[Batch], bool],
 ) -> Iterator[tuple[Batch, bool]]:
-    """Yield batches, the best first, each with whether values may be spilled to make room for it.
+    """Yield batches to try, the best first, and for each whether values may be spilled.
 
     `is_hopeless` returns whether a batch cannot fit without spilling. If it returns True for the
     smallest batch of some operations, larger ones are left out. A batch that needs spilling is
@@ -96,9 +96,9 @@ def batched_nodes(config: Config, operations: Operations) -> list[tuple[Node, ..
 
 
 def _together(config: Config, operations: Operations, *, windows: bool) -> tuple[Node, ...]:
-    """Return the operations of a batch for the end of the network.
+    """Return the operations at the end of the network that go into a batch.
 
-    With an operation, the batch has all operations that take its result.
+    If an operation is in the batch, all operations that take its result are in it, too.
     """
     alone = {node for node in operations.nodes if not _batchable(node, windows=windows)}
     while True:
@@ -140,11 +140,11 @@ def batch_sizes(config: Config, samples: int) -> list[int]:
 
 
 def sample_order(rows: int, batch: int, samples: int, width: int = 1) -> NDArray[np.int64]:
-    """Return for each row of each sample its row in a host matrix of batches one after another.
+    """Return the row of each row of each sample in a host matrix with batches one after another.
 
     Each sample has `rows` rows. A batch has the first `width` rows of all its samples, then the
-    next `width` rows of all. If there are fewer samples than places, the first batch has its last
-    places taken.
+    next `width` rows of all. If there are fewer samples than places, the first places of the first
+    batch stay empty.
     """
     places = np.arange(samples) + -samples % batch
     first = places // batch * rows * batch + places % batch * width
@@ -220,9 +220,9 @@ def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
 
 
 def _early(config: Config, nodes: Sequence[Node], together: Sequence[Node]) -> list[Node]:
-    """Return the nodes of `together` that had better run for each sample alone.
+    """Return the nodes of `together` that should run for each sample alone, outside the batch.
 
-    No node before them in the batch gains by it, and the rest of the network feeds them. For each
+    No node before them in the batch gains by it, and nodes outside the batch feed them. For each
     sample alone they take no longer, and less room.
     """
     fed = {node.result for node in nodes} - {node.result for node in together}

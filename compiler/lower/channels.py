@@ -50,7 +50,7 @@ class Channels:
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:
-        """Byte of each channel, counted through all blocks, as a read-only array."""
+        """Place of each channel, in bytes counted through all blocks, as a read-only array."""
         slots: list[NDArray[np.int64]] = []
         first = 0
         for part in self.parts:
@@ -86,9 +86,9 @@ def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
 
 @dataclass(frozen=True)
 class _Tie:
-    """A relation of two values: the channels of `part` are channels of `whole` from `start` on.
+    """A relation of two values: the channels of `part` are the channels of `whole` from `start` on.
 
-    Both values must be cut into parts at the same channels.
+    Both values must be cut at the same channels.
     """
 
     whole: Value

@@ -30,9 +30,9 @@ from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 
 EARLY = 2
-"""Number of steps that get their parameters and constants before the first input."""
+"""Number of steps at the begin of a program with parameters and constants before the input."""
 EARLY_ENTRIES = 4
-"""Largest number of parameter entries of such an early step; more would delay the input."""
+"""Largest number of parameter entries of such a step; more entries would delay the input."""
 
 
 def compile_operations(config: Config, operations: Operations, samples: int) -> Program:
@@ -85,8 +85,9 @@ def _compile(
 
 
 def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Spill) -> None:
-    """Emit the loops of a program: the last part once for each batch, a part before it per sample.
+    """Emit the loops of a program.
 
+    The last part runs once for each batch. A part before it runs once for each sample of the batch.
     All batches have the same size. If there are fewer samples than places, the first batch begins
     with empty places. A program without any other loop gets none for its only batch.
     """
@@ -137,9 +138,10 @@ def _gathered_widths(parts: Sequence[Part]) -> list[int]:
 def _emit_part(
     emitter: Emitter, part: Part, tag: int, registers: Mapping[int, int], spill: Spill
 ) -> None:
-    """Emit one execution of a part.
+    """Emit one execution of a part, with a tag at the end of each layer.
 
-    Its layers get tags from `tag` on. At the end each of the `registers` is increased by its size.
+    The tags are numbered from `tag` on. At the end each of the index `registers` is increased by
+    its size, so that the next execution takes other samples.
     """
 
     def load_constants(step: Step) -> None:

@@ -46,7 +46,7 @@ class Pass:
 
     @property
     def tiles(self) -> int:
-        """Number of tiles for each block of the result."""
+        """Number of weight tiles of the pass for each block of the result."""
         return self.kernel.shape[0] * self.kernel.shape[1] * self.source.blocks
 
 
@@ -131,7 +131,10 @@ class ConvolutionStep(MapStep):
                     self.emit_results(emitter, n, area, accumulator)
 
     def _store_weights(self, emitter: Emitter, groups: list[range]) -> list[list[int]]:
-        """Store the weight tiles; return for each group of blocks the first tile of each pass."""
+        """Store the weight tiles in weight memory.
+
+        Returns for each group of blocks the number of the first tile of each pass.
+        """
         # Tiles are made only now, not with the step: most steps belong to attempts that do not fit.
         channels = self.target.channels
         tiles = [window_tiles(emitter.config, p.kernel, p.source, channels) for p in self.passes]
@@ -145,10 +148,9 @@ class ConvolutionStep(MapStep):
         return accumulator
 
     def in_two(self, config: Config, held: int) -> tuple[Step, ...]:
-        """Return a step for the sums and one for the results, or this step if the sums are too
-        many.
+        """Return two steps in place of this step: one for the sums, one for the results.
 
-        The accumulators must have room for `held` times the sums.
+        If the accumulators have no room for `held` times the sums, returns this step alone.
         """
         height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
@@ -162,7 +164,8 @@ class ConvolutionStep(MapStep):
     def _sizes(self, config: Config) -> tuple[int, int, int]:
         """Return the rows and columns of an area, and the blocks of a group.
 
-        They are the largest that fit the accumulators, such that all pieces are about equal.
+        An area is the part of the result that one Convolve makes for a group of blocks. Both are
+        the largest that fit the accumulators, such that all pieces are about equal.
         """
         height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
@@ -368,9 +371,9 @@ def product_step(
 ) -> ConvolutionStep:
     """Return the step for FULLY_CONNECTED, as a convolution.
 
-    A window has the pixels that make one row of the matrix. The source has all pixels of each of
-    `samples` samples, in the order of batch_rows. Raises CompileError if rows do not consist of
-    whole pixels, or if their pixels lie apart.
+    A window covers the pixels that make one row of the matrix. The source is a map of `samples`
+    samples, in the order of BatchRows. Raises CompileError if rows do not consist of whole pixels,
+    or if their pixels are not neighbours in a batch.
     """
     layer = node.layer
     if node.wide and not config.wide:

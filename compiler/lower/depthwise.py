@@ -46,7 +46,7 @@ class DepthwiseStep(MapStep):
 
     @property
     def cycles(self) -> int:
-        """Cycles of the step: one for each tap of each result, and some to load the taps."""
+        """Cycles of the step: one for each tap of each result, and some to load the weights."""
         blocks, taps = self.target.channels.blocks, self.window.kernel[0] * self.window.kernel[1]
         return blocks * taps * (self.target.pixels + 1) + STARTED
 
@@ -93,7 +93,7 @@ def depthwise_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """Return the steps for `node`, in the order in which they are emitted.
+    """Return the steps for `node` on a source that has been computed, in the order of emission.
 
     For `taps` and `hidden` see depthwise_blocks.
     """
@@ -108,8 +108,9 @@ def block_by_block(
 ) -> list[Step]:
     """Return the steps of all blocks in an order in which no unit waits for another for long.
 
-    `before` has a step for each block, which makes its source. In this order the array is one block
-    later than the lanes. Its results are made after the next work of the lanes.
+    `before` has a step for each block, which makes the source of the block on the array. In this
+    order the array works on its rows of a block one block later than the lanes. The results of
+    these rows are made after the lanes' work on the next block.
     """
     steps: list[Step] = []
     waiting: Sequence[Step] = ()
@@ -126,10 +127,10 @@ def block_by_block(
 
 
 def side_by_side(config: Config, blocks: Sequence[BlockSteps]) -> list[Step]:
-    """Return the steps of all blocks if the source of the operation has been computed.
+    """Return the steps of all blocks of an operation on a source that has been computed.
 
-    The array makes the sums of some blocks in advance, and then the activation unit makes results.
-    Results come after the work of the lanes during which the sums become ready.
+    The array makes the sums of some blocks in advance. The activation unit makes their results
+    after the work of its lanes during which the sums become ready.
     """
     arrays = [block.array for block in blocks if block.array]
     steps: list[Step] = []
@@ -179,10 +180,10 @@ def depthwise_blocks(
 ) -> list[BlockSteps]:
     """Return the steps for each block of `node`: some rows in the lanes, the others on the array.
 
-    With `array_first` the array has the upper rows, and the lanes the lower ones. This order is for
-    an array that is no longer busy with the source, and has its rows before the lanes end. `taps`
-    keeps, by content, weights that have lines in the buffer already. `hidden` is the number of
-    cycles that the array is busy with other work meanwhile.
+    `taps` has the lines of weights that are in the buffer already, by their content. `hidden` is
+    the number of cycles that the array is busy with other work meanwhile. With `array_first` the
+    array takes the upper rows, and the lanes the lower ones. Choose it if the array is no longer
+    busy with the source: then it has its rows before the lanes have read the source.
     """
     blocks = _blocks(source.channels)
     shares = _rows_in_lanes(config, node, target, len(blocks), hidden)
@@ -207,7 +208,7 @@ def lanes_band(
     taps: dict[bytes, Lines],
     band: Band,
 ) -> DepthwiseStep:
-    """Return the step for rows `band` of the result in the lanes.
+    """Return the step in which the lanes make rows `band` of the result.
 
     For `taps` see depthwise_blocks.
     """
@@ -218,7 +219,7 @@ def lanes_band(
 def array_band(
     config: Config, node: DepthwiseConvolution, source: FeatureMap, target: FeatureMap, band: Band
 ) -> ConvolutionStep:
-    """Return the step for rows `band` of the result, which has one block, on the array."""
+    """Return the step in which the array makes rows `band` of the result, which has one block."""
     return convolution_step(
         config,
         node.operator,
@@ -232,7 +233,7 @@ def array_band(
 
 
 def rows_of_one(config: Config, node: DepthwiseConvolution, target: FeatureMap, hidden: int) -> int:
-    """Return the number of rows in the lanes for a `target` of one block.
+    """Return the number of rows that the lanes make of a `target` of one block; others the array.
 
     For `hidden` see depthwise_blocks.
     """
@@ -252,30 +253,30 @@ def _rows_in_lanes(
 
 
 FEW = 4
-"""Least number of blocks for which some can be wholly on the array."""
+"""Least number of blocks for which the array may make some blocks as a whole."""
 HELD = 3
-"""Most blocks with sums in the accumulators at a time, which must have room for all of these.
+"""Largest number of blocks with sums in the accumulators that wait to become results.
 
-Rows at the end of the accumulators may be too few for the sums of a block.
+The accumulators must have room for all of them. Rows at the end may be too few for any sums.
 """
 SOON = 200
-"""Cycles that the lanes may wait for results instead of making these results later."""
+"""Cycles that the lanes may wait for sums to become ready, before other work goes first."""
 STARTED, READ_OUT = 15, 13
-"""Cycles beside the vectors' cycles: of an instruction in the lanes, and of one that reads sums."""
+"""Cycles of an instruction beyond its vectors, in the lanes and in the read of sums."""
 
 
 @lru_cache(maxsize=4096)
 def rows_in_lanes(
     tile: int, taps: int, size: tuple[int, int], blocks: int, hidden: int, met: bool
 ) -> list[int]:
-    """Return for each block the rows of its result that the lanes calculate.
+    """Return for each block the number of rows of its result that the lanes calculate.
 
-    Both units should need the same time for all blocks. Each needs a cycle for each tap of a
-    vector, and the array at least `tile` cycles for each tap. The activation unit needs another
-    cycle for each vector from the array. The array is also busy with other work for `hidden`
-    cycles. `met` is True if the array reads from half of the banks, so that the lanes wait for it
-    in a quarter of the cycles. Either each block has nearly as many rows in the lanes, or some
-    blocks have none there.
+    The rest is for the array, such that both units need the same time for all blocks. Each unit
+    needs a cycle for each tap of a vector, and the array at least `tile` cycles for each tap. The
+    activation unit, to which the lanes belong, needs another cycle for each vector from the array.
+    The array is busy with other work for `hidden` cycles. `met` is True if the array reads from
+    half of the banks: the lanes then wait for it in a quarter of the cycles. Either each block has
+    nearly as many rows in the lanes, or some blocks have none there.
     """
     height, width = size
 
@@ -302,17 +303,17 @@ def rows_in_lanes(
             ]
     whole = vectors * blocks // (height * width)
     for count in (whole, whole + 1):
-        # With few blocks, the last one on the array would have no work of the lanes beside it.
+        # Among few blocks, the last block on the array would have no work of the lanes beside it.
         if 0 < count <= blocks - 2 and blocks >= FEW:
             choices.append(_spread(blocks, count, 0, height))
     return min(choices, key=cycles)
 
 
 def _spread(blocks: int, count: int, few: int, many: int) -> list[int]:
-    """Return a list with `few` for `count` of the blocks and `many` for the others.
+    """Return a list of row counts: `few` for `count` of the blocks, `many` for the others.
 
     The last two blocks always get `many`. The array works on its rows of a block while the lanes
-    work on the next block, and its results come after that.
+    work on the next block. The results of these rows come even later.
     """
     chosen = {(number + 1) * (blocks - 2) // count - 1 for number in range(count)}
     return [few if number in chosen else many for number in range(blocks)]

@@ -30,7 +30,7 @@ class _Piece:
 
 
 def begin_early(steps: Sequence[Step], depth: int) -> Step:
-    """Return the last step; if it is a convolution that can begin earlier, one that does so.
+    """Return the last step, or in place of it a convolution that begins earlier, if it can.
 
     `depth` is the largest number of instructions that wait for the activation unit.
     """
@@ -45,10 +45,11 @@ def begin_early(steps: Sequence[Step], depth: int) -> Step:
 
 
 def _early(pieces: Sequence[_Piece], blocks: int) -> int:
-    """Return how many of the first `blocks` are complete before the last writers of the source.
+    """Return the number of first blocks of the source that an early Convolve can take.
 
-    `pieces` has the lines that were written last, the youngest first. The result is 0 if an early
-    Convolve would not help.
+    They are complete before the instructions for which a Convolve of all blocks waits. `pieces` has
+    the lines that were written last, the youngest first. The result is 0 if an early Convolve would
+    not help.
     """
     if not pieces:
         return 0
@@ -62,9 +63,9 @@ def _early(pieces: Sequence[_Piece], blocks: int) -> int:
 
 
 def _pieces(steps: Sequence[Step], source: FeatureMap, depth: int) -> Iterator[_Piece]:
-    """Yield the lines that steps write, the youngest first, from the last writer of `source` on.
+    """Yield the lines that each step writes, the youngest step first.
 
-    At most `depth` pieces are yielded.
+    The first piece is of the last step that writes `source`. At most `depth` pieces are yielded.
     """
     found = 0
     for step in reversed(steps):

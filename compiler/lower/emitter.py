@@ -25,7 +25,7 @@ from systola.compiler.ring import Ring
 from systola.compiler.schedule import MAX_HOST_BYTES, MAX_WEIGHT_TILES
 
 AHEAD = 4
-"""Number of Read_Weights that are issued before the instruction that uses the first one's tiles."""
+"""Number of Read_Weights that are issued ahead of the tiles in use."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,13 @@ def _check_window(operands: Mapping[str, int]) -> None:
 
 
 class Emitter:
-    """A program in the making.
+    """A builder of a program, which begins empty.
 
-    Instructions go to its body. Parameter entries and tables are loaded once if all `entries` and
-    `tables` of the program fit. Their load comes before their first use, or before the body if this
-    use is in a loop. If they do not fit, they are loaded before each use. Constants that stay are
-    loaded once in the same way. Read_Weights are put in at the end.
+    Instructions go to the body of the program. Parameter entries and tables are loaded once if all
+    `entries` and `tables` of the program fit. Their load comes before their first use, or before
+    the body if this use is in a loop. If they do not fit, they are loaded before each use.
+    Constants can be loaded once in the same way. Read_Weights are added when the program is
+    finished.
     """
 
     def __init__(
@@ -80,10 +81,11 @@ class Emitter:
         entries: set[Entries],
         tables: set[bytes],
     ) -> None:
-        """Begin a program for `config`.
+        """Begin a program for a machine of `config`.
 
-        `places` has the first line of all lines. Data and program begin at byte `host_offset` of
-        the host window. `entries` and `tables` are all that the program uses.
+        `places` has the number of the first buffer line of each Lines. Data and program begin at
+        byte `host_offset` of the host window. `entries` and `tables` are all parameter entries and
+        tables that the program uses.
         """
         self.config = config
         self._places = places
@@ -103,10 +105,13 @@ class Emitter:
         self._table_ring = Ring(0, config.tables)
         self._entry_places: dict[bytes, int] = {}
         self._recent_entries: dict[tuple[int, int], int] = {}
-        """Places of entries that do not stay and are still there, by their source and number."""
+        """Places of entries that are loaded before each use and not overwritten yet.
+
+        The key is their offset in the host window and their number.
+        """
         self._table_places: dict[bytes, int] = {}
         self._sums: dict[Hashable, range] = {}
-        """Accumulator rows with sums, by the step; the results of these sums follow later."""
+        """Accumulator rows of sums that wait to become results, by the step that made them."""
         self._constants: set[Lines] = set()
         """Constants that have been loaded."""
         self._window: dict[str, int] | None = None
@@ -137,36 +142,37 @@ class Emitter:
         return self._registers.pop()
 
     def count_samples(self, sizes: Mapping[HostMatrix, int]) -> Mapping[int, int]:
-        """Return an index register for each size, which moves some matrices on together.
+        """Return an index register for each size, with which matrices go to their next part.
 
-        `sizes` has the bytes of a part of each matrix; all matrices go to their next part at the
-        same time. Matrices with parts of one size share a register. From now on sample_register
-        finds these registers.
+        A part of a matrix is for a sample or a batch. `sizes` has for each matrix the bytes of a
+        part. Matrices with parts of one size share a register. From now on sample_register finds
+        these registers.
         """
         registers = {size: self.take_register() for size in dict.fromkeys(sizes.values())}
         self._sample_registers.update({matrix: registers[sizes[matrix]] for matrix in sizes})
         return registers
 
     def sample_register(self, matrix: HostMatrix) -> int:
-        """Return the index register for a matrix.
+        """Return the index register that moves a matrix from part to part, by sample or by batch.
 
         It is 0, which is no register, if the matrix has one part only.
         """
         return self._sample_registers.get(matrix, 0)
 
     def count_places(self, widths: Iterable[int], first: int) -> None:
-        """Take index registers for the place of a sample in its batch, in rows of `widths` pixels.
+        """Take an index register for each of the `widths`, with the place of a sample in its batch.
 
-        The registers begin with the place of sample `first`.
+        A register counts the place in rows of `width` pixels. The registers begin with the place of
+        sample `first`.
         """
         for width in widths:
             register = self._sample_places[width] = self.take_register()
             self.emit(Opcode.SET_REGISTER, register=register, value=first * width)
 
     def sample_place(self, width: int) -> int:
-        """Return the index register with a sample's place in its batch.
+        """Return the index register with a sample's place in its batch, counted in pixels.
 
-        The place counts pixels, in rows of `width` pixels.
+        It is the register for rows of `width` pixels.
         """
         return self._sample_places[width]
 
@@ -243,10 +249,10 @@ class Emitter:
             self._scale = operands
 
     def store_weights(self, packed: NDArray[np.uint8]) -> int:
-        """Put tiles into weight memory, and return the number of the first one.
+        """Put tiles into weight memory, and return the number of the first tile.
 
-        `packed` is ... x bytes of a tile. The same tiles are stored only once. Raises CompileError
-        if the weights are too many.
+        The last axis of `packed` has the bytes of a tile. The same tiles are stored only once.
+        Raises CompileError if the weights are too many.
         """
         key = hashlib.sha256(packed.tobytes()).digest()
         first = self._tile_places.setdefault(key, self._tiles)
@@ -276,14 +282,15 @@ class Emitter:
         self._sums[step] = rows
 
     def held_sums(self, step: Hashable) -> int:
-        """Return the first row of the sums of `step`, and free these rows."""
+        """Return the first accumulator row of the sums of `step`, which are no longer held after
+        this."""
         return self._sums.pop(step).start
 
     def parameters(self, entries: Entries, first: int = 0, count: int | None = None) -> int:
-        """Return the operand `parameter` for entries `first` to `first` + `count` - 1 of `entries`.
+        """Return the place of parameter entries in the machine, as an operand.
 
-        Emits their load if they are not there. Raises CompileError if the machine has too few
-        entries.
+        The entries are `first` to `first` + `count` - 1 of `entries`. If they are not in the
+        machine, their load is emitted. Raises CompileError if the machine has too few entries.
         """
         count = entries.count - first if count is None else count
         source = self._store(entries.content) + first * entry_bytes(self.config)
@@ -331,9 +338,10 @@ class Emitter:
         return self._table_places[content]
 
     def constants(self, lines: Lines, *, once: bool) -> None:
-        """Load the content of constant lines, `once`, or each time that the program comes here.
+        """Emit the load of constant lines, which have a content.
 
-        With `once` the load is before the first use, or before the body if this use is in a loop.
+        With `once` the load is emitted a single time: before the first use, or before the body if
+        this use is in a loop. Without it there is a load at each call.
         """
         assert lines.content is not None
         if once and lines in self._constants:
@@ -405,7 +413,7 @@ class Emitter:
         return result + self._straight_with_reads(straight)
 
     def _straight_with_reads(self, items: list[bytes | _Use]) -> list[bytes]:
-        """Return instructions without a loop, with their Read_Weights.
+        """Return instructions of a piece without loops, with their Read_Weights.
 
         Tiles that follow one another in memory come with one Read_Weights. It is issued before
         earlier tiles are used, so that the weight port never waits.

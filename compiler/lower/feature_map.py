@@ -40,10 +40,12 @@ class FeatureMap:
     """Number of lines from one block of channels to the next."""
     channels: Channels
     packed: bool = False
-    """True if the pixels of a row lie side by side, in whole lines for each row, as Convolve can
-    take them."""
+    """True if the pixels of a row are packed: they follow each other without gaps in whole lines.
+
+    Convolve has a mode for such a source.
+    """
     beside: int = 1
-    """Pixels of the value in each pixel of this map, in equal parts of the line, for an output."""
+    """Number of pixels of the value that share a line, for an output on its way to host memory."""
 
     @property
     def pixels(self) -> int:
@@ -97,10 +99,11 @@ def new_map(name: str, height: int, width: int, channels: Channels) -> FeatureMa
 
 
 def runs(*maps: FeatureMap) -> list[tuple[tuple[int, ...], int, int]]:
-    """Return runs of consecutive lines that cover maps of equal pixels and channels.
+    """Return runs of consecutive lines that cover several maps of equal pixels and channels.
 
-    A run has the offset in the lines of each map, its number of blocks and its number of lines.
-    Blocks that do not follow one another make a run each. Raises CompileError if the maps differ.
+    A run has the offsets of its first line, one for each map, its number of blocks and its number
+    of lines. Blocks that do not follow one another make a run each. Raises CompileError if the maps
+    differ.
     """
     first = maps[0]
     blocks = first.channels.blocks

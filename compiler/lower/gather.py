@@ -58,7 +58,7 @@ class GatherStep(MapStep):
 
 
 def gather_step(config: Config, operator: str, source: FeatureMap, samples: int) -> GatherStep:
-    """Return the step that copies a value of `operator`; its target is a new map for `samples`."""
+    """Return the step that copies a value of one sample into a new map for `samples` samples."""
     name = f"{source.lines.name} of {samples} samples"
     return GatherStep(
         operator=operator,

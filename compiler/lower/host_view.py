@@ -32,8 +32,7 @@ class HostView:
     channels: Channels
     packed: bool = False
     beside: int = 1
-    """Pixels of the value in each pixel of this view; `packed` and `beside` are as in FeatureMap.
-    """
+    """Number of pixels of the value that share a row; `packed` is as in FeatureMap."""
 
     @property
     def pixels(self) -> int:
@@ -159,13 +158,16 @@ class StoreStep(Step):
 def _block_groups(blocks: int, together: bool) -> list[tuple[int, int]]:
     """Return the first block and the number of blocks for each instruction.
 
-    With `together` one instruction can take all blocks.
+    With `together` one instruction takes all blocks, else each block has an instruction.
     """
     return [(0, blocks)] if together else [(block, 1) for block in range(blocks)]
 
 
 def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
-    """Return the view of an input that is read to the map `source`, with room for `times` of it."""
+    """Return the view of host memory for an input that is read into the map `source`.
+
+    It has room for `times` such maps.
+    """
     if source.packed:
         rows, columns = source.height, source.width * source.channels.count
     else:
@@ -181,7 +183,10 @@ def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> H
 
 
 def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
-    """Return the view of an output with the layout of `source`, with room for `times` of it."""
+    """Return the view of host memory for an output with the layout of the map `source`.
+
+    It has room for `times` such maps.
+    """
     matrix = HostMatrix(
         offset=offset,
         rows=times * source.pixels,
@@ -193,7 +198,7 @@ def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> 
 
 
 def spill_view(config: Config, source: FeatureMap, offset: int) -> HostView:
-    """Return a view for one map with the layout of `source`, which is written and read again."""
+    """Return the view of host memory for a spilled map with the layout of `source`."""
     pitch = max(config.input_pitch, config.output_pitch)
     matrix = HostMatrix(
         offset=offset,

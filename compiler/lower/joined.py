@@ -12,10 +12,10 @@ from systola.compiler.operations import Concatenation, Node, Value
 
 
 def joining(nodes: Sequence[Node], values: Collection[Value]) -> dict[Value, Concatenation]:
-    """Return for each of `values` that is joined to others along an axis the concatenation of it.
+    """Return the concatenation that joins each of `values` to others, for values that have one.
 
-    Values that are joined along their channels are left out, and so are copied. The gain without
-    this copy (2.3 % of the original's CNN1, by the timing model) has not been measured.
+    Concatenations along the channels are left out, as their parts are copied. The gain without this
+    copy (2.3 % of the original's CNN1, by the timing model) has not been measured.
     """
     joined = [node for node in nodes if isinstance(node, Concatenation) and not _of_channels(node)]
     return {part: node for node in joined for part in node.parts if part in values}

@@ -64,11 +64,11 @@ from systola.compiler.operations import (
 )
 
 INPUTS_AHEAD = 2
-"""Number of operations, from the next one on, that have had their inputs read."""
+"""Number of operations, from the present one on, that have had their inputs read."""
 
 
 class Lowering:
-    """The steps for `operations` on a machine, and the maps that they work on.
+    """The steps for `operations` on a machine, made by the constructor, and the maps they work on.
 
     In a map for a batch, a row has the same row of pixels of all samples side by side. Without
     operations on windows in the batch, each pixel is such a row. The constructor raises
@@ -84,10 +84,10 @@ class Lowering:
         spill: Spill,
         attempts: Attempts | None = None,
     ) -> None:
-        """Lower `operations`; with `attempts` make only steps that differ from all earlier
-        attempts.
+        """Lower `operations` into steps.
 
-        With `attempts`, places in host memory are not the final ones.
+        With `attempts` only steps that no earlier attempt has made are new. The offsets of places
+        in host memory are then not final.
         """
         self._attempts = attempts or Attempts()
         self._config = config
@@ -105,24 +105,29 @@ class Lowering:
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._joined: dict[Value, Concatenation] = {}
-        """Concatenations that may give a value of the present part its place, as its only user."""
+        """Concatenation of each value that it alone takes: the value may be made in its place in
+        it."""
         self._wholes: dict[Value, Home] = {}
-        """Homes of results of such concatenations, from their first part on."""
+        """Homes of results of such concatenations, made when their first part is made."""
         self.host_end = 0
         """Bytes of host memory for inputs, outputs and spilled values."""
         self.steps: list[Step] = []
         """Steps of all parts."""
         self.values: dict[Lines, Value] = {}
-        """Whole values in the buffer, by their lines; each could be in host memory instead."""
+        """Value in each Lines object with a whole value; it could be in host memory instead."""
         self.bands: dict[Lines, tuple[Value, int]] = {}
-        """Values with bands in the buffer, and their number of rows, by the lines of a band."""
+        """Value and number of rows for each Lines object with a band of a value.
+
+        The value can be cut into as many bands as it has rows.
+        """
         self.spilled: dict[Value, int] = {}
-        """Bytes of the values in host memory."""
+        """Size in bytes of each spilled value."""
         self._gathered: dict[Value, FeatureMap] = {}
         self._rows_of: dict[Value, tuple[Value, ...]] = {}
-        """Values that are the rows of a value, for values that were made in their places."""
+        """Values that are the rows of another value, because they were made in their places in it.
+        """
         self.parts: list[Part] = []
-        """Part for each sample, part for each batch of samples, or both."""
+        """Parts of the program: one for single samples, one for batches of samples, or both."""
         if alone := [node for node in operations.nodes if node not in batch.nodes]:
             self.parts.append(self._part(operations, alone, batch))
         self.batch_begins = len(self.steps)
@@ -187,9 +192,8 @@ class Lowering:
             self._layers.append((node, steps))
 
     def _first_uses(self, inputs: Sequence[Value], nodes: Sequence[Node]) -> dict[Value, int]:
-        """Return the inputs of the network that are not there yet, with the first node that takes
-        each.
-        """
+        """Return for each input that is not in the buffer yet the number of the first node to take
+        it."""
         uses: dict[Value, int] = {}
         for number, node in enumerate(nodes):
             for source in node.sources:
@@ -198,9 +202,10 @@ class Lowering:
         return uses
 
     def _in_place(self, value: Value, like: FeatureMap) -> FeatureMap | None:
-        """Return the place of `value` in the concatenation that is its only user, or None.
+        """Return the place in a concatenation for `value`, if it can be made there, else None.
 
-        The place must suit a map like `like`.
+        The concatenation must be the only user of `value`, and the place must suit a map like
+        `like`.
         """
         node = self._joined.get(value)
         if node is None or node.result in self._spill.values:
@@ -333,8 +338,8 @@ class Lowering:
                 target = new_map(node.result.name, homes[0].height, homes[0].width, channels)
             case Binary():
                 like = max(homes, key=lambda each: each.pixels, default=None)
-                # If a constant has more pixels than the value, the result has the shape of the
-                # constant.
+                # If a constant has more pixels than the value, its shape is the shape of the
+                # result.
                 if like is not None and like.channels.count != node.result.channels:
                     height, width = like.height, like.width
                 target = new_map(node.result.name, height, width, channels)
@@ -417,10 +422,11 @@ class Lowering:
         return node_steps(self._config, node, sources, target, self._at_once, taps, hidden)
 
     def _ahead(self, node: Node) -> int:
-        """Return the cycles of the array, during `node`, with a convolution that takes its result.
+        """Return the cycles that the array works for the next operation while `node` runs.
 
-        This convolution begins with blocks of channels that are there. If its own results are taken
-        block by block, its cycles are counted for the operation that takes them.
+        The next operation must be a convolution that takes the result of `node`. It starts with
+        blocks of channels that are complete. If its own results are taken block by block, the
+        result is 0, since these cycles are counted for the operation that takes them.
         """
         if not isinstance(node, DepthwiseConvolution):
             return 0
@@ -432,7 +438,7 @@ class Lowering:
             return 0
         blocks, tile = self._layouts[node.result].blocks, arrival(self._config)
         if node.result.pixels < tile:
-            # All tiles of both operations arrive later than they could be used.
+            # For both operations, tiles take longer to arrive than to use.
             return blocks * self._layouts[users[0].result].blocks * tile
         return (blocks - 1) * node.result.pixels
 
@@ -505,10 +511,10 @@ class Lowering:
     def _in_bands(
         self, node: Node, rows: int, piece: Callable[[Band], tuple[list[Step], list[Step]]]
     ) -> None:
-        """Append the steps of all bands of a result of `rows` rows.
+        """Append the steps for a result of `rows` rows, band by band.
 
-        `piece` returns the loads of a band and the work on it. The loads come before the work on
-        the band before.
+        `piece` returns two lists of steps for a band: loads, and the work. The loads of a band come
+        before the work on the previous band.
         """
         pieces = [piece(band) for band in cut(rows, self._spill.bands.get(node.result, 1))]
         steps = [step for loads, work in pieces for step in (*loads, *work)]

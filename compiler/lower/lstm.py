@@ -250,7 +250,7 @@ class LstmStep(Step):
             )
 
     def _emit_recurrent(self, emitter: Emitter, places: Places, number: int) -> None:
-        """Emit the product for one gate of the hidden state of the step before."""
+        """Emit the product of one gate's weights and the hidden state of the step before."""
         if self.biases is not None:
             tiles = self.gates[number].recurrent_tiles
             emitter.use_weights(places.recurrent_tiles[number], tiles.shape[0] * tiles.shape[1])
@@ -298,7 +298,10 @@ class LstmStep(Step):
         )
 
     def _emit_function(self, emitter: Emitter, places: Places, number: int) -> None:
-        """Emit one gate, of the sums for x that its lines hold and the sums for h."""
+        """Emit the function of a gate, of the sum of its products with x and with h.
+
+        Its buffer lines have the products with x.
+        """
         gate = self.gates[number]
         self._emit_sums(
             emitter,

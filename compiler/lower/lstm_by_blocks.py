@@ -207,10 +207,9 @@ class LstmByBlocksStep(Step):
             )
 
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
-        """Emit a step in time, and the first products of the next one.
+        """Emit a step in time, and the first products of the next step.
 
-        The products of a block stand before the work of the lanes on the two blocks before this
-        block.
+        The products of a block are emitted before the lanes' work on the two blocks before it.
         """
         blocks = self.layout.blocks
         self._emit_block(emitter, places, 1)
@@ -257,9 +256,10 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the products of the mixed tile and the first block, for the step that is `ahead`.
+        """Emit the products of the mixed tile and the first block, of a step in time.
 
-        Products with the last block of the state come later, in _emit_first_late.
+        The step is `ahead` steps after the present one. Products with the last block of the state
+        come later, in _emit_first_late.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         if mixed:
@@ -278,10 +278,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first_late(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the other products of the mixed tile and the first block.
-
-        They are the products with the last block of the state.
-        """
+        """Emit the products of the mixed tile and the first block with the state's last block."""
         mixed, blocks = self.layout.mixed, self.layout.blocks
         self._emit_product(
             emitter,
@@ -316,7 +313,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_spread(self, emitter: Emitter, places: Places) -> None:
-        """Emit the sums of the mixed tile, and the product that gives each gate a vector."""
+        """Emit the sums of the mixed tile, and the product that gives each gate its own vector."""
         layout = self.layout
         blocks, mixed = layout.blocks, layout.mixed
         self._emit_sums(emitter, places, 0, places.inputs)
@@ -484,7 +481,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_results(self, emitter: Emitter, places: Places) -> None:
-        """Emit copies of the states of all steps to the lines of the result."""
+        """Emit copies of the hidden states of all steps to the lines of the result."""
         hidden, layout, steps = self.hidden, self.layout, self.source.pixels
         blocks = layout.blocks
         lines = [(places.states + blocks + block, blocks) for block in range(blocks)]

@@ -53,7 +53,7 @@ def may_go_by_blocks(config: Config, node: Lstm, source: FeatureMap, hidden: Fea
 def lstm_by_blocks(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap
 ) -> LstmByBlocksStep:
-    """Return the step by blocks for a `node` that may_go_by_blocks.
+    """Return the step by blocks for `node`, for which may_go_by_blocks must be true.
 
     Raises CompileError if the machine has no 16-bit modes.
     """

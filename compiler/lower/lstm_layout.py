@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of an LSTM's cells in weight tiles, for the LSTM block by block (lstm_by_blocks)."""
+"""The places of an LSTM's cells in weight tiles, for an LSTM that runs block by block of cells.
+
+The method is described in compiler/lower/lstm_by_blocks.py.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from systola.compiler.operations import Gate, Lstm, Requantisation
 
 GATES = 4
 FORGET, INPUT, CELL, OUTPUT = range(GATES)
-"""Places of the gates in a block."""
+"""Number of each gate's tile among the four tiles of a block of cells."""
 SPREAD = (FORGET, INPUT, OUTPUT, CELL)
-"""Order of the gates of the mixed cells in vectors of their own; gates with SIGMOID come first."""
+"""Order of the gates of the mixed cells when each has a vector; gates with SIGMOID come first."""
 LATE = 1
 """Number of last blocks of the state that the first products of a step do not wait for."""
 
@@ -94,7 +97,10 @@ class Weights:
 
 
 def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
-    """Yield the numbers of lines of the regions of Places that are in the buffer."""
+    """Yield the number of buffer lines of each region of an LSTM's scratch memory.
+
+    Regions come in the order of the first six fields of Places in lstm_by_blocks.
+    """
     yield 2 * steps * layout.tiles
     yield (steps + 1) * layout.blocks
     yield (steps + 1) * GATES * layout.mixed
@@ -144,7 +150,7 @@ def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weigh
 
 
 def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
-    """Return the tiles of a step in the order of their use, one after another."""
+    """Return the tiles of a step in time, one after another in the order of their use."""
     mixed, size = layout.mixed, layout.size
     first = weights.recurrent[: mixed + GATES]
     parts = [weights.rest[: 2 * mixed], first[:, :-LATE], first[:, -LATE:]]
@@ -157,9 +163,10 @@ def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
 
 
 def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
-    """Return, for each column of each tile along N, a sum of weights that the gate does not use.
+    """Return the sum of weights in each column that do not belong to the column's gate.
 
-    The tile has these weights in the rows of other gates.
+    The result is for each column of each tile along N. A tile has such weights in the rows of other
+    gates, where the hidden state is its zero point.
     """
     away = np.zeros((layout.tiles, layout.size), np.int64)
     if layout.mixed:

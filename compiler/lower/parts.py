@@ -16,9 +16,10 @@ class Spill:
     """A choice of the values that leave the buffer because it is too small."""
 
     values: frozenset[Value] = frozenset()
-    """Values in host memory."""
+    """Values that are kept in host memory."""
     bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
-    """Number of bands of rows for each result that is such a value or is made from one."""
+    """Number of bands of rows in which each result is calculated that needs such a value or is one.
+    """
     overlap: bool = True
     """True if the compiler may use more of the buffer at a time to save cycles.
 

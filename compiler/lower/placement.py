@@ -16,7 +16,7 @@ from systola.compiler.lower.feature_map import Lines
 
 @dataclass
 class Life:
-    """The life of some lines: the first and the last step between which they hold something."""
+    """The life of some lines: the steps, first and last, between which they hold something."""
 
     lines: Lines
     first: int
@@ -65,7 +65,7 @@ def most_at_once(lives: Sequence[Life]) -> int:
 
 
 def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Do the same as fill, for lives in the order of their first steps.
+    """Do the same as fill, but quicker, for lives in the order of their first steps.
 
     Only lives that have not ended can meet the next one, so only these are searched.
     """

@@ -128,10 +128,10 @@ def pooling_steps(
 def _steps_by_count(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
 ) -> Iterator[PoolingStep]:
-    """Yield steps without taps outside the map, each for windows of a row with equal counts.
+    """Yield steps without taps outside the map, for windows in a row with equal numbers of taps.
 
     A window that reaches over the edge divides by the number of its taps inside the map. These
-    steps are for windows with more such counts than there are parameter entries.
+    steps are needed if there are more such numbers than parameter entries.
     """
     window = node.window
     (top, left), (stride_y, stride_x) = window.first, window.stride

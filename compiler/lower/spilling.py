@@ -26,7 +26,10 @@ MOST_STEPS = 200_000
 
 
 _found: WeakKeyDictionary[Operations, dict[tuple[Config, Batch], Spill]] = WeakKeyDictionary()
-"""Choices that fit, for operations that are still in use; they suit any number of samples."""
+"""Choices of spilled values that fit, by machine and batch, for operations still in use.
+
+They suit any number of samples.
+"""
 
 
 def is_hopeless(config: Config, operations: Operations, batch: Batch) -> bool:

@@ -74,10 +74,10 @@ class VectorStep(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RepeatStep(MapStep):
-    """A step that repeats a map in the pixels of a larger one.
+    """A step that fills a map with copies of a smaller map.
 
-    It copies the map once, and then copies the result so far, which doubles, until the target is
-    full.
+    It copies the smaller map once. Then it copies the filled part, which doubles each time, until
+    the target is full.
     """
 
     def emit(self, emitter: Emitter) -> None:
@@ -141,10 +141,10 @@ def binary_steps(
     target: FeatureMap,
     samples: int,
 ) -> list[Step]:
-    """Return the steps for `node`; an operand of one pixel is copied to all pixels of the target.
+    """Return the steps for `node`.
 
-    The maps have all pixels of each of `samples` samples. Raises CompileError if the pixels to copy
-    to lie apart.
+    An operand of one pixel is copied to all pixels of the target first. All maps are of `samples`
+    samples. Raises CompileError if a sample's pixels in the target are not neighbours.
     """
     steps: list[Step] = []
     maps: list[FeatureMap] = []
@@ -196,9 +196,9 @@ def scale_operands(a: Scale, b: Scale) -> dict[str, int]:
 
 
 def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap, samples: int) -> FeatureMap:
-    """Return a map of constants, one for each element of `like` in a sample.
+    """Return a map of constants, one for each element of a sample of the map `like`.
 
-    All `samples` samples of the map `like` share them.
+    All `samples` samples of the map share the constants.
     """
     channels = like.channels
     result = new_map(name, like.height, like.width, channels)

@@ -2,8 +2,8 @@
 """Poolings beside convolutions: the array and the activation unit work at the same time.
 
 A pooling needs only the activation unit. A convolution needs this unit only for its last pass. So
-in a batch, the steps of a pooling that no other operation waits for yet come before convolutions.
-Before each convolution come as many steps as it hides.
+in a batch, a pooling that no other operation waits for yet is put between convolutions. Before each
+convolution come as many steps of the pooling as the convolution hides.
 """
 
 from __future__ import annotations
