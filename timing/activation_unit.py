@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of Activate, Depthwise, Pool and Vector: one vector after another, some cycles each.
-
-Words such as step, block and announce are explained in docs/architecture.md.
-"""
+"""A model of Activate, Depthwise, Pool and Vector: one vector after another, some cycles each."""
 
 from __future__ import annotations
 
@@ -43,12 +40,12 @@ from systola.timing.span import Span
 from systola.timing.window import WindowGrid
 
 FOLLOWS = 1 + FOLLOW_LATENCY
-"""Cycles from the announcement that a step waits for to the read of this step."""
+"""Cycles from an announcement to the first read that it allows."""
 ADDEND = 2
 """Number of lines of the addend of an int16 result."""
 
 ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...], ListState, GatesState]
-"""Type of a state of the unit.
+"""Type of the state of an ActivationUnit.
 
 It has the cycle in which the unit is free and the cycles in which the last two instructions took
 their last steps. The scale, the list of writers and the gates follow.
@@ -61,11 +58,12 @@ class Work:
 
     vectors: int
     reads: int
-    """Steps in which the numbers of a vector are read; the last step issues the vector."""
+    """Number of steps in which the numbers of a vector are read; the last step issues the vector.
+    """
     spacing: int
     """Least number of cycles without a step after each vector."""
     latency: int
-    """Cycles from the issue of a vector to the write of its line."""
+    """Cycles from the issue of a vector to the write of its result."""
     destination: int
     lines: int
     """Number of lines of one result, 0 if none are written."""
@@ -73,18 +71,18 @@ class Work:
     before_block: int = 0
     """Cycles before the first vector of each block."""
     between_blocks: int = 0
-    """Cycles lost after each block but the last."""
+    """Cycles lost after each block except the last one."""
     drain: int = 0
     """Least number of cycles without a step after the instruction."""
     gate: bool = False
     """True if the function is one of GATES."""
     sums_lines: bool = False
     alone: bool = False
-    """True if no older gates may be in the lanes, for sums of scaled elements and for 1/x."""
+    """True if the lanes must be free of older gates, for sums of scaled elements and for 1/x."""
     shared: bool = False
-    """True if elements and sums of int8 take turns in the requantisers."""
+    """True if the elements and the sums of int8 take turns in the requantisers of the lanes."""
     read_lines: NDArray[np.int64] | None = None
-    """Buffer line read in each cycle of each vector, vectors x reads; negative for none."""
+    """Buffer line read in each cycle of each vector, vectors x reads; negative for no read."""
 
 
 class ActivationUnit:
@@ -93,7 +91,8 @@ class ActivationUnit:
     def __init__(self, config: Config, regions: Regions) -> None:
         self._config = config
         self._turns = config.columns_per_lane
-        """Cycles of a step, and cycles from a read to its announcement."""
+        """Cycles of a step, one for each column of a lane; a read is announced as many cycles
+        later."""
         self._latency = Hardware.latency() + (1 + READ_SLACK) * (self._turns - 1)
         self._banks = config.buffer_banks
         self._regions = regions
@@ -104,12 +103,13 @@ class ActivationUnit:
         self.written: tuple[Times, int] = np.zeros(1), 0
         """Cycles in which the last instruction writes its lines, and its first line."""
         self.writers = WriterList(config.queue_depth, regions.buffer.written)
-        """List of the unit's instructions, for the readers of their results."""
+        """Instructions that write lines, with their lines and ends; readers of these lines wait for
+        them."""
         self._gates = Gates(self._turns)
         self.scale: Mapping[str, int] = {}
         """Operands of the last Set_Config_Scale."""
         self.other: OtherReads | None = None
-        """Reads of the matrix unit during the next instruction; None if there are none."""
+        """Reads of the matrix unit while the next instruction runs; None if there are none."""
 
     def activate(self, operands: Mapping[str, int], issued: float) -> Span:
         """Return the span of an Activate that is issued in cycle `issued`."""
@@ -276,7 +276,7 @@ class ActivationUnit:
     def measure(self, operands: Mapping[str, int], issued: float) -> Span:
         """Return the span of a Measure of rows, of lines, or of exponents alone.
 
-        A Measure of exponents has no seed, but still takes the step for it.
+        A Measure of exponents alone has no data, but takes a step all the same.
         """
         source, rows = operands["source"], operands["rows"]
         sums, space = self._regions.accumulators, self._regions.buffer
@@ -343,7 +343,7 @@ class ActivationUnit:
         return self._run(work, 0.0, issued)[1]
 
     def _run(self, work: Work, needed: float | Times, issued: float) -> tuple[Times, Span]:
-        """Return the issue of each vector, and the span of the instruction.
+        """Return the cycle in which each vector is issued, and the span of the instruction.
 
         A vector has all it needs from cycle `needed` on.
         """
@@ -359,7 +359,7 @@ class ActivationUnit:
             free = np.full(work.vectors, used + FOLLOWS)
         needed = np.maximum(needed, free)
         turns = self._turns
-        # Cycles of the steps left out between its vectors, and after them.
+        # Cycles of the steps that are left out between two vectors, and also after the last vector.
         between = turns * gate_pause(turns) if work.gate else self._pause(work.spacing)
         step = turns * work.reads + between
         if work.gate and work.alone:
@@ -373,12 +373,12 @@ class ActivationUnit:
         if work.before_block:
             block = np.arange(work.vectors) // (work.vectors // work.blocks)
             offsets += (block + 1) * work.before_block + block * work.between_blocks
-        # The command comes when the command before it has the unit to itself.
+        # The instruction's command reaches the unit when the instruction before it is alone there.
         came = max(issued, self._left[0] + 1)
         kind = {"lines": work.sums_lines, "alone": work.alone}
         start = max(came + 1 + FRONT_LATENCY, self.free)
         start = self._gates.first_step(start, gate=work.gate, **kind)
-        if turns > 1:  # A step begins when the step before it might have ended.
+        if turns > 1:  # With several cycles a step, steps begin at multiples of its length.
             needed = start + turns * np.ceil((needed - start) / turns)
         if work.read_lines is not None and self.other is not None:
             before = np.diff(offsets, prepend=-float(turns)) - turns * work.reads
@@ -423,7 +423,7 @@ class ActivationUnit:
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
 
     def _gate_times(self, work: Work, start: float, needed: Times) -> Times:
-        """Return the issue of vectors with gates, each in a place of its own in the lanes."""
+        """Return the cycle in which each vector with gates is issued, each in a place of the lanes."""
         turns, first = self._turns, start
         times: list[float] = []
         for need in np.broadcast_to(needed, work.vectors).tolist():
@@ -442,7 +442,7 @@ class ActivationUnit:
         return self._turns * left_out(cycles, self._turns) if cycles else 0
 
     def _halved(self) -> tuple[bool, bool]:
-        """Return for both operands of Vector whether they are scaled by one half."""
+        """Return whether Vector scales its first operand by one half, and whether its second."""
         a, b = (
             (self.scale.get(f"multiplier_{n}"), self.scale.get(f"shift_{n}")) == (HALF, 0)
             for n in "ab"
@@ -480,10 +480,10 @@ class ActivationUnit:
 
 
 def _in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.float64]:
-    """Return the steps that issue vectors of two elements.
+    """Return the number of the step in which each vector of two elements is issued.
 
-    An element goes into the requantisers unless it is `halved`. There it must not meet an older
-    sum; each takes `turns` cycles there.
+    Elements and older sums share the requantisers, for `turns` cycles each, so an element waits for
+    a free step. An element that is `halved` needs no requantiser.
     """
     meets = range((SLOT_DISTANCE - turns) // turns + 1, -(-(SLOT_DISTANCE + turns) // turns))
     now, sums = -1, set[int]()
@@ -501,7 +501,7 @@ def _in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.
 def result_lines(
     opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None, size: int
 ) -> tuple[int, int]:
-    """Return the first line that an instruction writes, and the number of lines.
+    """Return the first line that an instruction writes, and the number of its lines.
 
     `size` is the number of lines of a tile.
     """

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of reads of the activation unit and the matrix unit from the same banks.
+"""A model of reads by the activation unit and the matrix unit from the same banks of the buffer.
 
-The banks are parts of the unified buffer. The activation unit yields. A convolution that follows
-the instruction that makes its feature map reads each line soon after the write. Meanwhile the
-activation unit reads for a later line. The distance between the two is fixed. So they meet for
-nearly all results of a layer or for none, at the cost of a cycle each. Only a count of all reads
-shows which. The same is true of work side by side.
+The activation unit yields. Take a convolution that follows the instruction that makes its feature
+map. It reads each line soon after the write, while the activation unit reads for a later line. The
+distance between the two is fixed. So they meet in a bank for nearly all results of a layer or for
+none, at the cost of a cycle each. Only a count of all reads shows which. The same is true of other
+work side by side.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from systola.timing.gates import Gates
 from systola.timing.regions import Times
 
 SEARCHED = 256
-"""Number of lines that are searched together."""
+"""Number of lines of which conflicts are searched at once."""
 HORIZON = 2 * DEPTHWISE_TAPS
-"""Most cycles that one vector takes, with occasional waits."""
+"""Most cycles that one vector takes, with some cycles of waiting."""
 
 
 @dataclass(frozen=True)
 class ComingReads:
-    """The reads of an instruction, one in each cycle as soon as its line is there."""
+    """The reads of an instruction of the matrix unit: one in each cycle, as soon as a line is
+    ready."""
 
     lines: NDArray[np.int64]
-    """Line of each cycle; negative for a cycle without a read."""
+    """Line read in each cycle; negative for a cycle without a read."""
     ready: Times
-    """Cycle in which each line can be read, as far as older instructions decide."""
+    """First cycle in which each line can be read, as far as older instructions decide."""
     behind_first: bool = False
-    """True if reads of lines below the activation unit's results wait for its first result, too.
+    """True if reads of lines below the present instruction's results wait for its first result.
 
-    For the reason see timing/runs.py.
+    The reason is in timing/runs.py.
     """
 
 
@@ -47,11 +48,11 @@ class OtherReads:
     """The lines that the matrix unit reads during an instruction of the activation unit."""
 
     past: dict[float, int]
-    """Lines of older instructions, by the cycle."""
+    """Line read in each cycle by instructions that have been issued before."""
     coming: Iterator[ComingReads]
-    """Reads of the instructions that follow."""
+    """Reads of the instructions that are issued later."""
     start: float
-    """First cycle that is left for the reads that follow."""
+    """First cycle in which a read of a later instruction is possible."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ class Reader:
     """The reads and writes of an instruction of the activation unit."""
 
     lines: NDArray[np.int64]
-    """Lines, vectors x reads, read for each vector in as many cycles; negative for no read."""
+    """Line read for each vector in each cycle, vectors x cycles; negative for no read."""
     before: Times
-    """Cycles before the first line of each vector."""
+    """Cycles without a read before the first line of each vector."""
     needed: Times
     """First cycle in which the last line of each vector can be read."""
     start: float
@@ -70,11 +71,12 @@ class Reader:
     target_lines: int
     """Number of lines of one result."""
     latency: int
-    """Cycles from the last line read to the line written."""
+    """Cycles from the last read of a vector to the write of its first line."""
     turns: int
-    """Cycles of a read, which begins in the first of them or a multiple of them later."""
+    """Cycles of a step; a read in any of them will do, and a delay is a whole step."""
     gates: Gates | None = None
-    """Gates before the instruction, if its vectors, sums of lines, have a place among them."""
+    """Gates of older vectors; None unless vectors of sums of lines have to find places among them.
+    """
 
 
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
@@ -144,9 +146,9 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
 
 
 def read_times(chunk: ComingReads, first: float) -> Times:
-    """Return the cycle of each line's read by a unit that is free from cycle `first` on.
+    """Return the cycle in which each line is read by a unit that is free from cycle `first` on.
 
-    For the cycles in which an interlock looks, see looked_at.
+    An interlock lets a waiting read go only in every other cycle, see looked_at.
     """
     steps = np.arange(len(chunk.lines))
     late = np.maximum.accumulate(chunk.ready - steps) - first
@@ -154,18 +156,19 @@ def read_times(chunk: ComingReads, first: float) -> Times:
 
 
 def looked_at(first: float, needed: float) -> float:
-    """Return the cycle in which an interlock lets an instruction go that is clear from `needed` on.
+    """Return the cycle in which an interlock lets an instruction go.
 
-    It could go in cycle `first`, and the interlock looks in every other cycle from there.
+    The instruction is there from cycle `first` on, and clear from cycle `needed` on. The interlock
+    looks at it in cycle `first` and in every other cycle after it.
     """
     return first + 2 * ceil(max(0.0, needed - first) / 2)
 
 
 def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
-    """Return for each line the vector that must have been written first, -1 for none.
+    """Return for each line the vector with the result that must be written first, -1 for none.
 
-    Lines are read in order, so a line waits for the vectors of all lines before it, including
-    `last`.
+    Lines are read in order. So a line also waits for the vectors of all lines before it, and for
+    vector `last`.
     """
     lines = chunk.lines
     made = (lines - reader.target) // reader.target_lines

@@ -11,18 +11,18 @@ from systola.arch.config import Config
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of bytes `first` to `end` - 1 of the host window, or some of them."""
+    """A copy of some of the bytes from `first` to `end` - 1 of the host window."""
 
     first: int
     end: int
     lines: int
-    """Number of lines or entries on the chip."""
+    """Number of lines or parameter entries on the chip that are copied."""
     beats: int
     bursts: int
 
     @staticmethod
     def linear(config: Config, first: int, lines: int, beats: int) -> Copy:
-        """Return a copy of one run of beats."""
+        """Return a copy of bytes without gaps in host memory, of `beats` beats of the bus."""
         end = first + beats * config.host_bus_bytes
         return Copy(first, end, lines, beats, -(-beats // config.max_burst_beats))
 

@@ -57,9 +57,9 @@ from systola.timing.weight_fetch import WeightFetch, WeightState
 from systola.timing.window import WindowGrid
 
 QUEUED = 1
-"""Cycles from an issue to the instruction's start beyond the cycles that units themselves count."""
+"""Cycles from the issue to the start of an instruction, in addition to the units' own."""
 SEEN = 1
-"""Cycles from the end of an instruction to an instruction that waits for it."""
+"""Cycles from the end of an instruction to the first event that waits for it, like an issue."""
 HALT = 3
 """Cycles from the end of all work to DONE."""
 STEADY = 2
@@ -75,9 +75,9 @@ UNSTEADY = 64
 The mean is over half of them.
 """
 SAME = 1e-3
-"""Largest difference, in cycles, of times that count as equal."""
+"""Largest difference of two times, in cycles, that count as the same."""
 SEGMENT = 32
-"""Instructions between places of a program at which states are compared, beside ends of layers.
+"""Number of instructions after which states are compared; the ends of layers are such places too.
 
 A comparison takes as long as a walk through a few instructions.
 """
@@ -142,18 +142,22 @@ class _Loop:
     registers: list[int]
     mark: Mark
     noted: int
-    """Number of times that had been noted when the present iteration began."""
+    """Number of noted times at the begin of the present iteration."""
     before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """Times in the iteration before, in cycles since its begin, and its duration."""
+    """Course of the iteration before: its noted times and its duration, in cycles since its begin.
+    """
     steady: int = 0
     """Number of iterations that took the same course as the iteration before."""
     periods: list[float] = field(default_factory=list[float])
     resumed: tuple[float, Record] | None = None
-    """Cycle in which the first iteration after skipped ones must end, and the record."""
+    """Cycle in which the present iteration must end, and the record before it; None for most.
+
+    It is set for the first iteration after skipped ones.
+    """
 
 
 class _State(NamedTuple):
-    """The state that decides about all later times, except loops and registers, seen from now."""
+    """The state of a walk: all that later times depend on, except loops and registers."""
 
     window: WindowGrid | None
     ends: tuple[tuple[float, ...], ...]
@@ -170,12 +174,12 @@ class _State(NamedTuple):
 
 
 _Place = tuple[int, int]
-"""Type of a place: the next instruction, and the number of a state."""
+"""Type of a place of the walk: the number of the next instruction, and the number of the state."""
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Some instructions without a loop or a register, with times relative to their begin."""
+    """A piece of a program without loops or registers, with times relative to its begin."""
 
     cycles: float
     notes: list[float]
@@ -203,9 +207,9 @@ class Walk:
         self._program = image.program
         self._decoded: dict[int, tuple[Instruction, dict[str, int]]] = {}
         self._indexed: dict[int, list[tuple[str, int]]] = {}
-        """Operands of an instruction to which registers are added, and these registers."""
+        """Operands of each instruction to which an index register is added, and these registers."""
         self._scale_used: dict[int, bool] = {}
-        """True for an instruction if the scale is used, from there on, before another is set."""
+        """True for each instruction from which on the scale is used before another scale is set."""
         self._registers = [0] * REGISTERS
         self._loops: list[_Loop] = []
         self._port = HostReadPort(memory)
@@ -227,14 +231,13 @@ class Walk:
         """True if the last two tags entered the trace in consecutive cycles."""
         self._record = Record()
         self._notes: list[float] = []
-        """Times that are part of the course of the open loops."""
+        """Times noted for the course of the open loops."""
         self._states: dict[_State, int] = {}
         """Number of each state that the walk was in."""
         self._known: dict[_Place, _Segment] = {}
-        """Segments that follow the places where the walk has been."""
+        """Segment that follows each place where the walk has been."""
         self._open: tuple[_Place, float, int, Mark] | None = None
-        """Begin of the present segment: place, cycle, number of noted times, and mark of the
-        record."""
+        """Begin of the present segment: its place, its cycle, and the marks of notes and record."""
 
     def run(self) -> Estimate:
         """Walk through the program and return the estimate."""
@@ -294,7 +297,7 @@ class Walk:
         )
 
     def _uses_scale(self, pc: int) -> bool:
-        """Return whether an instruction from `pc` on can use the scale that is set now."""
+        """Return whether the present scale is used by an instruction from `pc` on."""
         passed: list[int] = []
         while pc not in self._scale_used:
             passed.append(pc)
@@ -307,7 +310,7 @@ class Walk:
         return self._scale_used[pc]
 
     def _resume(self, state: _State) -> None:
-        """Go on from `state` now."""
+        """Go on from `state` in the present cycle."""
         now = self._issued
         self._window, self._tags_in_a_row = state.window, state.tags_in_a_row
         for known, times in zip(self._ends.values(), state.ends, strict=True):
@@ -371,7 +374,7 @@ class Walk:
         return self._record.result(round(max(idle, self._fetch.end(self._pc)) + HALT))
 
     def _effective(self, pc: int, registers: Sequence[int]) -> tuple[Instruction, dict[str, int]]:
-        """Return an instruction, index registers added to its operands: not to be written."""
+        """Return an instruction with index registers added to its operands; must not be changed."""
         entry, operands = self._decoded_at(pc)
         if indexed := self._indexed[pc]:
             self._open = None  # Registers are no part of the state.
@@ -484,9 +487,10 @@ class Walk:
         return self._ends[unit][0] + SEEN if unit else 0.0
 
     def _compared(self, opcode: Opcode, seen: float) -> float:
-        """Return the issue of an instruction that is compared with all that it may wait for.
+        """Return the cycle in which an instruction is issued, as far as comparisons decide.
 
-        One entry of the longest lists is compared in each cycle, from the cycle after `seen` on.
+        The sequencer compares it with all instructions under way that it may wait for. This takes a
+        cycle for each entry of the longest lists, from the cycle after `seen` on.
         """
         time = 0.0
         for units in COMPARED.get(opcode, ()):
@@ -529,7 +533,7 @@ class Walk:
             self._work.append(UnitWork(self._number, unit, begin, end))
 
     def _hold_up_reads(self) -> None:
-        """Delay the lines from host memory, which yield to the writes of the activation unit."""
+        """Delay writes of lines from host memory that meet writes of the activation unit."""
         ends = self._reader.yield_to(*self._activation.written)
         if ends is not None:
             known = self._ends[Unit.HOST_READ]
@@ -609,8 +613,10 @@ class Walk:
         self._note(self._tagged[-1])
 
     def _close(self, pc: int) -> int:
-        """Close an iteration with an End_Loop before `pc`; return the place where the program goes
-        on."""
+        """End an iteration; return the number of the instruction with which the program goes on.
+
+        `pc` is the instruction after the End_Loop.
+        """
         loop = self._loops[-1]
         loop.left -= 1
         if not loop.left:
@@ -649,8 +655,9 @@ class Walk:
     def _skip(self, loop: _Loop, count: int, period: float) -> None:
         """Go on as if `count` iterations like the last one had followed.
 
-        The last of these is walked through all the same, since it leaves results at addresses of
-        its own. It finds nothing there of the skipped iterations, so its own times do not count.
+        The last of these is walked through all the same, so that its results are at its own
+        addresses. The skipped iterations left nothing there, so its times are wrong and do not
+        count.
         """
         self._record.repeat(loop.mark, count, count * period)
         loop.resumed = self._issued + count * period, self._record

@@ -19,31 +19,34 @@ from systola.timing.recent import FORGOTTEN
 FIRST_REQUEST = 1
 """Cycle of the first request; START is accepted in cycle 0."""
 HANDED_OUT = 4
-"""Cycles from the beat with an instruction to the instruction at the output of the fetch."""
+"""Cycles from the beat that brings an instruction to its output by the fetch."""
 MOVED = 3
-"""Cycles from the take of an instruction to its move to the last stage of the scalar unit."""
+"""Cycles that an instruction takes through the scalar unit to its last stage."""
 DECODED = ISSUE_INTERVAL
 """Cycles from an instruction's last step to its issue, which the sequencer decides."""
 INTERVAL = 2
 """Cycles from an instruction to the next one in the fetch."""
 ENDS = 2
-"""Cycles from the empty first stage to the take of an End_Loop."""
+"""Cycles that an End_Loop waits after the first stage of the scalar unit is empty."""
 AFTER_END = 3
 """Cycles from an End_Loop to the instruction that follows."""
 NOT_KEPT = 3
-"""Cycles from the take of the instruction after a jump, if it were kept, to its request."""
+"""Cycles from the cycle in which the instruction after a jump could be taken, to its request.
+
+This is for an instruction that is not kept in the fetch's ring.
+"""
 REQUEST_INTERVAL = FETCH_INTERVAL + 1
 """Cycles from one request to the next: the fetch looks for room after a request is accepted."""
 ASKED = 3
-"""Cycles from the instruction that makes room to the request on the port."""
+"""Cycles from the take of an instruction, which makes room, to the request on the port."""
 
 FetchState = tuple[
     tuple[int, int], tuple[tuple[int, float], ...], tuple[tuple[int, float], ...], tuple[float, ...]
 ]
-"""Type of a state: numbers of units, requests, units that have arrived, and single times.
+"""Type of the state of a Fetch.
 
-The numbers count the units that were asked for, and the units that are kept. A unit is a beat, or
-an instruction if it is longer.
+It has the numbers of units that were asked for and that are kept, the open requests, the units that
+have arrived, and single times. A unit is a beat, or an instruction if it is longer.
 """
 
 
@@ -59,7 +62,7 @@ class Fetch:
         self._ahead = fetched_ahead(config) // self._per_unit
         self._depth = config.instruction_buffer // self._per_unit
         self._requests: deque[tuple[int, float]] = deque()
-        """First unit and time of each request that has not been answered yet."""
+        """First unit and cycle of each request without an answer yet."""
         self._requested = 0
         self._kept = 0
         self._asked = float(FIRST_REQUEST - REQUEST_INTERVAL)
@@ -77,7 +80,8 @@ class Fetch:
         self._ask(0, FIRST_REQUEST)
 
     def _ask(self, unit: int, time: float) -> None:
-        """Ask for all units that there is room for when `unit` is the next to be handed out."""
+        """Send requests for as many units as there is room for; `unit` is the next to be handed
+        out."""
         while self._requested - unit <= self._ahead - self._chunk:
             self._asked = max(self._asked + REQUEST_INTERVAL, time)
             self._requests.append((self._requested, self._asked))
@@ -152,7 +156,7 @@ class Fetch:
         return max(self._arrived.values()) - HANDED_OUT
 
     def earliest(self) -> float:
-        """Return a cycle before which no request comes that the port has not seen."""
+        """Return a cycle before which there are no requests that the port does not know."""
         return min(max(self._free, self._first_free), *(time for _, time in self._requests), np.inf)
 
     def state(self, now: float) -> FetchState:

@@ -25,10 +25,10 @@ PortState = tuple[
     tuple[tuple[float, float, float, float], ...],
     tuple[tuple[float, float], ...],
 ]
-"""Type of a state.
+"""Type of the state of a HostReadPort.
 
-It has the first cycles without beats of data and of instructions. For each transfer it has the
-times, and then cycles from beat to beat and beats of a burst.
+It has the first cycle for beats of data, the first for beats of instructions, and the transfers. Of
+each transfer it has the four cycles, and then cycles for a beat and beats for a burst.
 """
 
 
@@ -61,11 +61,13 @@ class HostReadPort:
         self._fetched = 0.0  # no beat of instructions before
         self._transfers: deque[Transfer] = deque(maxlen=32)
         self.before_data: Callable[[float], None] = _nothing
-        """Function called with the time of a request for data: fetches asked for before it go
-        first."""
+        """Function that is called with the cycle of a request for data, before the request counts.
+
+        It puts in the fetches that were asked for before.
+        """
 
     def data(self, begin: float, beats: int, bursts: int, pace: float) -> Transfer:
-        """Return the beats of an instruction that may ask from cycle `begin` on.
+        """Return the transfer of an instruction that may ask from cycle `begin` on.
 
         The instruction takes a beat every `pace` cycles at best.
         """
@@ -104,7 +106,7 @@ class HostReadPort:
             if granted > transfer.asked:
                 before = max(before, transfer.end + self._memory.beat)
             else:
-                # As many bursts as were asked for are on their way.
+                # Only the bursts that were asked for are on their way.
                 number = min(
                     granted - transfer.begun,
                     READS_IN_FLIGHT

@@ -25,9 +25,9 @@ DONE = 2
 """Cycles from the last write to the end of the instruction."""
 
 ReaderState = tuple[float, tuple[tuple[Space, int, int, bytes, float], ...]]
-"""Type of a state: the cycle in which the reader is free, and the last instructions.
+"""Type of the state of a HostReader: the cycle in which it is free, and the last instructions.
 
-An instruction has its memory, its place there, its times and its distance.
+Each instruction has its memory, its place there, its times and its distance.
 """
 
 
@@ -40,7 +40,7 @@ class _Fetched:
     times: Times
     """Cycle in which each of its addresses is written."""
     distance: float
-    """Least number of cycles from the end of the instruction before to the first write."""
+    """Least number of cycles from the last write of the instruction before to the first write."""
 
 
 class HostReader:

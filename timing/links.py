@@ -18,20 +18,23 @@ OFFERED = 6
 They are for a free way: into its queue, out of it, through walk and interlock.
 """
 FOLLOWS = 3
-"""Cycles from the end of one part's work on a row to another part's work on it."""
+"""Cycles from the end of one part's work on a row to the start of another part's work on it.
+
+The other part waits for the row.
+"""
 BETWEEN = 2
 """Cycles from one instruction of a part to the next."""
 SENT = 2
-"""Cycles from the beat that a memory gives to its offer at the other end, without the wires.
+"""Cycles from the read of a beat in a memory to its arrival at the other end, without wires.
 
-They are into the sender's register, and through the FIFO.
+They are for the sender's register and the FIFO.
 """
 RETURNED = 2
-"""Cycles from the take of a beat to the use of its credit, without the wires."""
+"""Cycles from the take of a beat to the use of its credit by the sender, without wires."""
 WRITTEN = 1
 """Cycles from the last beat of a row to its write."""
 TOLD = 1
-"""Cycles from a read or write to its announcement."""
+"""Cycles from the read or write of a row to the announcement that it is done."""
 
 
 class Wire:
@@ -91,7 +94,7 @@ class Transfer:
     part: LinkPart
     use: Access
     begin: float
-    """Cycle in which its first row may go, if no other part of the links uses the row."""
+    """First cycle in which the first row may go, as far as units outside the links decide."""
     older: list[Transfer]
     """Earlier transfers that use some of the same rows."""
     done: list[float] = field(default_factory=list[float])
@@ -103,7 +106,8 @@ class Transfer:
         return len(self.done) == len(self.use.region)
 
     def done_with(self, use: Access) -> float | None:
-        """Return the cycle in which all rows in `use` are done, or None if not yet known."""
+        """Return the cycle in which all rows that are also in `use` are done, or None if not yet
+        known."""
         rows = min(self.use.region.stop, use.region.stop) - self.use.region.start
         return self.done[rows - 1] if rows <= len(self.done) else None
 
@@ -112,8 +116,10 @@ class Part:
     """One part of a core's link unit: one instruction after another, row by row."""
 
     def __init__(self, config: Config, wire: Wire, ports: dict[bool, Port]) -> None:
-        """Begin without instructions; `ports` has the port of the accumulators (True), of the
-        buffer."""
+        """Begin without instructions.
+
+        `ports` has the memory port of the accumulators under True, of the buffer under False.
+        """
         self._beats = {False: config.link_line_beats, True: config.link_row_beats}
         self._wire = wire
         self._ports = ports
@@ -127,7 +133,7 @@ class Part:
 
     @property
     def head(self) -> Transfer | None:
-        """First transfer with a row of which the cycle is not known, or None."""
+        """First transfer with rows that have not moved yet, or None."""
         while self._first < len(self.transfers) and self.transfers[self._first].known:
             self._first += 1
         return self.transfers[self._first] if self._first < len(self.transfers) else None

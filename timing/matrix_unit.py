@@ -51,11 +51,12 @@ class Passes:
     """Buffer line of each vector of each pass, negative for a vector outside the map."""
     n_tiles: int
     halves: int
-    """Number of vectors that make one row of accumulators."""
+    """Number of vectors for each row of accumulators: two for vectors of int16."""
     sequential: bool
-    """True if lines are given back one by one in the last passes."""
+    """True if the last passes release lines one by one for writers; else all are released at the
+    end."""
     buffer: int
-    """Number of lines of the source; `buffer` is its first line."""
+    """Number of lines of the source, from line `buffer` on."""
     count: int
     accumulator: int
 
@@ -77,7 +78,7 @@ class MatrixUnit:
         self._writers = writers
         self._regions = regions
         self._weights = weights
-        # Sums come after the update of their row, which is announced before its write.
+        # Sums come after the update of their row, which is announced before it is written.
         self._latency = Hardware.latency(config) - SUMS_LATENCY + UPDATE_LATENCY - SUMS_ANNOUNCED
         self.free = 0.0
         """First cycle in which the unit has time for another instruction."""
@@ -127,7 +128,7 @@ class MatrixUnit:
                 places = window.packed_lines(ky, channels, self._rows)
                 lines.append(np.where(places < 0, -1, buffer + places))
             if shape["left"] >= 0:
-                # A row that begins inside the map needs the line before, too.
+                # If a row begins inside the map, its first window needs the line before, too.
                 offsets += 1 + np.arange(window.pixels) // shape["out_width"]
         else:
             for ky in range(shape["kernel_height"]):
@@ -158,7 +159,7 @@ class MatrixUnit:
     def coming_reads(
         self, lines: NDArray[np.int64], issued: float, run: Sequence[Entry], *, behind_first: bool
     ) -> ComingReads:
-        """Return the reads of an instruction, once it is issued and its lines are there.
+        """Return the reads of an instruction that is issued in cycle `issued`.
 
         `run` has the entries under way for which it waits. For `behind_first` see ComingReads.
         """
@@ -166,7 +167,7 @@ class MatrixUnit:
         return ComingReads(lines, np.maximum(ready, issued) + 1, behind_first)
 
     def _there(self, lines: NDArray[np.int64], run: Sequence[Entry]) -> Times:
-        """Return the cycle in which each line can be read, as far as its writers decide."""
+        """Return the first cycle in which each line can be read, as far as its writers decide."""
         there = self._regions.buffer.written[lines]
         if run:
             there = np.maximum(there, self._writers.announced(run, lines))

@@ -35,13 +35,13 @@ from systola.timing.span import Span
 AFTER_USE = 6
 """Cycles from the end of another unit's instruction to the first row that waited for it."""
 LOOKED_THROUGH = 3
-"""Cycles of LinkGate besides one for each entry that it compares."""
+"""Cycles of LinkGate beyond one cycle for each entry that it compares."""
 GATE = 3
-"""Cycles from the end of the work on a row to the cycle in which the gate sees this."""
+"""Cycles from the end of the work on a row to the cycle in which LinkGate knows of it."""
 ARRIVED = 2
 """Cycles from the last completion before a Barrier to its first token."""
 HOP = 2
-"""Cycles of a token in a core, without the wires."""
+"""Cycles of a barrier's token in each core that it passes, without the wires."""
 PASSED = 3
 """Cycles from the last token to the issue of the Barrier."""
 SENDS = (LinkPart.SEND_LEFT, LinkPart.SEND_RIGHT)
@@ -119,10 +119,10 @@ class _Core(Walk):
         number: int,
         ways: Sequence[int],
     ) -> None:
-        """Begin core `number`.
+        """Begin the core with number `number` of the pod.
 
-        `arrivals` has for each core the cycles in which it came to each barrier. `ways` has the
-        cycles until this core knows of it.
+        `arrivals` has for each core the cycles in which it came to each barrier. `ways` has for
+        each core the number of cycles until this core knows of it.
         """
         super().__init__(config, image, memory, [])
         reads, writes = ({False: Port(), True: Port()} for _ in range(2))
@@ -138,8 +138,8 @@ class _Core(Walk):
         """Memory uses of the next instruction."""
         self._passed = 0
         self._order: list[Transfer] = []
-        """Transfers that are not completely known, in the order of the program, and some known
-        ones."""
+        """Transfers with rows that have not moved yet, in program order, and some that have ended.
+        """
         self._written, self._used = (
             {False: np.zeros(config.buffer_lines), True: np.zeros(config.accumulator_rows)}
             for _ in range(2)
@@ -153,10 +153,10 @@ class _Core(Walk):
         self.halted = False
 
     def steps(self) -> list[tuple[float, float, int, LinkPart | None]]:
-        """Return the earliest cycle for the next row of each part, and for the next instruction.
+        """Return the next row of each part, and the core's next instruction, as possible steps.
 
-        Steps that wait for unknown times are left out. Each step also has its order among steps of
-        the same cycle.
+        A step has its earliest cycle and its order among steps of the same cycle. Steps that wait
+        for an unknown cycle are left out.
         """
         found: list[tuple[float, float, int, LinkPart | None]] = []
         for name, part in self._parts.items():
@@ -179,8 +179,8 @@ class _Core(Walk):
         self._next = None
 
     def _waits(self) -> bool:
-        """Return whether the next instruction waits for an event with a cycle that is not yet
-        known."""
+        """Return whether the next instruction waits for an event of which the cycle is still
+        unknown."""
         if self._next is None:
             self._next = self._offered()
             entry, operands = self._effective(self._pc, self._registers)

@@ -43,15 +43,14 @@ class Traffic:
 
 @dataclass(frozen=True)
 class TagEstimate:
-    """The work that ends with a Debug_Tag, all its passes together."""
+    """An estimate of the work that ends with a Debug_Tag, with all its executions together."""
 
     tag: int
     passes: int
     cycles: float
-    """Cycles from the completion of the work tagged before to the completion of this work, in sum.
-    """
+    """Cycles from the tag before to this tag, added up over all executions."""
     limit: str
-    """Unit that is busy most of that time, or WAITING."""
+    """Unit that is busy for most of these cycles, or WAITING."""
     traffic: Traffic
 
 
@@ -64,9 +63,10 @@ class Estimate:
     tags: tuple[TagEstimate, ...]
     """Estimates in the order of their tags."""
     rest: float
-    """Cycles missing from the sum of `tags` to `cycles`.
+    """Cycles of the program that are in none of the `tags`.
 
-    They are the extra time of the first pass of the first tag, and the time after the last tag.
+    They are the extra time of the first execution of the first tag, and the time after the last
+    tag.
     """
     busy: dict[Unit, float]
     """Cycles in which each unit is busy."""
@@ -206,7 +206,7 @@ class Record:
 
 
 class _Busy:
-    """The busy cycles of a unit up to any time; its instructions come one after another."""
+    """A record of the cycles in which a unit is busy, one instruction after another."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -222,7 +222,7 @@ class _Busy:
         self.cycles += cycles
 
     def since(self, first: int, begun: float) -> tuple[list[float], list[float]]:
-        """Return times, seen from cycle `begun`, and busy cycles, from instruction `first` on."""
+        """Return times, relative to `begun`, and busy cycles, both from instruction `first` on."""
         return [time - begun for time in self.times[2 * first :]], self.cycles[first:]
 
     def between(self, limits: NDArray[np.float64]) -> float:
@@ -233,7 +233,7 @@ class _Busy:
 
     @cached_property
     def _course(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Times that do not fall, and the busy cycles up to each time."""
+        """Times in rising order, and the sum of busy cycles up to each time."""
         times = np.maximum.accumulate([0.0, *self.times])
         cycles = np.zeros(len(times))
         cycles[2::2] = self.cycles

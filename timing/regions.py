@@ -19,24 +19,24 @@ RegionsState = tuple[tuple[SpaceState, ...], TransferState, TransferState]
 
 
 class Space:
-    """The last uses of the addresses of one memory; an address not used yet was used in cycle 0."""
+    """The cycles in which the addresses of one memory were last used; 0 for an unused address."""
 
     def __init__(self, size: int) -> None:
         self._times = np.zeros((5, size))
         self.written: Times = self._times[0]
-        """Cycle in which the last write was announced."""
+        """Cycle in which the last write of each address was announced."""
         self.read: Times = self._times[1]
-        """Cycle in which the last read was announced.
+        """Cycle in which the last read of each address was announced.
 
         For an instruction that does not free addresses as it reads them, it is the instruction's
         end.
         """
         self.filled: Times = self._times[2]
-        """Cycle in which the last write from host memory was announced."""
+        """Cycle in which the last write of each address from host memory was announced."""
         self.used: Times = self._times[3]
-        """End of the last instruction that used the address, outside the activation unit."""
+        """End of the last instruction outside the activation unit that used each address."""
         self.activated: Times = self._times[4]
-        """End of the last instruction of the activation unit that used the address."""
+        """End of the last instruction of the activation unit that used each address."""
 
     def state(self, now: float) -> SpaceState:
         """Return the recent times, seen from cycle `now`."""
@@ -61,7 +61,8 @@ class Regions:
         self.tables = Space(max(1, config.tables))
         self.host_reads: list[tuple[int, int, float]] = []
         self.host_writes: list[tuple[int, int, float]] = []
-        """First byte, end, and end in time, of the last transfers."""
+        """First byte, end byte and last cycle of the last writes; `host_reads` has them of the
+        reads."""
 
         self._spaces = self.buffer, self.accumulators, self.parameters, self.tables
 
@@ -88,10 +89,10 @@ def last_overlap(transfers: list[tuple[int, int, float]], first: int, end: int) 
 
 
 def paced(earliest: float, offsets: Times, needed: Times | None) -> Times:
-    """Return the cycles in which a unit takes one item after another.
+    """Return the cycle in which a unit takes each of its items, in order.
 
-    No item is taken before `earliest` + `offsets`, or before it is `needed`. No two are closer
-    together than in `offsets`.
+    An item is taken in cycle `earliest` + `offsets` at the earliest, and not before it is `needed`.
+    Two items are never closer together than their `offsets`.
     """
     if needed is None:
         return earliest + offsets

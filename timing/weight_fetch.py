@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of tiles from memory, or from the buffer, through the FIFO into the shadow weights."""
+"""A model of weight tiles on their way from memory or the buffer, through a FIFO, to the array.
+
+The tiles go into shadow registers of the array, and from there into use.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ REQUEST = 2 + ASK
 
 
 BUFFERED = 2
-"""Cycles from issue to the read of the first row from the buffer: into the queue, out of it."""
+"""Cycles from issue to the read of the first row from the buffer, through the queue."""
 
 WeightState = tuple[
     tuple[float, float, float], tuple[float, ...], tuple[tuple[float, int, float, float], ...]
@@ -34,12 +37,12 @@ class _Command:
     """A command for consecutive tiles from one place."""
 
     first: float
-    """First cycle in which the first beat, or the read of a row, is possible."""
+    """First cycle in which the first beat can come, or the first row be read."""
     left: int
     row: float
     """Cycles from row to row."""
     delay: float
-    """Cycles from there until the row has left the FIFO's memory."""
+    """Cycles from a row's first beat, or its read, until it has left the FIFO."""
 
 
 class WeightFetch:
@@ -88,9 +91,9 @@ class WeightFetch:
         self._queue.append(_Command(first, count, 1.0, BUFFER_LATENCY + ROW_LATENCY))
 
     def next_tile(self) -> tuple[float, float]:
-        """Return the cycles in which the next tile's first and last row enter the shadow weights.
+        """Return the cycles in which the next tile's first and last row enter the shadow registers.
 
-        These follow from the port, and from the time that the array needs to take the tile before.
+        They follow from the port, and from the time that the array needs to take the tile before.
         """
         command = self._queue[0]
         first = max(self._free, command.first, self._begun[0] + 1)
@@ -140,5 +143,5 @@ class WeightFetch:
 
     @property
     def streamed(self) -> float:
-        """Cycle in which the beats end that were wanted so far."""
+        """Cycle in which the last beat arrives of all tiles that have been wanted so far."""
         return self._free

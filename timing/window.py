@@ -20,8 +20,10 @@ class WindowGrid:
         self._lines: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
     def places(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the row of each row of windows, and the column of each column of windows, for one
-        tap."""
+        """Return the rows and the columns of the map that one tap of a window meets.
+
+        There is a row for each row of windows, and a column for each column of windows.
+        """
         o = self.operands
         y = o["top"] + ky * o["dilation_y"] + np.arange(o["out_height"]) * o["stride_y"]
         x = o["left"] + kx * o["dilation_x"] + np.arange(o["out_width"]) * o["stride_x"]
@@ -48,7 +50,8 @@ class WindowGrid:
     def packed_lines(self, ky: int, channels: int, rows: int) -> NDArray[np.int64]:
         """Return for each window the last line that its vector of packed channels needs.
 
-        The line is negative if it is outside the map, or was needed for the window before.
+        The line is negative if the window is outside the map, or if the window before needed this
+        line.
         """
         o = self.operands
         y, x = self.places(ky, 0)
