@@ -11,7 +11,7 @@ from systola.compiler.operations import Operations, Product, Reshape
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of layers that the machine calculates; each takes the results of the layer before."""
+    """A chain of layers, which are products; each layer takes the results of the layer before."""
 
     layers: tuple[Layer, ...]
     operators: tuple[str, ...]

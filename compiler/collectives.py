@@ -27,8 +27,8 @@ def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
     """Return the instructions of the first half of all_reduce.
 
-    After them a core has the sums of all cores in the rows of share_of_rows. Its other rows hold
-    sums of some cores.
+    After them a core has the sums of all cores in some rows, which share_of_rows returns. Its other
+    rows hold sums of some cores only.
     """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1)):
@@ -37,7 +37,8 @@ def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 
 
 def share_of_rows(core: int, cores: int, rows: int) -> list[range]:
-    """Return the parts of `rows` rows that a core has the sums of after reduce_scatter."""
+    """Return the ranges of rows, out of `rows` rows, with complete sums in `core` after
+    reduce_scatter."""
     found = [_piece(way, core, cores, rows, cores - 1) for way in (1, -1)]
     return [piece for piece in found if piece]
 
@@ -58,9 +59,10 @@ def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) ->
 
 
 def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[int, range, range]]:
-    """Yield for each step a way, the rows sent that way, and the rows from the other side.
+    """Yield for each step and way the rows that a core sends, and the rows that it receives.
 
-    The way to the right is 1, the way to the left is -1.
+    The way is 1 to the right and -1 to the left. Rows that are sent and received in a step go the
+    same way.
     """
     for step in steps:
         for way in (1, -1):
@@ -69,7 +71,10 @@ def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[in
 
 
 def _piece(way: int, core: int, cores: int, rows: int, step: int) -> range:
-    """Return the rows that a core sends in a step, of the half of the rows that goes one way."""
+    """Return the rows that a core sends in a step of one way.
+
+    One half of all rows goes each way, in as many pieces as there are cores.
+    """
     half = rows // 2
     start, count = (0, rows - half) if way == 1 else (rows - half, half)
     number = (way * core - step) % cores
@@ -83,9 +88,10 @@ def _moved(rows: range, first: int) -> range:
 def _exchange(
     way: int, memory: str, sent: range, came: range, adds: int | None = None
 ) -> list[bytes]:
-    """Return instructions that send rows or lines one way, and take others from the other side.
+    """Return instructions that send rows or lines one way, and receive others from the other side.
 
-    `adds` is whether sums that come are added to those in the accumulators; None for lines.
+    `memory` is "accumulator" for rows of sums, or "buffer" for lines. `adds` is 1 if received sums
+    are added to the sums in the accumulators, 0 if they replace these, and None for lines.
     """
     to, back = (Side.RIGHT, Side.LEFT) if way == 1 else (Side.LEFT, Side.RIGHT)
     words: list[bytes] = []
@@ -104,9 +110,9 @@ def _exchange(
 def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
     """Return instructions with which each core gets `rows` buffer lines of each of the `cores`.
 
-    Each core has its own lines at `first`. The lines of the other cores follow, beginning with the
-    neighbour on the side from which they come. Each line is sent on, to the side `to`, when it has
-    come.
+    Each core has its own lines at line `first`. The lines of the other cores come after these. The
+    first of them are those from the neighbour opposite to `to`. Each core sends lines on, to the
+    side `to`, as soon as they come.
     """
     count, back = rows * (cores - 1), Side.LEFT if to == Side.RIGHT else Side.RIGHT
     return [

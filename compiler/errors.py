@@ -13,9 +13,9 @@ class Refusal(ValueError):
     """An error for a model or work that is refused, with the reason in one line."""
 
     def __init__(self, reason: str, refused: Mapping[str, str] | None = None) -> None:
-        """Keep the reason, and in `refused` the reason for each operator or result, by its text.
+        """Keep the reason for the whole file, and in `refused` the reasons for its parts.
 
-        The text of a result is its `result_name`.
+        The key of a part is the text of an operator, or the `result_name` of a tensor.
         """
         super().__init__(printable(reason))
         self.refused: Mapping[str, str] = refused or {}
@@ -31,7 +31,7 @@ class ModelError(Refusal):
 
 
 def result_name(tensor: object) -> str:
-    """Return the text for the origin of a tensor in `Refusal.refused`."""
+    """Return the key of a tensor in `Refusal.refused`."""
     return f"result {tensor}"
 
 

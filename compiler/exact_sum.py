@@ -7,7 +7,7 @@ from systola.arch.isa import Operation, Rounding
 from systola.compiler.operations import Binary, Scale, Value, scalar_requantisation
 
 _FACTOR = 1 << 29
-"""Multiplier of an operand: it becomes x 2^20 2^29 / 2^31 = x 2^18, which the result divides out.
+"""Multiplier of an operand: x becomes x 2^20 2^29 / 2^31 = x 2^18, and the result divides by 2^18.
 """
 
 

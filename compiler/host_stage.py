@@ -329,7 +329,10 @@ class Embedding:
 
 @dataclass(frozen=True)
 class FlipSign:
-    """A function between uint8 and int8: subtracts 128, or adds it, for the type `dtype`."""
+    """A function that converts between uint8 and int8, to `dtype`: it flips the sign bit.
+
+    Codes of int8 are 128 less than codes of uint8.
+    """
 
     dtype: str
 
@@ -406,18 +409,21 @@ class Convert:
             return x.astype(self.dtype)
         limits = np.iinfo(self.dtype)
         fits = (x >= limits.min) & (x < float(limits.max) + 1)
-        # NaN becomes the largest number.
+        # NaN becomes the largest whole number of the type.
         bound = np.where(x < 0, limits.min, limits.max).astype(self.dtype)
         return np.where(fits, np.where(fits, x, 0).astype(self.dtype), bound)
 
 
 @dataclass(frozen=True, eq=False)
 class Calculate:
-    """A function of whole numbers, element by element, by its name in WHOLE_NUMBERS."""
+    """A function of whole numbers, element by element, by its name in WHOLE_NUMBERS.
+
+    In `operands` None stands for an array, in order.
+    """
 
     kind: str
     operands: tuple[NDArray[Any] | None, ...]
-    """Constant operands; None stands for an array."""
+    """Constant operands, and None for each operand that is an array."""
     rank: int
     """Number of dimensions of the result; operands with fewer dimensions lack the first ones."""
 

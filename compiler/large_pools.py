@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poolings with windows too large for one instruction, or with too many counts for parameters.
+"""Poolings that are too large for one instruction, in forms that the machine can do.
 
-A window of all pixels is replaced by one of another shape. Sums of other windows are convolutions
-with ones. Averages of windows that reach over the edge need a count for each number of taps inside
-the map. If these are too many, the averages stay on the host.
+A window of all pixels may have another shape, as this changes no result. A sum over another large
+window is a convolution with ones. Averages of windows that reach over the edge need a parameter for
+each number of taps inside the map. If there are too many such numbers, they stay on the host.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from systola.compiler.partition import Item, Translation
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_COUNTS = 64
-"""Most numbers of taps that a pooling on the preset `base` can divide by."""
+"""Largest number of taps of a window that reaches over the edge, on the preset `base`."""
 MOST_STEPS = 256
-"""Most instructions of a pooling with more such numbers."""
+"""Largest number of instructions for a pooling with larger such windows."""
 
 
 def with_small_pools(translation: Translation) -> Translation:
@@ -38,7 +38,7 @@ def _small(node: Pooling) -> list[Item]:
     window, taps = node.window, node.window.kernel[0] * node.window.kernel[1]
     edges = window.counts_differ(*node.source.grid)
     if node.reduction == Reduction.AVERAGE and edges and not node.averages:
-        # At the edges each column has a count of its own.
+        # At the edges each column of windows has its own number of taps inside.
         steps = window.out[0] * min(window.out[1], window.kernel[1] + 1)
         large = steps > MOST_STEPS or max(window.kernel) > MAX_KERNEL
         return [_on_the_host(node)] if taps > MOST_COUNTS and large else [node]
@@ -73,7 +73,10 @@ def _on_the_host(node: Pooling) -> HostStage:
 
 
 def _with_ones(node: Pooling) -> list[Item]:
-    """Return a convolution in which each channel sees itself, and the bounds after it."""
+    """Return a convolution that sums each channel by itself, and a bound of its results.
+
+    The bound is left out if all codes are within it.
+    """
     channels, taps = node.source.channels, node.window.kernel[0] * node.window.kernel[1]
     bounded = (node.floor, node.ceiling) != (-128, 127)
     total = Value(f"{node.result.name} unbounded", node.result.shape) if bounded else node.result

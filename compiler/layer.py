@@ -12,7 +12,7 @@ from systola.arch.isa import TABLE_BYTES, Function, Rounding
 from systola.compiler.errors import CompileError
 
 MAX_LEFT, MAX_RIGHT = 7, 31
-"""Largest shifts, in bits, that a parameter entry can express."""
+"""Largest shifts to the left and to the right, in bits, that a parameter entry can express."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Layer:
     zero_point: int = 0
     function: Function = Function.NONE
     ceiling: int = 127
-    """Code of 6.0 for RELU6."""
+    """Upper bound of RELU6: the code of 6.0."""
     table: bytes | None = None
     """Table for TABLE: 256 int8 results, entry i for the input with bit pattern i."""
 

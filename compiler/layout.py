@@ -14,7 +14,7 @@ from systola.compiler.layer import Layer
 
 
 def tiles(length: int, block: int) -> int:
-    """Return the number of blocks of `block` elements that `length` elements take."""
+    """Return the number of blocks of `block` elements that hold `length` elements."""
     return -(-length // block)
 
 

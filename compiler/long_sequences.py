@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows along a sequence that are too large for one instruction.
+"""Operations with windows along long sequences, in forms that the machine can do.
 
-A sequence is a map of one row. If the row is too long, the sequence is cut into parts. Or, if
-windows are far apart, several pixels become one pixel of more channels. If taps are far apart, the
-sequence becomes a map with rows as long as this distance, so that the taps are one above another.
-If the kernel has more taps than a row may have, the sequence becomes a map of one column.
+A sequence is a map of one row. There are four forms:
+
+- If the row is too long, the sequence is cut into parts.
+- If windows are far apart, several pixels become one pixel of more channels.
+- If taps are far apart, the sequence becomes a map with rows as long as this distance. The taps
+are then one above another.
+- If the kernel has more taps than a row may have, the sequence becomes a map of one column.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from systola.compiler.partition import Item, Translation
 
 MAX_WIDTH = 4095
 MAX_DILATION = 15
-"""Largest width of a map and distance of its rows that Set_Config_Window can express."""
+"""Largest width of a map, and largest distance of taps, that Set_Config_Window can express."""
 MOST_WINDOWS = 1024
 """Most windows along a row of a convolution: as many as the accumulators of `base` hold."""
 
@@ -65,7 +68,7 @@ def _short(node: Windowed) -> list[Item]:
 
 
 def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operation on a map of one column, in which a window may begin much further up."""
+    """Return the operation on a map of one column, where a window may begin much further up."""
     window, shape = node.window, node.weights.shape
     source = _value(node.source, (1, node.source.pixels, 1, node.source.channels))
     result = _value(node.result, (1, node.result.pixels, 1, node.result.channels))
@@ -90,7 +93,10 @@ def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
 
 
 def _steps_that_fold(node: Convolution) -> int:
-    """Return the number of pixels that can become one: it divides both stride and width."""
+    """Return the largest number of pixels that can become one pixel.
+
+    It divides the stride and the width.
+    """
     width, stride = node.source.grid[1], node.window.stride[1]
     if node.window.dilation[1] != 1:
         return 1
@@ -98,7 +104,7 @@ def _steps_that_fold(node: Convolution) -> int:
 
 
 def _folded(node: Convolution, steps: int) -> list[Item]:
-    """Return the operations with `steps` pixels as one."""
+    """Return the operations with each `steps` pixels as one pixel of more channels."""
     window = node.window
     _, taps, channels, n = node.weights.shape
     first, lead = divmod(window.first[1], steps)
@@ -164,7 +170,7 @@ def _in_parts(node: Windowed, most: int) -> list[Item]:
 
 
 def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operations on a map with a row for each step from tap to tap."""
+    """Return the operations on a map with rows as long as the distance of two taps."""
     window = node.window
     step, taps, stride = window.dilation[1], window.kernel[1], window.stride[1]
     if stride != 1:
@@ -174,7 +180,7 @@ def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
     source, first = node.source, window.first[1]
     rows = -(-out // step)
     if first % step or width % step:
-        # Make whole rows, with nothing outside them.
+        # Pad the sequence to whole rows; the windows then lie inside.
         length = (rows + taps - 1) * step
         source = _value(node.source, (1, 1, length, channels))
         places = np.arange(length) + first

@@ -44,13 +44,16 @@ MOST_WEIGHTS = 1 << 22
 """Most weights, nearly all of them zero, of a convolution that only moves channels."""
 MAX_LEFT, MAX_KERNEL = 255, 255
 _MAX_STRIDE, _MAX_SIDE = 127, 4095
-"""Largest column of a first window, kernel, stride and side that Set_Config_Window can express."""
+"""Largest operands of Set_Config_Window: first column, kernel, stride, and side of a map."""
 
 Positions = NDArray[np.int64]
 
 
 def check_size(*values: Value) -> None:
-    """Raise ModelError if values are too large for an array of the origin of each element."""
+    """Raise ModelError if a value is too large to be moved.
+
+    A move needs an array with the origin of each element.
+    """
     for value in values:
         if value.pixels * value.channels > MOST_ELEMENTS:
             raise ModelError(f"moving a value of shape {value.shape} is not supported")
@@ -79,7 +82,8 @@ def moved(
 
 
 def repacked(operator: str, source: Value, result: Value) -> list[Item]:
-    """Return the operations that move the same elements into the lines of the shape of `result`."""
+    """Return the operations that lay the elements of `source` out in lines of the shape of
+    `result`."""
     order = np.arange(source.pixels * source.channels)
     items = on_the_machine(operator, source, result, order, 0)
     if items is not None:
@@ -99,7 +103,10 @@ def on_the_machine(
 
 
 def check_moves(source: int, result: int) -> None:
-    """Raise ModelError if a convolution would be too large only to move so many channels."""
+    """Raise ModelError if a convolution that only moves channels would be too large.
+
+    `source` and `result` are numbers of channels.
+    """
     if source * result > MOST_WEIGHTS:
         raise ModelError(f"moving {source} channels to {result} is not supported")
 
@@ -138,9 +145,9 @@ def gathered(
 
 
 def constant_value(operator: str, name: str, data: NDArray[np.int8]) -> tuple[Value, Binary]:
-    """Return constants as a value, and the operation that makes it: their sum with zeros."""
+    """Return a value with constants, and the operation that makes it: a sum with zeros."""
     result = Value(name, data.shape)
-    # x * 2^30 * 2^(20 - 31) and back.
+    # The scale of x is 2^30 * 2^(20 - 31), which the output takes back.
     scale = Scale(0, 1 << 30, 0)
     return result, Binary(
         operator=operator,
@@ -161,9 +168,9 @@ def _view(operator: str, source: Value, result: Value) -> Item:
 
 
 def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions] | None:
-    """Return the origin of each pixel and the origin of each channel, with -1 for the fill.
+    """Return the source's pixel for each pixel of a result, and its channel for each channel.
 
-    Returns None if not all pixels take the same channels.
+    A number of -1 stands for the fill. Returns None if pixels do not all take the same channels.
     """
     there = positions >= 0
     rows: NDArray[np.bool_] = np.logical_or.reduce(there, axis=1)
@@ -182,7 +189,7 @@ def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions
 
 @dataclass(frozen=True)
 class _Walk:
-    """A window of one tap that walks over a map, with the shape of the map."""
+    """A window of one tap that walks over a map, with height and width of the map."""
 
     height: int
     width: int
@@ -278,9 +285,9 @@ class _Mover:
         return True
 
     def _spread(self, source: Value, pixels: Positions) -> bool:
-        """Repeat the pixels of a row or a column, by windows that see one pixel each.
+        """Repeat the pixels of a row or a column, if the result is such a repetition.
 
-        Returns whether this is possible.
+        This is a pooling with windows that see one pixel each. Returns whether it is possible.
         """
         for height, width in _grids(self.result):
             grid = pixels.reshape(height, width)
@@ -299,7 +306,7 @@ class _Mover:
         return False
 
     def _pool(self, source: Value, walk: _Walk) -> None:
-        """Take the largest of the only pixel that each window sees."""
+        """Add a pooling by the largest element, with windows that see one pixel each."""
         taken = self._map(source, walk)
         placed = self._value((1, *walk.window.out, source.channels))
         self.items.append(
@@ -323,9 +330,9 @@ class _Mover:
         return result
 
     def _cut(self, source: Value, axis: int, start: int, count: int) -> Value:
-        """Return a part of a value along an axis, and note the operation that cuts it.
+        """Return a part of a value along an axis, and add the operation that cuts it.
 
-        The axis is the axis of the channels, or the first one with more than one element.
+        The axis counts channels, or no axis before it has more than one element.
         """
         if count == source.shape[axis]:
             return source
@@ -367,7 +374,7 @@ class _Mover:
         return flat
 
     def _map(self, source: Value, walk: _Walk) -> Value:
-        """Return `source` as a map of the size that is walked over."""
+        """Return `source` with the shape of the map that the window of `walk` walks over."""
         shape = (1, walk.height, walk.width, source.channels)
         if source.shape == shape:
             return source
@@ -387,7 +394,10 @@ def _one_tap(out: tuple[int, int]) -> Window:
 
 
 def _grids(value: Value) -> Iterator[tuple[int, int]]:
-    """Yield the height and width of each map that the pixels of a value form by its dimensions."""
+    """Yield height and width of the maps into which the pixels of a value can be grouped.
+
+    The width is the product of the last sizes of the value's shape, without the channels.
+    """
     sizes = value.shape[:-1]
     seen: set[int] = set()
     for axis in range(len(sizes) + 1):
@@ -398,9 +408,9 @@ def _grids(value: Value) -> Iterator[tuple[int, int]]:
 
 
 def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
-    """Return a window of one tap that meets `pixels` one after another; -1 is outside the map.
+    """Return a window of one tap that meets `pixels` in their order, or None.
 
-    Returns None if there is no such window.
+    A pixel of -1 must be outside the map.
     """
     for height, width in _grids(source):
         for rows, columns in _grids(result):
@@ -432,12 +442,15 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
 
 
 def _steps(places: Positions, size: int) -> tuple[int, int] | None:
-    """Return the first place, and the distance, of places in equal distances; -1 is one outside."""
+    """Return the first place and the distance, for places in equal distances; -1 is outside.
+
+    Returns None if no place is inside, or if the distance cannot be a stride.
+    """
     inside = np.flatnonzero(places >= 0)
     if len(inside) == 0:
         return None
     if len(inside) == 1:
-        # If the others are outside, any step will do that leaves the map.
+        # With only one place inside, a step that leaves the map is right for the others.
         step = 1 if len(places) == 1 else size
     else:
         step = int(places[inside[1]] - places[inside[0]])

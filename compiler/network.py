@@ -31,8 +31,7 @@ class Network:
     """A network that is ready to be compiled for a machine."""
 
     inputs: tuple[Value, ...]
-    """Inputs as the user of the network sees them, with a first dimension for `repeat` if needed.
-    """
+    """Inputs for the user of the network, with a first dimension of `repeat` if it is not 1."""
     outputs: tuple[Value, ...]
     translation: Translation
     stages: tuple[Stage, ...]
@@ -59,9 +58,9 @@ class CompiledNetwork:
 
     samples: int
     sources: tuple[Value, ...]
-    """Inputs; each has, for a sample of the network, as many samples of its own as `repeat`."""
+    """Inputs; for each sample of the user they have as many samples as the network's `repeat`."""
     results: tuple[Value, ...]
-    """Outputs; each has, for a sample of the network, as many samples of its own as `repeat`."""
+    """Outputs; for each sample of the user they have as many samples as the network's `repeat`."""
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
 
 
@@ -79,7 +78,7 @@ def make_network(translation: Translation) -> Network:
 
 
 def in_stages(translation: Translation) -> Network:
-    """Return the stages of a network, or of a piece of one, that needs no more rewriting."""
+    """Return the stages of a network, or of a piece of one, with operations in final forms."""
     return Network(
         _seen(translation.inputs, translation.repeat),
         _seen(translation.outputs, translation.repeat),
@@ -118,7 +117,8 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
 def _compile_chain(
     config: Config, operations: Operations, chain: Chain, samples: int
 ) -> list[DeviceStage]:
-    """Return one program, or several if values between the layers do not fit the buffer."""
+    """Return the chain as one program, or as several if values between layers do not fit the
+    buffer."""
     rows = chain.rows * samples
     values = [
         operations.inputs[0],

@@ -21,7 +21,10 @@ from systola.compiler.layer import Layer
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array that operations take or make; two objects are never the same value."""
+    """An array that operations take or make.
+
+    Two objects are different values, even with the same name and shape.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -49,17 +52,17 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requantisation:
-    """A step from sums of 32 bits to results, as Activate does it.
+    """A step from sums of 32 bits to results, as the instruction Activate does it.
 
-    Two objects are never the same step.
+    Objects are equal only if they are the same object.
     """
 
     bias: NDArray[np.int32]
     multiplier: NDArray[np.int32]
     shift: NDArray[np.int32]
-    """Exponents; `bias`, `multiplier` and `shift` each have one value per channel, or one for all.
+    """Exponents, in the units of Layer.
 
-    Their units are as in Layer.
+    `bias`, `multiplier` and `shift` each have one value per channel, or one for all channels.
     """
     rounding: Rounding = Rounding.DOUBLE
     zero_point: int = 0
@@ -153,7 +156,10 @@ class Convolution(Node):
     """Value outside the map: the zero point of the source."""
     output: Requantisation
     groups: int = 1
-    """Number of parts of the channels of source and result; weights between two parts are 0."""
+    """Number of groups into which the channels of source and result are cut.
+
+    Weights between two groups are 0.
+    """
     counts: bool = True
     """False if the operation only moves or adds, which are no multiply-accumulates of the network.
     """
@@ -202,16 +208,19 @@ class DepthwiseConvolution(Node):
 class Pooling(Node):
     """An operation that reduces each window to a pixel.
 
-    AVERAGE divides by the taps inside, half away from zero, unless there are `averages`.
+    AVERAGE divides by the number of taps inside the map, half away from zero, unless there are
+    `averages`.
     """
 
     source: Value
     reduction: Reduction
     window: Window
     output: Requantisation = field(default_factory=identity)
-    """Requantisation for MAX and SUM."""
+    """Requantisation of the results of MAX and SUM."""
     averages: tuple[Requantisation, ...] = ()
-    """Requantisations for AVERAGE: for sums of 1, 2, ... taps, which differ only in their numbers.
+    """Requantisations of AVERAGE, by the number of taps inside the map: 1, 2, ...
+
+    They differ in their numbers only.
     """
     floor: int = -128
     ceiling: int = 127
@@ -294,7 +303,10 @@ class Slice(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Concatenation(Node):
-    """An operation that joins values along an axis, which must be one that Slice could have."""
+    """An operation that joins values along an axis.
+
+    The axis must be one that Slice could have.
+    """
 
     parts: tuple[Value, ...]
     axis: int

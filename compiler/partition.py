@@ -21,17 +21,16 @@ Stage = HostStage | Operations
 
 @dataclass(frozen=True)
 class Translation:
-    """The result of a front end for a model of any format."""
+    """A model of any format, as its front end has translated it."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     items: tuple[Item, ...]
     """Operations and host stages in an order of execution; all are needed for the outputs."""
     repeat: int
-    """Samples of the values for each sample of the model."""
+    """Number of samples of the values for each sample of the model."""
     inexact_channels: int
-    """Number of channels that have no multiplier with which all sums give the reference's results.
-    """
+    """Number of channels for which no multiplier gives the reference's result for all sums."""
 
 
 def partition(translation: Translation) -> tuple[Stage, ...]:
@@ -49,9 +48,9 @@ def partition(translation: Translation) -> tuple[Stage, ...]:
 
 
 def _levels(translation: Translation) -> list[tuple[Item, int]]:
-    """Return each item with its level, the number of its turn.
+    """Return each item with the number of its turn.
 
-    Even levels are on the host, odd levels on the machine.
+    Even numbers are turns of the host, odd numbers turns of the machine.
     """
     levels = dict.fromkeys(translation.inputs, 0)
     uses = Counter(source for item in translation.items for source in item.sources)
@@ -59,8 +58,8 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
     for item in translation.items:
         level = max((levels[source] for source in item.sources), default=0)
         if isinstance(item, Reshape):
-            # The host puts lines into another order, and makes the only shape that the machine
-            # sees. In two shapes an input would have to be in the machine twice.
+            # The host puts an input into other lines and into the only shape that the machine sees.
+            # In two shapes an input would have to be in the machine twice.
             alike = item.source.channels == item.result.channels and item.result.dtype == "int8"
             wanted = level % 2 == 1 or (alike and uses[item.source] > 1)
         else:
@@ -74,7 +73,7 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
 def _views_off_the_machine(
     translation: Translation, items: list[tuple[Item, int]]
 ) -> list[tuple[Item, int]]:
-    """Return the items; changes of shape that only the host sees have become host stages."""
+    """Return the items, with changes of shape that only the host sees as stages of the host."""
     first_use: dict[Value, int] = {}
     result: list[tuple[Item, int]] = []
     for item, level in reversed(items):

@@ -31,11 +31,11 @@ MAX_TILES = _largest(Opcode.MATRIX_MULTIPLY, "k_tiles")
 
 WEIGHT_SHARE = Fraction(6, 10)
 HOST_SHARE = Fraction(8, 10)
-"""Share of a memory port that a plan may count on: it must hold with refresh and other users."""
+"""Share of a memory port's time that a plan may count on, as refresh and other users need some."""
 STALLED_RATE = Fraction(9, 10)
-"""Number of beats in a cycle that a host port gives while it streams."""
+"""Beats that a host port gives in each cycle while it streams."""
 ISSUE_CYCLES = 4
-"""Cycles of an instruction, as a rough cost that makes short programs better."""
+"""Rough cost of an instruction in cycles, so that shorter programs are preferred."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def make_plan(config: Config, layers: tuple[LayerShape, ...], rows: int) -> Plan
 
     Raises CompileError if not even a single row fits.
     """
-    # The sizes are all distinct values of ceil(rows / chunks), without a loop over all chunks.
+    # Try all distinct values of ceil(rows / chunks), without a loop over all numbers of chunks.
     roots = range(1, isqrt(rows) + 1)
     sizes = {*roots, *(tiles(rows, count) for count in roots)}
     plans = (_plan(config, layers, rows, size) for size in sizes if size <= MAX_ROWS)

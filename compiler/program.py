@@ -16,7 +16,7 @@ from systola.compiler.operations import Value
 
 @dataclass(frozen=True)
 class HostMap:
-    """A feature map in host memory, once for each sample."""
+    """A feature map in host memory, with all samples."""
 
     matrix: HostMatrix
     """Matrix in host memory, with a row for each pixel of each sample.
@@ -25,11 +25,11 @@ class HostMap:
     fill.
     """
     rows: int
-    """Number of rows of one sample."""
+    """Number of rows of the matrix for one sample."""
     columns: NDArray[np.int64]
-    """Column in the matrix of each element of a row of the map."""
+    """Column in the matrix for each element of a row of the map."""
     order: NDArray[np.int64]
-    """Row in the matrix of each row of each sample, one sample after another."""
+    """Row in the matrix for each row of each sample, one sample after another."""
 
     def offsets(self) -> NDArray[np.int64]:
         """Return the byte offset in the host window of each element, 1-D, sample after sample."""
@@ -76,7 +76,7 @@ class Program:
     """
 
     image: Image
-    """Image of the program, with its weights and constants; `bind` puts the inputs there."""
+    """Image of the program, with weights and constants; inputs are as `bind` has set them."""
     inputs: tuple[HostMap, ...]
     outputs: tuple[HostMap, ...]
     layers: tuple[LayerWork, ...] = ()
@@ -86,14 +86,14 @@ class Program:
     """Number of lines of the unified buffer that the program uses, from the first line on."""
 
     def bind(self, *inputs: NDArray[np.int8]) -> Image:
-        """Return the image with `inputs`, arrays of samples in the order of `self.inputs`."""
+        """Return the image with `inputs`: an array of samples for each input, in order."""
         host = self.image.host.copy()
         for place_of, x in zip(self.inputs, inputs, strict=True):
             place_of.store(host, x)
         return replace(self.image, host=host)
 
     def results(self, host: NDArray[np.uint8]) -> tuple[NDArray[np.int8], ...]:
-        """Return the outputs in the host window after a run; each has a sample in a row."""
+        """Return the outputs in the host window after a run, each as samples x elements."""
         return tuple(output.load(host) for output in self.outputs)
 
     def result(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:

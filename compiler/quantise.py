@@ -21,9 +21,9 @@ INT8 = np.arange(-128, 128, dtype=np.int64)
 LARGE = 200.0
 """Number with an exponential that is infinite in float32, and finite in float64."""
 MAX_SHIFT = 20
-"""Largest exponent of a multiplier between two int8 tensors that is accepted."""
+"""Largest exponent of a multiplier between two int8 tensors; larger ones are refused."""
 NO_SCALE = 2.0**-80
-"""Scale that makes 0 of any sum of 32 bits, as smaller scales and 0 do."""
+"""Scale with which any sum of 32 bits becomes 0; it stands for smaller scales and 0."""
 MAX_STEPS = 255
 """Largest distance between two int8 codes."""
 
@@ -105,7 +105,7 @@ def _multiplier_range(
     of negative sums.
     """
     low, high = low[:, np.newaxis], high[:, np.newaxis]
-    # Steps after the first one out of reach demand less than this first step.
+    # Steps after the first one out of reach demand less than this first one.
     reachable = sums <= high
     counts = np.column_stack([np.ones_like(reachable[:, 0]), reachable[:, :-1]]) & wanted
     beyond, before = np.maximum(sums, low), np.minimum(sums - 1, high)
@@ -172,7 +172,7 @@ def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _bound(value: float, scale: float, zero_point: int) -> int:
-    """Return the code of a bound."""
+    """Return the code of the number `value`, which is a bound of an activation."""
     steps = round_half_away(np.full(1, value, np.float32) / np.float32(scale))
     return int(min(max(zero_point + float(steps[0]), -128), 127))
 
@@ -187,7 +187,10 @@ RELU_BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
 
 
 def relu_limits(activation: str, scale: float, zero_point: int) -> tuple[int, int]:
-    """Return the lowest and highest code after `activation`: NONE or one of RELU_BOUNDS."""
+    """Return the least and the greatest code that an activation can give.
+
+    `activation` is NONE or one of RELU_BOUNDS.
+    """
     low, high = RELU_BOUNDS.get(activation, (None, None))
     return (
         -128 if low is None else _bound(low, scale, zero_point),
@@ -213,7 +216,7 @@ def _logistic(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return tanh(x) as the C library LiteRT was measured with (glibc 2.36) makes it of expm1f.
+    """Return tanh(x), calculated from expm1f as in glibc 2.36, with which LiteRT was measured.
 
     The rounded exact value differs in about one code of a million.
     """
@@ -291,7 +294,7 @@ def hard_swish_table(
 
 
 def _short(q: int) -> int:
-    """Return a multiplier of 31 bits as one of 15 bits."""
+    """Return a multiplier of 31 bits, rounded to one of 15 bits."""
     return min((q + (1 << 15)) >> 16, 0x7FFF)
 
 
@@ -344,5 +347,8 @@ def to_float(x: NDArray[np.int8], scale: float, zero_point: int) -> NDArray[np.f
 def folded_bias(
     bias: NDArray[np.int64], zero_point: int, weight_sums: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the bias with the input's zero point folded in; sums are modulo 2^32."""
+    """Return the bias minus the input's zero point times the sums of weights, modulo 2^32.
+
+    With this bias, sums of input codes and weights need no zero point.
+    """
     return ((bias - zero_point * weight_sums) & 0xFFFF_FFFF).astype(np.uint32).view(np.int32)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESERVE = 5.0
-"""Part of the logarithm of the largest float32 that ONNX Runtime keeps free, so that sums fit."""
+"""Reserve, as a logarithm, below the largest float32, which ONNX Runtime keeps for the sums."""
 
 
 def fits_float32(length: int, scale: float, out_scale: float) -> bool:
@@ -43,7 +43,10 @@ def _steps(out_scale: float) -> np.float32:
 
 
 def _exponentials(scale: float, length: int) -> NDArray[np.float32]:
-    """Return an exponential for each distance from -255 to 0, all larger by the same factor."""
+    """Return a table of exponentials of all distances from -255 to 0 codes.
+
+    All are larger by the same factor, such that their sums still fit float32.
+    """
     largest = np.log(np.float32(np.finfo(np.float32).max) / np.float32(length))
     shift = max(0.0, float(largest) - RESERVE) / float(np.float32(scale))
     distance = np.arange(256, dtype=np.float64) - 255 + shift

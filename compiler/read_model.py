@@ -18,15 +18,15 @@ ONNX_START = b"\x08"
 
 
 def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Network, Semantics]:
-    """Return the network in a file, and the semantics: the interpreter that its results equal.
+    """Return the network in a file, and its semantics: the interpreter that the results equal.
 
-    With `semantics` None these are the first that the format has. Raises ModelError if the file
-    cannot be read, is not supported, or does not have these semantics.
+    With `semantics` None it is the first that the format has. Raises ModelError if the file cannot
+    be read, is not supported, or does not have these semantics.
     """
     if is_trained(content):
         if semantics not in (None, Semantics.TRAINING):
             raise ModelError("a network that was trained here has the semantics training")
-        # Only a user of a trained network needs all modules of training.
+        # Modules of training are imported only for a network that was trained with them.
         from systola.training.network import translate_trained
 
         return make_network(translate_trained(content)), Semantics.TRAINING
@@ -44,9 +44,9 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
 
 
 def read_source(content: bytes, semantics: Semantics | None = None) -> Source | None:
-    """Return the operators of a file that an interpreter can run.
+    """Return a file's operators in a form that an interpreter can run.
 
-    `semantics` is as for read_model. Returns None if no interpreter for them is at hand. Raises
+    `semantics` is as for read_model. Returns None if there is no interpreter for them. Raises
     ModelError if the file cannot be read.
     """
     if content[4:8] == IDENTIFIER and semantics in (None, Semantics.LITERT_2):

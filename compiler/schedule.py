@@ -44,7 +44,7 @@ from systola.compiler.ring import Ring
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24
 MAX_STRIDE = 1 << 24
-"""Limits of the windows, in bytes and tiles, and of the operand `stride`, in bytes."""
+"""Limits: bytes of the host window, tiles of the weight window, and bytes of a `stride`."""
 
 
 def compile_chain(
@@ -110,7 +110,8 @@ class _Compiler:
         self, config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork]
     ) -> None:
         self.config, self.layers, self.works = config, layers, tuple(works)
-        # A later MatrixMultiply reads the lines that Activate writes, so blocks have both widths.
+        # A later MatrixMultiply reads the blocks that Activate writes. So these are as wide as the
+        # narrower side of the array.
         shared = min(config.rows, config.cols)
         self.k_blocks = [config.rows, *[shared] * (len(layers) - 1)]
         self.n_blocks = [*[shared] * (len(layers) - 1), config.cols]
@@ -243,8 +244,8 @@ class _Compiler:
         self.program.append(encode(opcode, **operands))
 
     def _emit_all(self) -> None:
-        # Steps that need their input read. If the input comes in segments, these are all steps of
-        # the first layer, else one for each chunk.
+        # List the steps that read input: all of the first layer if the input comes in segments,
+        # else one for each chunk.
         loads = [
             step for step in self._steps() if step.layer == 0 and (self.segments > 1 or step.n == 0)
         ]
@@ -254,7 +255,7 @@ class _Compiler:
             if len(addresses) < len(loads):
                 addresses.append(self._emit_load(loads[len(addresses)]))
 
-        # If parameters go before the input, the first results wait for the host's bus.
+        # Parameters before the input delay the first results, which wait for the host's bus.
         before_input = self._entries_before_input()
         if before_input:
             self._emit_parameters(0, before_input)
@@ -307,9 +308,9 @@ class _Compiler:
         self._emit(Opcode.READ_WEIGHTS, tile=0, count=count)
 
     def _emit_load(self, step: _Step) -> int:
-        """Emit the read of the input of `step`; before a new chunk also of all its weights.
+        """Emit the read of the input of `step`, and before it, in a new chunk, of all its weights.
 
-        Returns the first line of the input.
+        Returns the first buffer line of the input.
         """
         if step.chunk > 0 and step.n == 0 and step.segment == 0:
             self._emit_weights()
@@ -384,11 +385,11 @@ class _Compiler:
             )
 
     def _entries_before_input(self) -> int:
-        """Return the number of parameter entries to load before the input.
+        """Return the number of parameter entries that are loaded before the first input.
 
         After the input they cost nothing if Activate, begun late, still ends with the last
-        MatrixMultiply. Otherwise as many go before as the fetch of the first weight tile hides, so
-        that Activate is not late.
+        MatrixMultiply. Otherwise Activate must not be late, so as many go before as the first
+        weight tile's fetch hides.
         """
         if not self.parameters_stay:
             return 0
@@ -401,11 +402,11 @@ class _Compiler:
         activate = max(entry + size * shape.n_tiles, entry * shape.n_tiles + size)
         if input_done + activate <= size * shape.k_tiles * shape.n_tiles:
             return 0
-        # The array begins with the first row of a tile, and needs the other rows a cycle apart.
+        # The array begins with the first row of a tile, and needs one row in each cycle.
         hidden = int(tile_cycles(config)) - config.rows
         return min(self.entries, max(1, hidden // entry))
 
 
 def _rows_of(matrix: HostMatrix) -> HostMap:
-    """Return a map with each row of the matrix as a sample."""
+    """Return a HostMap of a matrix in which each row is a sample."""
     return HostMap(matrix, 1, np.arange(matrix.columns), np.arange(matrix.rows))

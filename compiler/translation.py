@@ -10,7 +10,7 @@ from systola.compiler.errors import CompileError, ModelError
 
 
 class Operator(Protocol):
-    """An operation of a model file; its text has its number and kind."""
+    """An operator of a model file; its text has its number and kind."""
 
     @property
     def kind(self) -> str: ...
@@ -23,7 +23,7 @@ class Operator(Protocol):
 
 
 _MOST_NAMED = 8
-"""Most operators that a message names for one reason; beyond them it gives only their number."""
+"""Largest number of operators that a message names for one reason; it counts the others."""
 
 _Scope = TypeVar("_Scope")
 _Operator = TypeVar("_Operator", bound=Operator)
@@ -52,7 +52,7 @@ def refusals(
     unknown: Iterable[Hashable] = (),
     given: Callable[[Hashable], bool] = lambda _: False,
 ) -> dict[str, str]:
-    """Call the translator of each operator's kind; return the reason for each refused operator.
+    """Call the translator of each operator's kind; return the reasons for the refused operators.
 
     Operators that take an `unknown` tensor are passed over. The results of a refused operator
     become unknown, unless `given` defines the tensor in the scope and returns True.
@@ -68,7 +68,7 @@ def refusals(
                 continue
         except (CompileError, ModelError) as error:
             refused[str(operator)] = str(error)
-        # In ONNX, a result that is left out has no name, and neither has such an input.
+        # In ONNX the name of an optional result that is left out is empty.
         unknown.update(each for each in operator.outputs if each != "" and not given(each))
     return refused
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of elements after a change of shape that gives them other channels.
+"""Moves of elements after changes of shape, if the next operation needs them.
 
-A change of shape costs nothing if the next operation does not depend on the places of elements in
-the lines of the buffer. If it does, a move puts the elements in the places of the new shape.
+A change of shape leaves elements in their places in the buffer, and costs nothing. An operation may
+need the elements in the lines of the new shape. Then a move puts them there.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class _Packer:
     def __init__(self, translation: Translation) -> None:
         self.items: list[Item] = []
         self._host = set(translation.inputs)
-        """Values that the host can give in any shape."""
+        """Values that the host has, and can give in any shape."""
         self._channels: dict[Value, int] = {}
-        """Channel count that a value is laid out with, for values where it differs from the shape.
+        """Number of channels by which a value lies in the buffer, if its shape has another number.
         """
         self._whole: dict[Value, Value] = {}
         for item in translation.items:
@@ -87,7 +87,7 @@ class _Packer:
         return self._channels.get(value, value.channels)
 
     def _packed(self, node: Node, value: Value) -> Value:
-        """Return `value` with its elements in the places of its shape."""
+        """Return `value` with its elements in the lines of its shape; adds a move if needed."""
         if value not in self._channels:
             return value
         if value not in self._whole:

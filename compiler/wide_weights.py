@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from systola.compiler.operations import Concatenation, Node, Slice, Value
 
 BLOCK = 32
-"""Number of channels that are repeated together if one of them has a weight of more than 8 bits."""
+"""Number of channels that are doubled together if a weight of them has more than 8 bits."""
 
 
 def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
@@ -32,7 +32,7 @@ def widened(
 
     Products of this value and these weights equal the products of `value` and `weights`. The last
     axis of the weights but one has the channels of `value`. Blocks of channels with a weight of
-    more than 8 bits come again.
+    more than 8 bits are in the value several times.
     """
     first, *rest = weight_parts(weights)
     axis, channels = len(value.shape) - 1, value.channels
@@ -62,7 +62,7 @@ def widened(
 
 
 def repeated(operator: str, value: Value, count: int) -> tuple[Value, list[Node]]:
-    """Return a value with the channels of `value` `count` times, and the operations for it."""
+    """Return a value with all channels of `value` `count` times, and the operations for it."""
     if count == 1:
         return value, []
     result = Value(f"{value.name} {count} times", (*value.shape[:-1], count * value.channels))

@@ -423,7 +423,7 @@ class ActivationUnit:
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
 
     def _gate_times(self, work: Work, start: float, needed: Times) -> Times:
-        """Return the cycle in which each vector with gates is issued, each in a place of the lanes."""
+        """Return the issue cycle of each vector with gates, each in its own place of the lanes."""
         turns, first = self._turns, start
         times: list[float] = []
         for need in np.broadcast_to(needed, work.vectors).tolist():
