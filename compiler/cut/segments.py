@@ -56,7 +56,7 @@ class Graph:
         return found
 
     def _own_before(self, part: Part) -> set[Part]:
-        """Return the parts that make the tensors of a part and of its copies, but no copied part."""
+        """Return the parts that make the tensors of a part and of its copies, no copied part."""
         takers = {part, *self.copies([part])}
         origins = {self.origins.get(tensor) for taker in takers for tensor in taker.inputs}
         return {each for each in origins if each and not each.copied}
