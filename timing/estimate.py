@@ -142,9 +142,9 @@ class _Loop:
     registers: list[int]
     mark: Mark
     noted: int
-    """Number of noted times at the begin of the present iteration."""
+    """Number of noted times at the start of the present iteration."""
     before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """Course of the iteration before: its noted times and its duration, in cycles since its begin.
+    """Course of the iteration before: its noted times and its duration, in cycles since its start.
     """
     steady: int = 0
     """Number of iterations that took the same course as the iteration before."""
@@ -179,7 +179,7 @@ _Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Segment:
-    """A piece of a program without loops or registers, with times relative to its begin."""
+    """A piece of a program without loops or registers, with times relative to its start."""
 
     cycles: float
     notes: list[float]
@@ -237,7 +237,7 @@ class Walk:
         self._known: dict[_Place, _Segment] = {}
         """Segment that follows each place where the walk has been."""
         self._open: tuple[_Place, float, int, Mark] | None = None
-        """Begin of the present segment: its place, its cycle, and the marks of notes and record."""
+        """Start of the present segment: its place, its cycle, and the marks of notes and record."""
 
     def run(self) -> Estimate:
         """Walk through the program and return the estimate."""
@@ -253,7 +253,7 @@ class Walk:
     def _take_known(self) -> None:
         """Go through the segments that follow, as far as their course is known.
 
-        All that happens in a segment follows from the state at its begin. A state that differs from
+        All that happens in a segment follows from the state at its start. A state that differs from
         an earlier one only in the cycle has the same course, moved to that cycle.
         """
         state = self._state()

@@ -210,7 +210,7 @@ class _Busy:
 
     def __init__(self) -> None:
         self.times: list[float] = []
-        """Begin and end of each instruction, in cycles."""
+        """Start and end of each instruction, in cycles."""
         self.cycles: list[float] = []
         """Busy cycles of each instruction."""
 
@@ -226,7 +226,7 @@ class _Busy:
         return [time - begun for time in self.times[2 * first :]], self.cycles[first:]
 
     def between(self, limits: NDArray[np.float64]) -> float:
-        """Return the sum of the busy cycles between pairs of times, begin and end."""
+        """Return the sum of the busy cycles between pairs of times, start and end."""
         times, cycles = self._course
         low, high = np.interp(limits, times, cycles).T
         return float((high - low).sum())

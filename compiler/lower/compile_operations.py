@@ -30,7 +30,7 @@ from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 
 EARLY = 2
-"""Number of steps at the begin of a program with parameters and constants before the input."""
+"""Number of first steps of a part that get their parameters and constants before its input."""
 EARLY_ENTRIES = 4
 """Largest number of parameter entries of such a step; more entries would delay the input."""
 

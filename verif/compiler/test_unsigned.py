@@ -117,7 +117,7 @@ def test_pools(kind: str, kernel: int, padding: int) -> None:
 
 
 def test_classifier() -> None:
-    """Check a small MobileNet: convolutions, a sum, a mean of all pixels, a dense layer, softmax."""
+    """Check a small MobileNet: convolutions, a sum, a mean of all pixels, dense layer, softmax."""
     network = UnsignedNetwork((1, 8, 8, 3))
     writer = network.writer
     network.weighted("CONV_2D", (12, 3, 3, 3), (1, 8, 8, 12), 12)

@@ -157,7 +157,7 @@ def test_equal_iterations_are_walked_once(monkeypatch):
     """Check a loop over 4 batches with a loop over 16 samples in it.
 
     Its first iterations are walked through, and of the others only the parts that differ, at their
-    begin and their end.
+    start and their end.
     """
     one = """
         read_host_memory host=0, buffer=0, rows=32, stride=16, blocks=1, tail=16
