@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain of products as layers that many rows go through at a time."""
+"""A chain of products, as layers that many rows go through at a time."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from systola.compiler.operations import Operations, Product, Reshape
 
 @dataclass(frozen=True)
 class Chain:
-    """Layers that the machine calculates, one fed by the other."""
+    """A chain of layers, which are products; each layer takes the results of the layer before."""
 
     layers: tuple[Layer, ...]
     operators: tuple[str, ...]
-    """The operator that each layer comes from."""
+    """Operators of the network, one for each layer."""
     rows: int
-    """Input vectors of one sample."""
+    """Number of input vectors for each sample."""
 
 
 def as_chain(operations: Operations) -> Chain | None:
-    """The chain that `operations` are; None where they are something else."""
+    """Return `operations` as a chain, or None if they are no chain of products."""
     if len(operations.inputs) != 1 or len(operations.outputs) != 1:
         return None
     current = operations.inputs[0]

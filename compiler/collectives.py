@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cores of a pod do together, as instructions for each of them; bounds in docs/pod.md."""
+"""Operations that the cores of a pod do together, as instructions for each core.
+
+Their bounds in cycles are in docs/pod.md.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from systola.arch.isa import Opcode, Side, encode
 
 
 def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
-    """Accumulator rows `first` to `first` + `rows` - 1 become the sums of those of all `cores`.
+    """Return instructions that add accumulator rows of all `cores`.
 
-    One half of the rows goes around to the right, the other to the left, in pieces: each is added
-    up on its way through all cores, and then goes around once more as it is.
+    Rows `first` to `first` + `rows` - 1 of each core become the sums of these rows of all cores.
+    One half of the rows goes around to the right, the other half to the left, in pieces. A piece is
+    added up on its way through all cores. Then the sums go around once more, unchanged.
     """
     words = reduce_scatter(core, cores, first, rows)
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):
@@ -21,8 +25,11 @@ def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 
 
 def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
-    """The first half of all_reduce: the sums of all cores are in the rows of `share_of_rows`, the
-    others hold sums of some."""
+    """Return the instructions of the first half of all_reduce.
+
+    After them a core has the sums of all cores in some rows, which share_of_rows returns. Its other
+    rows hold sums of some cores only.
+    """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1)):
         words += _exchange(way, "accumulator", _moved(piece, first), _moved(came, first), adds=1)
@@ -30,14 +37,18 @@ def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 
 
 def share_of_rows(core: int, cores: int, rows: int) -> list[range]:
-    """What of `rows` rows a core has the sums of after reduce_scatter."""
+    """Return the ranges of rows, out of `rows` rows, with complete sums in `core` after
+    reduce_scatter."""
     found = [_piece(way, core, cores, rows, cores - 1) for way in (1, -1)]
     return [piece for piece in found if piece]
 
 
 def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) -> list[bytes]:
-    """The second half of all_reduce for buffer lines, `lines` of them for each row: those from
-    `first` on that belong to the rows that a core has become those of all cores."""
+    """Return the instructions of the second half of all_reduce, for buffer lines.
+
+    There are `lines` lines for each row, from line `first` on. Each core begins with the lines for
+    its own rows, see share_of_rows. After the instructions each core has the lines of all cores.
+    """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):
         sent, received = (
@@ -48,8 +59,11 @@ def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) ->
 
 
 def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[int, range, range]]:
-    """Of each step, for the way to the right, 1, and to the left, -1: what is sent there, and what
-    comes from the other side."""
+    """Yield for each step and way the rows that a core sends, and the rows that it receives.
+
+    The way is 1 to the right and -1 to the left. Rows that are sent and received in a step go the
+    same way.
+    """
     for step in steps:
         for way in (1, -1):
             sent, came = (_piece(way, core, cores, rows, step + after) for after in (0, 1))
@@ -57,7 +71,10 @@ def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[in
 
 
 def _piece(way: int, core: int, cores: int, rows: int, step: int) -> range:
-    """What a core sends in a step of what goes one way."""
+    """Return the rows that a core sends in a step of one way.
+
+    One half of all rows goes each way, in as many pieces as there are cores.
+    """
     half = rows // 2
     start, count = (0, rows - half) if way == 1 else (rows - half, half)
     number = (way * core - step) % cores
@@ -71,9 +88,10 @@ def _moved(rows: range, first: int) -> range:
 def _exchange(
     way: int, memory: str, sent: range, came: range, adds: int | None = None
 ) -> list[bytes]:
-    """Instructions that send some rows or lines one way and take others from the other side.
+    """Return instructions that send rows or lines one way, and receive others from the other side.
 
-    `adds`: whether sums that come are added; None for lines.
+    `memory` is "accumulator" for rows of sums, or "buffer" for lines. `adds` is 1 if received sums
+    are added to the sums in the accumulators, 0 if they replace these, and None for lines.
     """
     to, back = (Side.RIGHT, Side.LEFT) if way == 1 else (Side.LEFT, Side.RIGHT)
     words: list[bytes] = []
@@ -90,10 +108,11 @@ def _exchange(
 
 
 def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
-    """Puts `rows` buffer lines of all `cores`, each core's at `first`, behind each other: those of
-    the core itself, then of its neighbour on the side they come from, and so on.
+    """Return instructions with which each core gets `rows` buffer lines of each of the `cores`.
 
-    Each line is sent on when it has come.
+    Each core has its own lines at line `first`. The lines of the other cores come after these. The
+    first of them are those from the neighbour opposite to `to`. Each core sends lines on, to the
+    side `to`, as soon as they come.
     """
     count, back = rows * (cores - 1), Side.LEFT if to == Side.RIGHT else Side.RIGHT
     return [
@@ -103,10 +122,11 @@ def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
 
 
 def broadcast(core: int, cores: int, root: int, first: int, rows: int) -> list[bytes]:
-    """Buffer lines `first` to `first` + `rows` - 1 become those of core `root`.
+    """Return instructions that copy buffer lines of core `root` to all other cores.
 
-    They go to the right from core to core, line by line. To both sides they would take twice as
-    long where a line is one beat, as the buffer gives the link unit one in a cycle.
+    The lines are `first` to `first` + `rows` - 1. They go to the right from core to core, line by
+    line. To both sides they would take twice as long if a line is one beat. This is because the
+    buffer gives the link unit one line in a cycle.
     """
     distance = (core - root) % cores
     lines = {"buffer": first, "rows": rows}

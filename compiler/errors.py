@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compilation can fail with."""
+"""The errors of a compilation."""
 
 from __future__ import annotations
 
@@ -10,30 +10,34 @@ from systola.compiler.printable import printable
 
 
 class Refusal(ValueError):
-    """A model or work that is refused, with the reason in one line."""
+    """An error for a model or work that is refused, with the reason in one line."""
 
     def __init__(self, reason: str, refused: Mapping[str, str] | None = None) -> None:
-        """`refused`: the reason for each operator, or result (see `result_name`), by its text."""
+        """Keep the reason for the whole file, and in `refused` the reasons for its parts.
+
+        The key of a part is the text of an operator, or the `result_name` of a tensor.
+        """
         super().__init__(printable(reason))
         self.refused: Mapping[str, str] = refused or {}
 
 
 class CompileError(Refusal):
-    """Work that does not fit the machine, with the reason in one line."""
+    """An error for work that does not fit the machine, with the reason in one line."""
 
 
 class ModelError(Refusal):
-    """A model file that cannot be read or is not supported, with the reason in one line."""
+    """An error for a model file that cannot be read or is not supported, with the reason in one
+    line."""
 
 
 def result_name(tensor: object) -> str:
-    """Return the text for the origin of a tensor in `Refusal.refused`."""
+    """Return the key of a tensor in `Refusal.refused`."""
     return f"result {tensor}"
 
 
 @contextmanager
 def located(operator: object, error_type: type[Refusal]) -> Generator[None, None, None]:
-    """A CompileError or ModelError inside becomes an `error_type` that begins with `operator`."""
+    """Turn a CompileError or ModelError inside into an `error_type` that begins with `operator`."""
     try:
         yield
     except (CompileError, ModelError) as error:

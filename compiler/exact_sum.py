@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sum of two tensors of codes with one scale, element by element, without a rounding."""
+"""A sum of two tensors of codes with one scale, element by element, without a rounding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from systola.arch.isa import Operation, Rounding
 from systola.compiler.operations import Binary, Scale, Value, scalar_requantisation
 
 _FACTOR = 1 << 29
-"""An operand becomes x 2^20 2^29 / 2^31 = x 2^18, which the result takes back."""
+"""Multiplier of an operand: x becomes x 2^20 2^29 / 2^31 = x 2^18, and the result divides by 2^18.
+"""
 
 
 def exact_sum(
@@ -17,7 +18,10 @@ def exact_sum(
     zero_points: tuple[int, int],
     zero_point: int,
 ) -> Binary:
-    """Return the operation; `zero_points` are taken from the parts, `zero_point` is added."""
+    """Return the operation that adds two parts.
+
+    It subtracts `zero_points` from the parts, and adds `zero_point` to the result.
+    """
     first, second = parts
     return Binary(
         operator=operator,

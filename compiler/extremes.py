@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The larger one of two codes, element by element: a pool over both."""
+"""The larger of several codes, element by element, as a pooling over all values."""
 
 from __future__ import annotations
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions of an input with few channels, in other words that fill the lines of a machine.
+"""Other forms of convolutions with few channels, which fill the lines of a machine.
 
-A window of such an input has fewer taps in a row than the array has rows. Where that pays, a first
-convolution gathers some rows of a window in the channels of one pixel. A second one then needs
-fewer tiles. A result of few channels that only products take gets several pixels in each
-line: the convolution makes them together, and the product needs fewer tiles. Where a depthwise
-convolution takes it, the lower half of its rows comes beside the upper one: the lanes work on both.
+A window of an input with few channels has fewer taps in a row than the array has rows. If it pays,
+a first convolution gathers some rows of each window in the channels of one pixel. A second
+convolution then needs fewer tiles. There are two forms for results of few channels:
+
+- If only products take the result, a line gets several of its pixels. The convolution makes these
+together, and the product needs fewer tiles.
+- If a depthwise convolution takes the result, the lower half of its rows lies beside the upper
+half. The lanes of the activation unit then work on both halves at the same time.
 """
 
 from __future__ import annotations
@@ -37,12 +40,12 @@ from systola.compiler.operations import (
 )
 
 GATHERING = 100
-"""Cycles that another convolution takes beyond one for each vector."""
+"""Cycles of an additional convolution beyond one for each vector."""
 
 
 @lru_cache(maxsize=16)
 def fill_lines(config: Config, operations: Operations) -> Operations:
-    """Return `operations` with other convolutions of inputs of few channels, where that pays."""
+    """Return `operations` with other forms of convolutions of few channels, wherever this pays."""
     users: dict[Value, list[Node]] = {}
     for node in operations.nodes:
         for source in node.sources:
@@ -73,7 +76,7 @@ def fill_lines(config: Config, operations: Operations) -> Operations:
 
 
 def _only_products(value: Value, users: dict[Value, list[Node]]) -> bool:
-    """Whether products alone take `value`, directly or through changes of shape."""
+    """Return whether only products take `value`, directly or through changes of shape."""
     return all(
         isinstance(node, Product)
         or (isinstance(node, Reshape) and _only_products(node.result, users))
@@ -94,7 +97,7 @@ def _pixels_together(config: Config, node: Convolution) -> int:
 
 
 def _wide_window(window: Window, count: int) -> Window:
-    """Return the windows for `count` windows of a row at a time."""
+    """Return a wider window that covers `count` neighbouring windows of a row."""
     stride = window.stride[1]
     return replace(
         window,
@@ -105,7 +108,7 @@ def _wide_window(window: Window, count: int) -> Window:
 
 
 def _together(node: Convolution, count: int) -> list[Node]:
-    """Return `node` with `count` pixels of its result in each line, and the change of its shape."""
+    """Return `node` with `count` pixels of its result in a line, and a change of shape after it."""
     window = _wide_window(node.window, count)
     (height, width, channels, results), stride = node.weights.shape, node.window.stride[1]
     weights = np.zeros((height, window.kernel[1], channels, count, results), np.int8)
@@ -124,7 +127,7 @@ def _together(node: Convolution, count: int) -> list[Node]:
 
 
 def _repeated(output: Requantisation, count: int) -> Requantisation:
-    """Return `output` for `count` times its channels."""
+    """Return `output` with all values of its channels repeated `count` times."""
 
     def each(values: NDArray[np.int32]) -> NDArray[np.int32]:
         return np.tile(values, count) if len(values) > 1 else values
@@ -138,13 +141,17 @@ def _repeated(output: Requantisation, count: int) -> Requantisation:
 
 
 def _gathered(config: Config, node: Convolution) -> list[Node]:
-    """Return `node`, or where that takes less time one that gathers rows for another one."""
+    """Return the nodes for `node`: itself, or a convolution that gathers rows and one after it.
+
+    The second form is returned if it is faster.
+    """
     (height, width, channels, results), window = node.weights.shape, node.window
     blocks = -(-results // config.cols)
     passes = -(-width // (config.rows // channels))
 
     def cycles(count: int) -> int:
-        """Return the cycles of array and activation unit for so many rows at a time."""
+        """Return the cycles of the array and the activation unit if `count` rows are gathered at a
+        time."""
         if count == 1:
             return height * passes * blocks * node.result.pixels
         rows = _gathered_rows(window, count)
@@ -195,16 +202,16 @@ def _gathered(config: Config, node: Convolution) -> list[Node]:
 
 
 def _gathered_rows(window: Window, count: int) -> int:
-    """Return the rows from which all rows of windows are gathered, `count` at a time."""
+    """Return the number of rows of the gathered map if `count` rows are gathered at a time."""
     kernel = -(-window.kernel[0] // count)
     last = (window.out[0] - 1) * window.stride[0] + (kernel - 1) * count
     return last // gcd(window.stride[0], count) + 1
 
 
 HALO = 4
-"""Rows of a half for each row that is calculated in both, at least."""
+"""Least number of rows in a half of a map for each row that both halves need."""
 ROOM = 0.75
-"""Part of the buffer for a map in halves and its source, which must be there as a whole."""
+"""Largest part of the buffer for a map in halves and its source, which must be there as a whole."""
 
 
 def _halves(
@@ -213,10 +220,11 @@ def _halves(
     users: Mapping[Value, Sequence[Node]],
     outputs: Collection[Value],
 ) -> dict[Node, list[Node]] | None:
-    """Return other nodes for `node`, for the depthwise convolution after it, and for a last one.
+    """Return the nodes of the form in halves for `node` and the two operations after it.
 
-    The value between the first two is in two halves, side by side in the channels. Each half has
-    the rows of the other half, too, that its windows reach. None where that is not possible.
+    These are a depthwise convolution and a convolution. The map between the first two is in two
+    halves, side by side in the channels. Each half also has the rows of the other half that its
+    windows reach. Returns None if this form is not possible.
     """
     if not isinstance(node, Convolution) or node.result in outputs:
         return None
@@ -255,7 +263,7 @@ def _halves(
 
 
 def _only_user(value: Value, users: Mapping[Value, Sequence[Node]]) -> Node | None:
-    """Return the operation that alone takes `value`."""
+    """Return the operation that is the only user of `value`, or None."""
     takers = users.get(value, ())
     return takers[0] if len(takers) == 1 else None
 
@@ -263,8 +271,8 @@ def _only_user(value: Value, users: Mapping[Value, Sequence[Node]]) -> Node | No
 def _made_in_halves(node: Convolution, halves: Value, above: int, below: int) -> list[Node]:
     """Return the nodes that make the result of `node` as `halves`, with rows of the other half.
 
-    The windows of the lower half lie below the windows of the upper half: one kernel has both. A
-    row of a half that is outside the map has the value that lies outside.
+    A kernel has the windows of both halves, as the lower half's windows lie below the upper half's.
+    A row of a half that would be outside the map is filled with the value outside the map.
     """
     half, stride = node.result.grid[0] // 2, node.window.stride[0]
     height, channels = node.weights.shape[0], node.result.channels
@@ -321,7 +329,7 @@ def _of_halves(node: DepthwiseConvolution, halves: Value, result: Value) -> Node
 
 
 def _whole_again(node: Convolution, halves: Value) -> list[Node]:
-    """Return the nodes that make the result of `node` of one half after the other."""
+    """Return the nodes that make the whole result of `node` from the halves of its source."""
     channels = node.source.channels
     parts: list[Convolution] = []
     for start in (0, channels):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of single elements become part of the operation before them, as its table."""
+"""Functions of single elements, merged into the operation before them as its table."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ _Output = TypeVar("_Output", Layer, Requantisation)
 
 @lru_cache(maxsize=16)
 def fuse_tables(config: Config, operations: Operations) -> Operations:
-    """`operations` with each Unary, where nothing else takes what it takes, in the node before it.
+    """Return `operations` with each Unary merged into the node before it, if the tables suffice.
 
-    Where the machine has tables for it: what else would be calculated becomes a table, too.
+    A Unary is merged only if no other operation takes its source. An activation that the node
+    before would calculate becomes part of the table. If the merge takes more tables than the
+    machine has, `operations` are returned as they are.
     """
     fused = replace(operations, nodes=_all_fused(operations))
     needed = len(_tables(fused))
@@ -71,7 +73,7 @@ def _all_fused(operations: Operations) -> tuple[Node, ...]:
 
 
 def _fused(before: Node, unary: Unary) -> Node | None:
-    """Both in one; None where `before` has no table."""
+    """Return both operations in one, or None if `before` can have no table."""
     table = unary_table(unary)
     match before:
         case Convolution() | Binary():
@@ -93,7 +95,7 @@ def _fused(before: Node, unary: Unary) -> Node | None:
 
 
 def _with_table(output: _Output, table: NDArray[np.int8]) -> _Output:
-    """`output` followed by `table`, which is in the order of INT8."""
+    """Return `output` followed by `table`, which is in the order of INT8."""
     codes = INT8
     if output.function in (Function.RELU, Function.RELU6):
         codes = np.maximum(codes, output.zero_point)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One requantised matrix product, host memory to host memory."""
+"""A single requantised matrix product, from host memory to host memory."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def compile_gemm(
     ceiling: int = 127,
     table: bytes | None = None,
 ) -> Program:
-    """Compiles activate(a @ w + bias), see Layer for the operands; the image contains `a`, M x K.
+    """Compile activate(a @ w + bias); for the operands see Layer.
 
-    Raises CompileError for operands that do not belong together or do not fit the machine.
+    The image contains `a`, which is M x K. Raises CompileError if operands do not belong together
+    or do not fit the machine.
     """
     layer = Layer(
         weights=w,

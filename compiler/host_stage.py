@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host does with a network's data, before, between and behind the programs.
+"""The operations of the host on a network's data, before, between and after the programs.
 
-Each function takes arrays of samples x shape, and the caller brings its result into shape. They are
-plain data, so that a compiled network can be stored.
+Each is a function that takes arrays of samples x shape. The caller brings its result into the final
+shape. The functions are plain data, so that a compiled network can be stored.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from systola.compiler.softmax import softmax
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
 _BILINEAR_BITS = 10
-"""Fractional bits of LiteRT's places between pixels."""
+"""Number of fractional bits of LiteRT's places between pixels."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HostStage:
-    """One operation of the host."""
+    """A stage of a network: one operation of the host."""
 
     operator: str
-    """The operator it comes from, for messages and reports."""
+    """Operator of the network, for messages and reports."""
     sources: tuple[Value, ...]
     result: Value
     function: HostFunction
@@ -37,7 +37,7 @@ class HostStage:
 
 @dataclass(frozen=True)
 class View:
-    """The same elements in another shape."""
+    """A function that gives the same elements in another shape."""
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
@@ -46,7 +46,7 @@ class View:
 
 @dataclass(frozen=True)
 class Quantise:
-    """float32 to int8, as LiteRT's QUANTIZE."""
+    """A function that makes int8 of float32, as LiteRT's QUANTIZE does."""
 
     scale: float
     zero_point: int
@@ -58,7 +58,7 @@ class Quantise:
 
 @dataclass(frozen=True)
 class QuantiseEven:
-    """float32 to int8, as ONNX's QuantizeLinear: halves to even."""
+    """A function that makes int8 of float32, as ONNX's QuantizeLinear does, with halves to even."""
 
     scale: float
     zero_point: int
@@ -72,7 +72,7 @@ class QuantiseEven:
 
 @dataclass(frozen=True)
 class Dequantise:
-    """int8 to float32, as LiteRT's DEQUANTIZE."""
+    """A function that makes float32 of int8, as LiteRT's DEQUANTIZE does."""
 
     scale: float
     zero_point: int
@@ -84,7 +84,7 @@ class Dequantise:
 
 @dataclass(frozen=True)
 class DequantiseWide:
-    """int16, in rows of low bytes and of high bytes, to float32."""
+    """A function that makes float32 of int16, which is in rows of low bytes and of high bytes."""
 
     scale: float
 
@@ -97,7 +97,7 @@ class DequantiseWide:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Along the last axis, int8 to int8 in units of 1/256, as LiteRT's SOFTMAX."""
+    """A softmax along the last axis, from int8 to int8 in units of 1/256, as LiteRT's SOFTMAX."""
 
     scale: float
     beta: float
@@ -109,13 +109,13 @@ class Softmax:
 
 @dataclass(frozen=True)
 class QuantisedSoftmax:
-    """Along rows of `length` elements, as ONNX Runtime's QLinearSoftmax."""
+    """A softmax along rows of `length` elements, as ONNX Runtime's QLinearSoftmax."""
 
     length: int
     scale: float
     out_scale: float
     zero_point: int
-    """Of the result, as the machine has it."""
+    """Zero point of the result, as an int8."""
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
@@ -125,7 +125,7 @@ class QuantisedSoftmax:
 
 @dataclass(frozen=True)
 class RealSoftmax:
-    """Along rows of `length` elements of float32."""
+    """A softmax along rows of `length` elements of float32."""
 
     length: int
 
@@ -138,7 +138,7 @@ class RealSoftmax:
 
 @dataclass(frozen=True)
 class RealSigmoid:
-    """Of each float32."""
+    """A sigmoid of each element of float32."""
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
@@ -147,7 +147,10 @@ class RealSigmoid:
 
 @dataclass(frozen=True)
 class RealRescale:
-    """A multiple of each number in float32, and an offset added to it, as Keras's Rescaling."""
+    """A function that multiplies each float32 by a number and adds an offset.
+
+    It does as Keras's Rescaling.
+    """
 
     scale: float
     offset: float
@@ -160,7 +163,10 @@ class RealRescale:
 
 @dataclass(frozen=True)
 class RealAveragePool:
-    """Means of windows over maps of float32, 1 x H x W x C; pairs are (y, x)."""
+    """A function that makes means of windows over maps of float32, 1 x H x W x C.
+
+    Pairs are (y, x).
+    """
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -169,7 +175,7 @@ class RealAveragePool:
     """Row and column of the first window; negative for padding."""
     out: tuple[int, int]
     padding_counts: bool
-    """Zeros around the map are elements, too."""
+    """True if the zeros around the map count as elements, too."""
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
@@ -191,7 +197,10 @@ class RealAveragePool:
 
 @dataclass(frozen=True)
 class AveragePool:
-    """Means of windows over maps of int8, 1 x H x W x C, as LiteRT's; pairs are (y, x)."""
+    """A function that makes means of windows over maps of int8, 1 x H x W x C, as LiteRT does.
+
+    Pairs are (y, x).
+    """
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -203,7 +212,8 @@ class AveragePool:
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # Sums of all elements above and to the left of each: four of them give a window's.
+        # Sums of all elements above and to the left of each: four such sums give the sum of a
+        # window.
         sums = np.zeros((len(x), x.shape[2] + 1, x.shape[3] + 1, x.shape[4]), np.int64)
         sums[:, 1:, 1:] = x[:, 0].astype(np.int64).cumsum(axis=1).cumsum(axis=2)
         (top, bottom), (left, right) = (
@@ -227,7 +237,7 @@ class AveragePool:
 
 @dataclass(frozen=True)
 class ResizeBilinear:
-    """Maps of int8, 1 x H x W x C, in another size, as LiteRT's ResizeBilinearInteger."""
+    """A function that resizes maps of int8, 1 x H x W x C, as LiteRT's ResizeBilinearInteger."""
 
     size: tuple[int, int]
     align_corners: bool
@@ -266,10 +276,13 @@ class ResizeBilinear:
 
 @dataclass(frozen=True)
 class Extreme:
-    """The first place of the largest or smallest element along an axis, as ARG_MAX and ARG_MIN."""
+    """A function that finds the first place of the largest or smallest element along an axis.
+
+    It does as ARG_MAX and ARG_MIN do.
+    """
 
     axis: int
-    """Counted without the axis of samples."""
+    """Number of the axis, counted without the axis of samples."""
     largest: bool
     dtype: str
 
@@ -281,7 +294,10 @@ class Extreme:
 
 @dataclass(frozen=True)
 class RealMean:
-    """Means of float32 along the axes that make the middle one of `shape`, as ReduceMean's."""
+    """A function that makes means of float32, as ReduceMean does, along the middle axis of `shape`.
+
+    The middle axis stands for all axes of the mean.
+    """
 
     shape: tuple[int, int, int]
 
@@ -297,9 +313,9 @@ class RealMean:
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """Rows of a table, chosen by whole numbers, as GATHER along the first axis.
+    """A function that takes rows of a table by whole numbers, as GATHER along the first axis.
 
-    Raises IndexError for a number that is no row.
+    It raises IndexError for a number that is no row.
     """
 
     table: NDArray[Any]
@@ -313,7 +329,10 @@ class Embedding:
 
 @dataclass(frozen=True)
 class FlipSign:
-    """Between uint8 and int8, 128 less, or back, as `dtype` says."""
+    """A function that converts between uint8 and int8, to `dtype`: it flips the sign bit.
+
+    Codes of int8 are 128 less than codes of uint8.
+    """
 
     dtype: str
 
@@ -324,7 +343,7 @@ class FlipSign:
 
 @dataclass(frozen=True)
 class Transpose:
-    """The axes of each sample, which has the shape `shape`, in another order."""
+    """A function that puts the axes of each sample, which has shape `shape`, into another order."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -337,7 +356,10 @@ class Transpose:
 
 @dataclass(frozen=True, eq=False)
 class Rearrange:
-    """Element i of the result is element `origin`[i] of a sample, or `fill` where that is -1."""
+    """A function that takes element `origin`[i] of a sample as element i of the result.
+
+    It takes `fill` if `origin`[i] is -1.
+    """
 
     origin: NDArray[np.int64]
     fill: int = 0
@@ -350,7 +372,7 @@ class Rearrange:
 
 @dataclass(frozen=True)
 class Concatenate:
-    """Arrays one behind the other along an axis, counted without that of samples."""
+    """A function that joins arrays along an axis, which is counted without the axis of samples."""
 
     axis: int
 
@@ -360,7 +382,10 @@ class Concatenate:
 
 @dataclass(frozen=True, eq=False)
 class LookUp:
-    """Each int8 or uint8 by an entry of a table; the first entry is for the least number."""
+    """A function that replaces each int8 or uint8 by an entry of a table.
+
+    The first entry is for the least number of the type.
+    """
 
     table: NDArray[Any]
 
@@ -371,7 +396,10 @@ class LookUp:
 
 @dataclass(frozen=True)
 class Convert:
-    """To another type, as LiteRT's CAST: whole numbers wrap, floating-point ones saturate."""
+    """A function that converts to another type, as LiteRT's CAST.
+
+    Whole numbers wrap, floating-point numbers saturate.
+    """
 
     dtype: str
 
@@ -381,20 +409,23 @@ class Convert:
             return x.astype(self.dtype)
         limits = np.iinfo(self.dtype)
         fits = (x >= limits.min) & (x < float(limits.max) + 1)
-        # What is not a number becomes the largest one.
+        # NaN becomes the largest whole number of the type.
         bound = np.where(x < 0, limits.min, limits.max).astype(self.dtype)
         return np.where(fits, np.where(fits, x, 0).astype(self.dtype), bound)
 
 
 @dataclass(frozen=True, eq=False)
 class Calculate:
-    """A function of whole numbers, element by element, by its name in WHOLE_NUMBERS."""
+    """A function of whole numbers, element by element, by its name in WHOLE_NUMBERS.
+
+    In `operands` None stands for an array, in order.
+    """
 
     kind: str
     operands: tuple[NDArray[Any] | None, ...]
-    """Constants; None for an array."""
+    """Constant operands, and None for each operand that is an array."""
     rank: int
-    """Dimensions of the result; operands with fewer lack the first ones."""
+    """Number of dimensions of the result; operands with fewer dimensions lack the first ones."""
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         rest = iter(arrays)
@@ -434,4 +465,4 @@ HostFunction = (
     | Convert
     | Calculate
 )
-"""All that a stage can do."""
+"""Type of all functions that a stage of the host can have."""

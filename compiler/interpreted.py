@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of a network that the interpreter of its format runs on the host."""
+"""A part of a network that the interpreter of its file format runs on the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systola.compiler.operations import Value
 
 
 class Interpreter(Enum):
-    """The library that defines the results of a format."""
+    """The libraries that define the results of the file formats."""
 
     LITERT = "ai-edge-litert"
     ONNX_RUNTIME = "onnxruntime"
@@ -18,13 +18,14 @@ class Interpreter(Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InterpretedStage:
-    """Operators of a network as a model file of their own."""
+    """A stage of a network: some of its operators as a model file of their own."""
 
     operators: tuple[str, ...]
-    """The operators, for messages and reports."""
+    """Operators of the network, for messages and reports."""
     interpreter: Interpreter
     model: bytes
-    """The content of the file, which has the inputs and outputs below in the same order."""
+    """Content of the file, with the inputs `sources` and the outputs `results` in the same order.
+    """
     sources: tuple[Value, ...]
     results: tuple[Value, ...]
     macs: int

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools with larger windows than one instruction has, or with more counts than parameters.
+"""Poolings that are too large for one instruction, in forms that the machine can do.
 
-A window of all pixels is seen as one of another shape. Sums of other windows are convolutions with
-ones. Averages of windows that reach over the edge, in most of which another number of taps lies
-inside, stay on the host.
+A window of all pixels may have another shape, as this changes no result. A sum over another large
+window is a convolution with ones. Averages of windows that reach over the edge need a parameter for
+each number of taps inside the map. If there are too many such numbers, they stay on the host.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from systola.compiler.partition import Item, Translation
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_COUNTS = 64
-"""Numbers of taps inside that a pool of `base` can divide by."""
+"""Largest number of taps of a window that reaches over the edge, on the preset `base`."""
 MOST_STEPS = 256
-"""Instructions that a pool of more counts may be made of."""
+"""Largest number of instructions for a pooling with larger such windows."""
 
 
 def with_small_pools(translation: Translation) -> Translation:
-    """Return `translation` with other operations for pools that are too large."""
+    """Return `translation` with other operations for poolings that are too large."""
     items: list[Item] = []
     for item in translation.items:
         items += _small(item) if isinstance(item, Pooling) else [item]
@@ -38,7 +38,7 @@ def _small(node: Pooling) -> list[Item]:
     window, taps = node.window, node.window.kernel[0] * node.window.kernel[1]
     edges = window.counts_differ(*node.source.grid)
     if node.reduction == Reduction.AVERAGE and edges and not node.averages:
-        # At the edges each column has a count of its own.
+        # At the edges each column of windows has its own number of taps inside.
         steps = window.out[0] * min(window.out[1], window.kernel[1] + 1)
         large = steps > MOST_STEPS or max(window.kernel) > MAX_KERNEL
         return [_on_the_host(node)] if taps > MOST_COUNTS and large else [node]
@@ -55,7 +55,7 @@ def _small(node: Pooling) -> list[Item]:
 
 
 def _sides(count: int) -> tuple[int, int] | None:
-    """Return the sides of a map of `count` pixels that one window can see."""
+    """Return the sides of a map of `count` pixels that one window can cover, or None."""
     for height in range(-(-count // MAX_KERNEL), MAX_KERNEL + 1):
         if count % height == 0:
             return height, count // height
@@ -73,7 +73,10 @@ def _on_the_host(node: Pooling) -> HostStage:
 
 
 def _with_ones(node: Pooling) -> list[Item]:
-    """Return a convolution in which each channel sees itself, and the bounds after it."""
+    """Return a convolution that sums each channel by itself, and a bound of its results.
+
+    The bound is left out if all codes are within it.
+    """
     channels, taps = node.source.channels, node.window.kernel[0] * node.window.kernel[1]
     bounded = (node.floor, node.ceiling) != (-128, 127)
     total = Value(f"{node.result.name} unbounded", node.result.shape) if bounded else node.result
@@ -99,7 +102,7 @@ def _with_ones(node: Pooling) -> list[Item]:
 
 
 def _for_channels(output: Requantisation, channels: int) -> Requantisation:
-    """Return one requantisation of all channels as one for each."""
+    """Return a requantisation with a value for each channel instead of one for all."""
     return replace(
         output,
         bias=np.broadcast_to(output.bias, channels),

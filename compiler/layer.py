@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One matrix multiplication with everything that Activate does to its result."""
+"""A matrix multiplication with everything that Activate does to its result."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from systola.arch.isa import TABLE_BYTES, Function, Rounding
 from systola.compiler.errors import CompileError
 
 MAX_LEFT, MAX_RIGHT = 7, 31
-"""Largest shifts that a parameter entry can express."""
+"""Largest shifts to the left and to the right, in bits, that a parameter entry can express."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """y = activate(x @ weights + bias): int8 in, int8 out, sums in 32 bits.
+    """A layer y = activate(x @ weights + bias): int8 in, int8 out, sums in 32 bits.
 
-    Raises CompileError at construction for arrays that do not belong together and for values
-    that the machine cannot express.
+    Raises CompileError at construction if arrays do not belong together, or if the machine cannot
+    express a value.
     """
 
     weights: NDArray[np.int8]
-    """K x N."""
+    """Weights, K x N."""
     bias: NDArray[np.int32]
-    """N values, added to the sums modulo 2^32."""
+    """Bias, N values, added to the sums modulo 2^32."""
     multiplier: NDArray[np.int32]
-    """N values, 0 to 2^31 - 1: in units of 2^-31."""
+    """Multipliers, N values from 0 to 2^31 - 1, in units of 2^-31."""
     shift: NDArray[np.int32]
-    """N exponents, -31 to 7: the effective multiplier is multiplier * 2^(shift - 31)."""
+    """Exponents, N values from -31 to 7: the effective multiplier is multiplier * 2^(shift - 31).
+    """
     rounding: Rounding
     zero_point: int = 0
     function: Function = Function.NONE
     ceiling: int = 127
-    """For RELU6: the code of 6.0."""
+    """Upper bound of RELU6: the code of 6.0."""
     table: bytes | None = None
-    """For TABLE: 256 int8 results, entry i for the input whose bit pattern is i."""
+    """Table for TABLE: 256 int8 results, entry i for the input with bit pattern i."""
 
     def __post_init__(self) -> None:
         def need(ok: bool, why: str) -> None:
@@ -70,10 +71,10 @@ class Layer:
 
     @property
     def k(self) -> int:
-        """Elements of an input vector."""
+        """Number of elements of an input vector."""
         return self.weights.shape[0]
 
     @property
     def n(self) -> int:
-        """Elements of an output vector."""
+        """Number of elements of an output vector."""
         return self.weights.shape[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How matrices, weights and parameters lie in host and weight memory."""
+"""The layout of matrices, weights and parameters in host and weight memory."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from systola.compiler.layer import Layer
 
 
 def tiles(length: int, block: int) -> int:
-    """Blocks of `block` elements that `length` elements take."""
+    """Return the number of blocks of `block` elements that hold `length` elements."""
     return -(-length // block)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostMatrix:
-    """A matrix of int8 in host memory: rows one after the other, each cut into blocks.
+    """A matrix of int8 in host memory: rows one after another, each cut into blocks.
 
-    A block holds `block` elements and takes `pitch` bytes; the bytes in between are padding.
-    This is what Read_Host_Memory and Write_Host_Memory expect.
+    A block holds `block` elements and takes `pitch` bytes; bytes in between are padding. This is
+    the format of Read_Host_Memory and Write_Host_Memory.
     """
 
     offset: int
-    """Byte offset in the host window."""
+    """Offset in the host window, in bytes."""
     rows: int
     columns: int
     block: int
@@ -35,17 +35,17 @@ class HostMatrix:
 
     @property
     def blocks(self) -> int:
-        """Blocks of one row."""
+        """Number of blocks of a row."""
         return tiles(self.columns, self.block)
 
     @property
     def stride(self) -> int:
-        """Bytes from one row to the next."""
+        """Number of bytes from one row to the next."""
         return self.blocks * self.pitch
 
     @property
     def operands(self) -> str:
-        """Where it lies, as operands of Read_Host_Memory and Write_Host_Memory in assembly."""
+        """Operands of Read_Host_Memory and Write_Host_Memory for the matrix, in assembly."""
         return (
             f"host={self.offset}, rows={self.rows}, stride={self.stride}, blocks={self.blocks}, "
             f"tail={self.tail(0, self.blocks)}"
@@ -53,19 +53,19 @@ class HostMatrix:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole matrix, padding included."""
+        """Size of the whole matrix in bytes, padding included."""
         return self.rows * self.stride
 
     def tail(self, first: int, count: int) -> int:
-        """Elements in the last of `count` blocks from block `first` on."""
+        """Return the number of elements in the last of `count` blocks from block `first` on."""
         return min(self.block, self.columns - (first + count - 1) * self.block)
 
     def at(self, row: int, block: int) -> int:
-        """Byte offset of block `block` of row `row`."""
+        """Return the offset in the host window, in bytes, of block `block` of row `row`."""
         return self.offset + row * self.stride + block * self.pitch
 
     def store(self, host: NDArray[np.uint8], matrix: NDArray[np.int8]) -> None:
-        """Writes `matrix`, rows x columns, into the host window `host`; padding stays."""
+        """Write `matrix`, rows x columns, into the host window `host`; padding stays as it is."""
         blocks = self._view(host)
         whole = self.columns // self.block
         body = matrix[:, : whole * self.block].reshape(self.rows, whole, self.block)
@@ -75,7 +75,7 @@ class HostMatrix:
             blocks[:, whole, : rest.shape[1]] = rest
 
     def load(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """The matrix, rows x columns, found in the host window `host`."""
+        """Return the matrix, rows x columns, from the host window `host`."""
         blocks = self._view(host)[:, :, : self.block]
         return blocks.reshape(self.rows, self.blocks * self.block)[:, : self.columns].copy()
 
@@ -87,10 +87,10 @@ class HostMatrix:
 def pack_tiles(
     config: Config, weights: NDArray[np.int8], k_block: int, n_block: int
 ) -> NDArray[np.uint8]:
-    """Weight tiles as weight memory holds them: (N tiles, K tiles, tile bytes).
+    """Return weight tiles in the format of weight memory: N tiles x K tiles x bytes of a tile.
 
     `weights` is K x N. Tile (n, k) covers `k_block` input and `n_block` output elements, at most
-    the rows and columns of the array; what is left of the tile is zero.
+    the rows and columns of the array. The rest of a tile is zero.
     """
     k, n = weights.shape
     k_tiles, n_tiles = tiles(k, k_block), tiles(n, n_block)
@@ -104,7 +104,7 @@ def pack_tiles(
 
 
 def pack_parameters(config: Config, layer: Layer, n_block: int) -> NDArray[np.uint8]:
-    """The parameter entries of a layer, see pack_entries."""
+    """Return the parameter entries of a layer, as pack_entries does."""
     return pack_entries(config, layer.bias, layer.multiplier, layer.shift, n_block)
 
 
@@ -115,10 +115,10 @@ def pack_entries(
     shift: NDArray[np.int32],
     n_block: int,
 ) -> NDArray[np.uint8]:
-    """Parameter entries as Load_Parameters expects them, 1-D.
+    """Return parameter entries in the format of Load_Parameters, 1-D.
 
-    One entry for each `n_block` output elements; the channels of padding have multiplier 0. Each
-    array has one value an output element, as in Layer.
+    There is one entry for each `n_block` output elements; channels of padding have multiplier 0.
+    Each array has one value for each output element, as in Layer.
     """
     n = bias.size
     n_tiles = tiles(n, n_block)
@@ -133,5 +133,5 @@ def pack_entries(
 
 
 def entry_bytes(config: Config) -> int:
-    """Bytes that one parameter entry takes in host memory."""
+    """Return the number of bytes that one parameter entry takes in host memory."""
     return PARAMETER_PLANES * config.output_pitch

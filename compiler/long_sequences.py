@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows along a sequence that are larger than one instruction can have them.
+"""Operations with windows along long sequences, in forms that the machine can do.
 
-A sequence is a map of one row. A longer one than a row may be is cut into parts, or, where windows
-lie far apart, several pixels become one of more channels. Where taps lie far apart, the sequence is
-seen as a map with rows as long as that distance, so that they come to lie one above the other.
-A sequence with a larger kernel than a row of taps may have is seen as a map of one column.
+A sequence is a map of one row. There are four forms:
+
+- If the row is too long, the sequence is cut into parts.
+- If windows are far apart, several pixels become one pixel of more channels.
+- If taps are far apart, the sequence becomes a map with rows as long as this distance. The taps
+are then one above another.
+- If the kernel has more taps than a row may have, the sequence becomes a map of one column.
 """
 
 from __future__ import annotations
@@ -29,15 +32,15 @@ from systola.compiler.partition import Item, Translation
 
 MAX_WIDTH = 4095
 MAX_DILATION = 15
-"""What Set_Config_Window can express."""
+"""Largest width of a map, and largest distance of taps, that Set_Config_Window can express."""
 MOST_WINDOWS = 1024
-"""Windows along a row of a convolution: as many as find place in the accumulators of `base`."""
+"""Most windows along a row of a convolution: as many as the accumulators of `base` hold."""
 
 Windowed = Convolution | DepthwiseConvolution | Pooling
 
 
 def with_short_windows(translation: Translation) -> Translation:
-    """`translation` with other operations for those along sequences that are too large."""
+    """Return `translation` with other operations in place of too large ones along sequences."""
     items: list[Item] = []
     for item in translation.items:
         items += _short(item) if isinstance(item, Windowed) else [item]
@@ -65,7 +68,7 @@ def _short(node: Windowed) -> list[Item]:
 
 
 def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operation on a map of one column, in which a window may begin much further up."""
+    """Return the operation on a map of one column, where a window may begin much further up."""
     window, shape = node.window, node.weights.shape
     source = _value(node.source, (1, node.source.pixels, 1, node.source.channels))
     result = _value(node.result, (1, node.result.pixels, 1, node.result.channels))
@@ -90,7 +93,10 @@ def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
 
 
 def _steps_that_fold(node: Convolution) -> int:
-    """Pixels that can become one: as many as divide stride and width."""
+    """Return the largest number of pixels that can become one pixel.
+
+    It divides the stride and the width.
+    """
     width, stride = node.source.grid[1], node.window.stride[1]
     if node.window.dilation[1] != 1:
         return 1
@@ -98,7 +104,7 @@ def _steps_that_fold(node: Convolution) -> int:
 
 
 def _folded(node: Convolution, steps: int) -> list[Item]:
-    """With `steps` pixels as one."""
+    """Return the operations with each `steps` pixels as one pixel of more channels."""
     window = node.window
     _, taps, channels, n = node.weights.shape
     first, lead = divmod(window.first[1], steps)
@@ -122,7 +128,10 @@ def _folded(node: Convolution, steps: int) -> list[Item]:
 
 
 def _in_parts(node: Windowed, most: int) -> list[Item]:
-    """Of parts of the sequence, each with what its windows see of the next one."""
+    """Return the operations on parts of the sequence.
+
+    Each part also has the pixels of the next part that its windows see.
+    """
     window, width, out = node.window, node.source.grid[1], node.window.out[1]
     extent = (window.kernel[1] - 1) * window.dilation[1] + 1
     size = min(most, (MAX_WIDTH - extent) // window.stride[1] + 1)
@@ -161,7 +170,7 @@ def _in_parts(node: Windowed, most: int) -> list[Item]:
 
 
 def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Of a map with a row for each step from tap to tap."""
+    """Return the operations on a map with rows as long as the distance of two taps."""
     window = node.window
     step, taps, stride = window.dilation[1], window.kernel[1], window.stride[1]
     if stride != 1:
@@ -171,7 +180,7 @@ def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
     source, first = node.source, window.first[1]
     rows = -(-out // step)
     if first % step or width % step:
-        # Whole rows, and nothing outside them.
+        # Pad the sequence to whole rows; the windows then lie inside.
         length = (rows + taps - 1) * step
         source = _value(node.source, (1, 1, length, channels))
         places = np.arange(length) + first

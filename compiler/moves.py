@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of elements: whatever gives each element of its result one of its source, or a fill.
+"""Moves of elements: operations that fill each element of a result from their source.
 
-A move is described by its origin, an array of the result's size that holds for each element the
-position of the one that goes there, counted through the source, or -1 for the fill. From that the
-cheapest operations are chosen that do it on the machine; what would take too many stays on the
-host.
+A move is described by its origin, an array of the result's size. For each element of the result it
+has the position of an element of the source, or -1 for a fill value. From the origin the compiler
+chooses the cheapest operations that make the move on the machine. A move that would take too many
+operations stays on the host.
 """
 
 from __future__ import annotations
@@ -37,20 +37,23 @@ from systola.compiler.operations import (
 from systola.compiler.partition import Item
 
 MOST_ELEMENTS = 1 << 24
-"""Elements of a value that can be moved."""
+"""Most elements of a value that can be moved."""
 MOST_PARTS = 64
-"""Parts that a move may be made of on the machine."""
+"""Most parts of a move on the machine."""
 MOST_WEIGHTS = 1 << 22
-"""Weights, most of them zero, of a convolution that only moves channels."""
+"""Most weights, nearly all of them zero, of a convolution that only moves channels."""
 MAX_LEFT, MAX_KERNEL = 255, 255
 _MAX_STRIDE, _MAX_SIDE = 127, 4095
-"""What Set_Config_Window can express."""
+"""Largest operands of Set_Config_Window: first column, kernel, stride, and side of a map."""
 
 Positions = NDArray[np.int64]
 
 
 def check_size(*values: Value) -> None:
-    """Raises ModelError for values that are too large to describe where each element goes."""
+    """Raise ModelError if a value is too large to be moved.
+
+    A move needs an array with the origin of each element.
+    """
     for value in values:
         if value.pixels * value.channels > MOST_ELEMENTS:
             raise ModelError(f"moving a value of shape {value.shape} is not supported")
@@ -59,9 +62,9 @@ def check_size(*values: Value) -> None:
 def moved(
     operator: str, source: Value, result: Value, origin: Positions, fill: int = 0
 ) -> list[Item]:
-    """What makes `result` of `source`, which are of the same type; `origin` has any shape.
+    """Return the operations that make `result` from `source`, which has the same type.
 
-    Raises ModelError where sizes do not fit.
+    `origin` may have any shape. Raises ModelError if sizes do not fit.
     """
     check_size(source, result)
     size = source.pixels * source.channels
@@ -79,7 +82,8 @@ def moved(
 
 
 def repacked(operator: str, source: Value, result: Value) -> list[Item]:
-    """The same elements in the same order, but in lines as the shape of `result` has them."""
+    """Return the operations that lay the elements of `source` out in lines of the shape of
+    `result`."""
     order = np.arange(source.pixels * source.channels)
     items = on_the_machine(operator, source, result, order, 0)
     if items is not None:
@@ -90,7 +94,7 @@ def repacked(operator: str, source: Value, result: Value) -> list[Item]:
 def on_the_machine(
     operator: str, source: Value, result: Value, origin: Positions, fill: int
 ) -> list[Item] | None:
-    """The operations for a move of int8; None where it would take too many."""
+    """Return the operations for a move of int8 on the machine, or None if it takes too many."""
     mover = _Mover(operator, source, result, fill)
     positions = origin.reshape(result.pixels, result.channels)
     separate = _separate(positions, source.channels)
@@ -99,7 +103,10 @@ def on_the_machine(
 
 
 def check_moves(source: int, result: int) -> None:
-    """Raises ModelError where a convolution is too large only to move that many channels."""
+    """Raise ModelError if a convolution that only moves channels would be too large.
+
+    `source` and `result` are numbers of channels.
+    """
     if source * result > MOST_WEIGHTS:
         raise ModelError(f"moving {source} channels to {result} is not supported")
 
@@ -112,9 +119,9 @@ def gathered(
     fill: int,
     window: Window | None = None,
 ) -> Convolution:
-    """A convolution that only moves: channel c of the result is channel `channels`[c].
+    """Return a convolution that only moves: channel c of the result is channel `channels`[c].
 
-    -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
+    A number of -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
     """
     weights = np.zeros((1, 1, source.channels, len(channels)), np.int8)
     there = channels >= 0
@@ -138,9 +145,9 @@ def gathered(
 
 
 def constant_value(operator: str, name: str, data: NDArray[np.int8]) -> tuple[Value, Binary]:
-    """Constants as a value: their sum with zeros."""
+    """Return a value with constants, and the operation that makes it: a sum with zeros."""
     result = Value(name, data.shape)
-    # x * 2^30 * 2^(20 - 31) and back.
+    # The scale of x is 2^30 * 2^(20 - 31), which the output takes back.
     scale = Scale(0, 1 << 30, 0)
     return result, Binary(
         operator=operator,
@@ -161,9 +168,9 @@ def _view(operator: str, source: Value, result: Value) -> Item:
 
 
 def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions] | None:
-    """The pixel that each pixel comes from, and the channel that each channel; -1 for the fill.
+    """Return the source's pixel for each pixel of a result, and its channel for each channel.
 
-    None where not all pixels take the same channels.
+    A number of -1 stands for the fill. Returns None if pixels do not all take the same channels.
     """
     there = positions >= 0
     rows: NDArray[np.bool_] = np.logical_or.reduce(there, axis=1)
@@ -182,7 +189,7 @@ def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions
 
 @dataclass(frozen=True)
 class _Walk:
-    """A window of one tap that walks over a map: the shapes of the map and the window."""
+    """A window of one tap that walks over a map, with height and width of the map."""
 
     height: int
     width: int
@@ -190,7 +197,7 @@ class _Walk:
 
 
 class _Mover:
-    """Collects the operations of one move."""
+    """A collector of the operations of one move."""
 
     def __init__(self, operator: str, source: Value, result: Value, fill: int) -> None:
         self.operator = operator
@@ -200,7 +207,7 @@ class _Mover:
         self.items: list[Item] = []
 
     def finished(self) -> list[Item]:
-        """The operations, without a view at the end that changes no shape."""
+        """Return the operations, without a view at the end that changes no shape."""
         if len(self.items) > 1:
             *others, producer, view = self.items
             if (
@@ -213,7 +220,8 @@ class _Mover:
         return self.items
 
     def separate(self, pixels: Positions, channels: Positions) -> bool:
-        """Moves whole pixels, and all their channels alike; whether it can."""
+        """Move whole pixels, with the same move of channels in each; return whether this is
+        possible."""
         source, count = self.source, len(channels)
         same = len(pixels) == source.pixels and np.array_equal(pixels, np.arange(len(pixels)))
         run = channels[0] >= 0 and bool((np.diff(channels) == 1).all())
@@ -238,7 +246,7 @@ class _Mover:
         if bool((pixels < 0).any()):
             return False
         if together:
-            # They lie so already: nothing moves.
+            # The pixels lie in the right order already, so nothing moves.
             self._view(self._cut_pixels(source, int(pixels[0]), len(pixels)), self.result)
             return True
         if walk:
@@ -247,7 +255,7 @@ class _Mover:
         return self._runs(source, pixels) or self._spread(source, pixels)
 
     def pieces(self, positions: Positions) -> bool:
-        """Puts each pixel together from pieces of other ones; whether it can."""
+        """Put each pixel together from pieces of other pixels; return whether this is possible."""
         if bool((positions < 0).any()):
             return False
         channels = self.source.channels
@@ -267,7 +275,7 @@ class _Mover:
         return True
 
     def _runs(self, source: Value, pixels: Positions) -> bool:
-        """Joins runs of consecutive pixels; whether they are few enough."""
+        """Join runs of consecutive pixels; return whether they are few enough."""
         edges = np.flatnonzero(np.diff(pixels) != 1) + 1
         if len(edges) >= MOST_PARTS:
             return False
@@ -277,7 +285,10 @@ class _Mover:
         return True
 
     def _spread(self, source: Value, pixels: Positions) -> bool:
-        """Repeats the pixels of a row or a column by windows that see one pixel each."""
+        """Repeat the pixels of a row or a column, if the result is such a repetition.
+
+        This is a pooling with windows that see one pixel each. Returns whether it is possible.
+        """
         for height, width in _grids(self.result):
             grid = pixels.reshape(height, width)
             if bool((grid == np.arange(height)[:, np.newaxis]).all()):
@@ -295,7 +306,7 @@ class _Mover:
         return False
 
     def _pool(self, source: Value, walk: _Walk) -> None:
-        """The largest of the one pixel that each window sees."""
+        """Add a pooling by the largest element, with windows that see one pixel each."""
         taken = self._map(source, walk)
         placed = self._value((1, *walk.window.out, source.channels))
         self.items.append(
@@ -319,7 +330,10 @@ class _Mover:
         return result
 
     def _cut(self, source: Value, axis: int, start: int, count: int) -> Value:
-        """Part of a value along an axis with nothing in front, or that of the channels."""
+        """Return a part of a value along an axis, and add the operation that cuts it.
+
+        The axis counts channels, or no axis before it has more than one element.
+        """
         if count == source.shape[axis]:
             return source
         part = self._value((*source.shape[:axis], count, *source.shape[axis + 1 :]))
@@ -329,7 +343,8 @@ class _Mover:
         return part
 
     def _cut_pixels(self, source: Value, start: int, count: int) -> Value:
-        """Consecutive pixels, cut along a dimension where they are whole parts of it."""
+        """Return consecutive pixels of a value, cut along a dimension in which they are whole
+        parts."""
         for axis, size in enumerate(source.shape[:-1]):
             inner = math.prod(source.shape[axis + 1 : -1])
             if size > 1 and start % inner == count % inner == 0:
@@ -339,7 +354,7 @@ class _Mover:
         return self._cut(self._flat(source), 0, start, count)
 
     def _joined(self, parts: list[Value], axis: int) -> Value:
-        """Matrices one behind the other."""
+        """Return matrices joined along an axis."""
         if len(parts) == 1:
             return parts[0]
         total = sum(part.shape[axis] for part in parts)
@@ -351,7 +366,7 @@ class _Mover:
         return result
 
     def _flat(self, source: Value) -> Value:
-        """`source` as a matrix of pixels and channels."""
+        """Return `source` as a matrix of pixels x channels."""
         if len(source.shape) == 2:
             return source
         flat = self._value((source.pixels, source.channels))
@@ -359,7 +374,7 @@ class _Mover:
         return flat
 
     def _map(self, source: Value, walk: _Walk) -> Value:
-        """`source` as a map of the size that is walked over."""
+        """Return `source` with the shape of the map that the window of `walk` walks over."""
         shape = (1, walk.height, walk.width, source.channels)
         if source.shape == shape:
             return source
@@ -379,7 +394,10 @@ def _one_tap(out: tuple[int, int]) -> Window:
 
 
 def _grids(value: Value) -> Iterator[tuple[int, int]]:
-    """The maps that the pixels of a value can be seen as along its dimensions."""
+    """Yield height and width of the maps into which the pixels of a value can be grouped.
+
+    The width is the product of the last sizes of the value's shape, without the channels.
+    """
     sizes = value.shape[:-1]
     seen: set[int] = set()
     for axis in range(len(sizes) + 1):
@@ -390,7 +408,10 @@ def _grids(value: Value) -> Iterator[tuple[int, int]]:
 
 
 def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
-    """A window of one tap that comes by `pixels` one after the other; -1 is outside the map."""
+    """Return a window of one tap that meets `pixels` in their order, or None.
+
+    A pixel of -1 must be outside the map.
+    """
     for height, width in _grids(source):
         for rows, columns in _grids(result):
             if max(height, width, rows, columns) > _MAX_SIDE:
@@ -421,12 +442,15 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
 
 
 def _steps(places: Positions, size: int) -> tuple[int, int] | None:
-    """First place and distance of places that lie in equal distances; -1 is one outside."""
+    """Return the first place and the distance, for places in equal distances; -1 is outside.
+
+    Returns None if no place is inside, or if the distance cannot be a stride.
+    """
     inside = np.flatnonzero(places >= 0)
     if len(inside) == 0:
         return None
     if len(inside) == 1:
-        # With others outside, any step that leaves the map.
+        # With only one place inside, a step that leaves the map is right for the others.
         step = 1 if len(places) == 1 else size
     else:
         step = int(places[inside[1]] - places[inside[0]])

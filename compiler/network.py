@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network in stages, programs for the machine and small things for the host, and compiling it."""
+"""A network in stages: programs for the machine and small functions for the host."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from systola.compiler.whole_maps import with_whole_maps
 
 @dataclass(frozen=True)
 class Network:
-    """A network ready to be compiled for a machine."""
+    """A network that is ready to be compiled for a machine."""
 
     inputs: tuple[Value, ...]
-    """As the network's user sees them, a first dimension for `repeat` included."""
+    """Inputs for the user of the network, with a first dimension of `repeat` if it is not 1."""
     outputs: tuple[Value, ...]
     translation: Translation
     stages: tuple[Stage, ...]
@@ -45,7 +45,7 @@ class Network:
 
 @dataclass(frozen=True)
 class DeviceStage:
-    """A program, and the values that it takes and gives."""
+    """A stage of a network: a program, the values that it takes and the values that it makes."""
 
     program: Program
     sources: tuple[Value, ...]
@@ -58,27 +58,27 @@ class CompiledNetwork:
 
     samples: int
     sources: tuple[Value, ...]
-    """The inputs; in one of the network's samples are as many of theirs as it repeats."""
+    """Inputs; for each sample of the user they have as many samples as the network's `repeat`."""
     results: tuple[Value, ...]
-    """The outputs, likewise."""
+    """Outputs; for each sample of the user they have as many samples as the network's `repeat`."""
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
 
 
 def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Network:
-    """The stages of the network `graph`, with the results of the interpreter `semantics`.
+    """Return the network `graph` in stages, with the results of the interpreter `semantics`.
 
-    Raises ModelError, with number and kind of the operator, for what is not supported.
+    Raises ModelError, with number and kind of the operator, if something is not supported.
     """
     return make_network(translate(graph, semantics))
 
 
 def make_network(translation: Translation) -> Network:
-    """The stages of a network that a front end has translated."""
+    """Return the stages of a network that a front end has translated."""
     return in_stages(with_whole_maps(with_short_windows(with_small_pools(translation))))
 
 
 def in_stages(translation: Translation) -> Network:
-    """The stages of a network, or of a piece of one, that needs no other shape any more."""
+    """Return the stages of a network, or of a piece of one, with operations in final forms."""
     return Network(
         _seen(translation.inputs, translation.repeat),
         _seen(translation.outputs, translation.repeat),
@@ -94,9 +94,9 @@ def _seen(values: Sequence[Value], repeat: int) -> tuple[Value, ...]:
 
 
 def compile_network(config: Config, network: Network, samples: int) -> CompiledNetwork:
-    """Compiles `network` for `samples` samples at a time.
+    """Compile `network` for `samples` samples at a time.
 
-    Raises CompileError where something does not fit the machine.
+    Raises CompileError if something does not fit the machine.
     """
     count = samples * network.translation.repeat
     stages: list[HostStage | DeviceStage] = []
@@ -117,7 +117,8 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
 def _compile_chain(
     config: Config, operations: Operations, chain: Chain, samples: int
 ) -> list[DeviceStage]:
-    """One program, or several where what lies between the layers is too much for the buffer."""
+    """Return the chain as one program, or as several if values between layers do not fit the
+    buffer."""
     rows = chain.rows * samples
     values = [
         operations.inputs[0],

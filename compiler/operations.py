@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a network calculates, in integers, whatever machine and file format: the neutral operations.
+"""Neutral operations: the integer arithmetic of a network, for any machine and file format.
 
-What the machine calculates is int8 but for biases and multipliers; what only the host sees may have
-other types. The last dimension of a value counts channels, a value of four dimensions is
-1 x height x width x channels; other dimensions are merely pixels.
+Values in the machine are int8, except for biases and multipliers. Values that only the host sees
+may have other types. The last dimension of a value counts channels. A value of four dimensions is 1
+x height x width x channels; in other values all dimensions but the last are merely pixels.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from systola.compiler.layer import Layer
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array that operations take and give; each object is another one."""
+    """An array that operations take or make.
+
+    Two objects are different values, even with the same name and shape.
+    """
 
     name: str
     shape: tuple[int, ...]
-    """Of one sample."""
+    """Shape of one sample."""
     dtype: str = "int8"
-    """In numpy's spelling."""
+    """Type in numpy's spelling."""
 
     @property
     def channels(self) -> int:
@@ -36,7 +39,7 @@ class Value:
 
     @property
     def pixels(self) -> int:
-        """Product of all other dimensions."""
+        """Product of all dimensions but the last."""
         return math.prod(self.shape[:-1])
 
     @property
@@ -49,18 +52,24 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requantisation:
-    """A step from sums of 32 bits to results, as Activate does it; each object is another one."""
+    """A step from sums of 32 bits to results, as the instruction Activate does it.
+
+    Objects are equal only if they are the same object.
+    """
 
     bias: NDArray[np.int32]
     multiplier: NDArray[np.int32]
     shift: NDArray[np.int32]
-    """One value per channel, or one for all, in each of the three; as Layer has them."""
+    """Exponents, in the units of Layer.
+
+    `bias`, `multiplier` and `shift` each have one value per channel, or one for all channels.
+    """
     rounding: Rounding = Rounding.DOUBLE
     zero_point: int = 0
     function: Function = Function.NONE
     ceiling: int = 127
     table: bytes | None = None
-    """For TABLE, as Layer has it; convolutions and Binary can have one."""
+    """Table for TABLE, in the format of Layer; convolutions and Binary can have one."""
 
 
 def scalar_requantisation(
@@ -73,7 +82,7 @@ def scalar_requantisation(
     function: Function = Function.NONE,
     ceiling: int = 127,
 ) -> Requantisation:
-    """The same for all channels."""
+    """Return a requantisation that is the same for all channels."""
     return Requantisation(
         bias=np.array([bias], np.int32),
         multiplier=np.array([multiplier], np.int32),
@@ -86,13 +95,13 @@ def scalar_requantisation(
 
 
 def identity() -> Requantisation:
-    """Results equal to the sums: 2^30 * 2^(1 - 31) = 1."""
+    """Return the requantisation with results equal to the sums: 2^30 * 2^(1 - 31) = 1."""
     return scalar_requantisation(1 << 30, 1, rounding=Rounding.SINGLE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Windows over a feature map, as Set_Config_Window has them; pairs are (y, x)."""
+    """Windows over a feature map, in the terms of Set_Config_Window; pairs are (y, x)."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
@@ -100,10 +109,10 @@ class Window:
     first: tuple[int, int] = (0, 0)
     """Row and column of the first window; negative for padding."""
     out: tuple[int, int]
-    """Windows along a column and along a row."""
+    """Number of windows along a column and along a row."""
 
     def counts_differ(self, height: int, width: int) -> bool:
-        """Whether some windows have more taps inside a map of that size than others."""
+        """Return whether windows differ in their number of taps inside a map of this size."""
         return any(
             first < 0 or first + (out - 1) * stride + (kernel - 1) * dilation >= size
             for first, out, stride, kernel, dilation, size in zip(
@@ -120,35 +129,42 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Node(ABC):
-    """One operation."""
+    """A neutral operation."""
 
     operator: str
-    """The operator it comes from, for messages."""
+    """Operator of the network, for messages."""
     result: Value
 
     @property
     @abstractmethod
     def sources(self) -> tuple[Value, ...]:
-        """The values that it takes."""
+        """Values that the operation takes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Convolution(Node):
-    """Each window times weights: CONV_2D, and whatever else is linear in the pixels."""
+    """An operation that multiplies each window by weights.
+
+    It stands for CONV_2D, and for any other operation that is linear in the pixels.
+    """
 
     source: Value
     weights: NDArray[np.int8]
-    """Kernel height x kernel width x channels of the source x channels of the result."""
+    """Weights: kernel height x kernel width x channels of the source x channels of the result."""
     window: Window
     fill: int
-    """What lies outside the map: zero point of the source."""
+    """Value outside the map: the zero point of the source."""
     output: Requantisation
     groups: int = 1
-    """Parts that the channels of source and result are cut into; weights between others are 0."""
+    """Number of groups into which the channels of source and result are cut.
+
+    Weights between two groups are 0.
+    """
     counts: bool = True
-    """False where it only moves or adds, which are no multiply-accumulates of the network."""
+    """False if the operation only moves or adds, which are no multiply-accumulates of the network.
+    """
     zeros: int = 0
-    """Zeros among the weights that only fill lines, and are none of the network's."""
+    """Number of zero weights that only fill lines, and are not in the network."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -157,12 +173,15 @@ class Convolution(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Product(Node):
-    """FULLY_CONNECTED: the elements of the source, `layer.k` to a row, times a matrix."""
+    """An operation that multiplies rows of the source, of `layer.k` elements each, by a matrix.
+
+    It stands for FULLY_CONNECTED.
+    """
 
     source: Value
     layer: Layer
     wide: bool = False
-    """Results of int16: one row, as a pixel of low bytes and one of high bytes."""
+    """True if results are int16: one row, as a pixel of low bytes and a pixel of high bytes."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -171,11 +190,11 @@ class Product(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DepthwiseConvolution(Node):
-    """Each channel convolved with a kernel of its own."""
+    """An operation that convolves each channel with a kernel of its own."""
 
     source: Value
     weights: NDArray[np.int8]
-    """Kernel height x kernel width x channels."""
+    """Weights: kernel height x kernel width x channels."""
     window: Window
     fill: int
     output: Requantisation
@@ -187,18 +206,22 @@ class DepthwiseConvolution(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pooling(Node):
-    """Each window reduced to a pixel.
+    """An operation that reduces each window to a pixel.
 
-    AVERAGE divides by the taps inside, half away from zero, unless there are `averages`.
+    AVERAGE divides by the number of taps inside the map, half away from zero, unless there are
+    `averages`.
     """
 
     source: Value
     reduction: Reduction
     window: Window
     output: Requantisation = field(default_factory=identity)
-    """For MAX and SUM."""
+    """Requantisation of the results of MAX and SUM."""
     averages: tuple[Requantisation, ...] = ()
-    """For AVERAGE: what becomes of the sum of 1, 2, ... taps, alike but for the numbers."""
+    """Requantisations of AVERAGE, by the number of taps inside the map: 1, 2, ...
+
+    They differ in their numbers only.
+    """
     floor: int = -128
     ceiling: int = 127
 
@@ -209,19 +232,19 @@ class Pooling(Node):
 
 @dataclass(frozen=True)
 class Scale:
-    """How an operand of Binary is scaled: x * multiplier * 2^(20 - 31 - shift)."""
+    """The scale of an operand of Binary: x * multiplier * 2^(20 - 31 - shift)."""
 
     zero_point: int
     multiplier: int = 0
     shift: int = 0
-    """To the right."""
+    """Shift to the right, in bits."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Binary(Node):
-    """ADD, SUBTRACT or MULTIPLY of two operands, each a value or constants.
+    """An operation on two operands, each a value or constants: ADD, SUBTRACT or MULTIPLY.
 
-    A value of one pixel serves for all pixels of the result; constants have the result's shape.
+    A value of one pixel serves for all pixels of the result. Constants have the result's shape.
     """
 
     operation: Operation
@@ -238,13 +261,13 @@ class Binary(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unary(Node):
-    """A function of each element: requantisation of x - zero point, or a table."""
+    """An operation on each element: requantisation of x - zero point, or a table."""
 
     source: Value
     zero_point: int = 0
     output: Requantisation = field(default_factory=identity)
     table: bytes | None = None
-    """As Load_Table has it; looked up with the requantised value."""
+    """Table in the format of Load_Table, looked up with the requantised value."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -253,7 +276,7 @@ class Unary(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reshape(Node):
-    """The same elements in the same order in another shape."""
+    """An operation that gives the same elements in the same order another shape."""
 
     source: Value
 
@@ -264,9 +287,9 @@ class Reshape(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Slice(Node):
-    """`result.shape[axis]` elements from `start` along one axis.
+    """An operation that takes `result.shape[axis]` elements, from `start` on, along one axis.
 
-    The axis is that of the channels, or no dimension in front of it is larger than 1.
+    The axis is the axis of the channels, or all dimensions before it have size 1.
     """
 
     source: Value
@@ -280,7 +303,10 @@ class Slice(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Concatenation(Node):
-    """Values one behind the other along an axis, which is one that Slice could have."""
+    """An operation that joins values along an axis.
+
+    The axis must be one that Slice could have.
+    """
 
     parts: tuple[Value, ...]
     axis: int
@@ -292,13 +318,13 @@ class Concatenation(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """One gate of an LSTM; its argument is a fixed-point number with 12 fractional bits."""
+    """A gate of an LSTM; its argument is a fixed-point number with 12 fractional bits."""
 
     input_weights: NDArray[np.int8]
-    """Inputs x cells."""
+    """Weights of the inputs: inputs x cells."""
     input_sums: Requantisation
     recurrent_weights: NDArray[np.int8]
-    """Cells x cells."""
+    """Weights of the hidden state: cells x cells."""
     recurrent_sums: Requantisation
 
 
@@ -306,8 +332,8 @@ class Gate:
 class Lstm(Node):
     """An LSTM over a sequence of pixels, with gates and cells of 16 bits.
 
-    At each step c = f * c + i * g, limited to `limit`, and h = o * tanh(c). Without `has_tanh` it
-    is h = o * i: that is what LiteRT makes of cells with a scale that its tanh does not know.
+    At each step c = f * c + i * g, limited to `limit`, and h = o * tanh(c). Without `has_tanh`, h =
+    o * i: LiteRT gives this result for cells with a scale that its tanh does not know.
     """
 
     source: Value
@@ -316,17 +342,20 @@ class Lstm(Node):
     cell_gate: Gate
     output_gate: Gate
     cell_bits: int
-    """Integer bits of the cells, sign not counted; negative for cells that are all small."""
+    """Integer bits of the cells, without the sign; negative if all cells are small."""
     limit: int
-    """Bound of the cells; 0 for none."""
+    """Bound of the cells; 0 if there is none."""
     hidden: Requantisation
     start: int
     """Hidden state before the first step."""
     has_tanh: bool = True
     biases: NDArray[np.int16] | None = None
-    """Gates x cells: what the sums of a gate are added to, as its argument. With these h goes from
-    step to step as int16 with 15 fractional bits, 0 before the first one; `hidden` makes the
-    results of it. Sums and products are divided with halves upwards."""
+    """Biases, gates x cells, added to the sums of each gate to make its argument; or None.
+
+    With biases, h goes from step to step as int16 with 15 fractional bits, and is 0 before the
+    first step. `hidden` turns h into the results. Sums and products are divided with halves
+    upwards.
+    """
 
     @property
     def cells(self) -> int:
@@ -340,7 +369,7 @@ class Lstm(Node):
 
 @dataclass(frozen=True)
 class Operations:
-    """Operations in an order in which they can be executed: what one program calculates."""
+    """Operations that one program calculates, in an order in which they can be executed."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -353,7 +382,7 @@ class Operations:
 
 
 def node_macs(node: Node) -> int:
-    """Multiply-accumulates of one operation."""
+    """Return the multiply-accumulates of one operation."""
     match node:
         case Convolution():
             macs = (node.weights.size - node.zeros) // node.groups * node.result.pixels

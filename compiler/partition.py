@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations go into a program of the machine together, and what the host does in between.
+"""The cut of a network into programs for the machine and functions of the host in between.
 
-The machine takes what it can at one time: an operation waits for the host only where something that
-it takes comes from there. Changes of shape cost nothing on either side, so they stay where their
-source is, and leave the machine where only the host sees the result.
+The machine takes as many operations as possible at one time. An operation waits for the host only
+if one of its sources comes from there. Changes of shape cost nothing on either side, so they stay
+on the side of their source. They leave the machine if only the host sees their result.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Stage = HostStage | Operations
 
 @dataclass(frozen=True)
 class Translation:
-    """What a front end makes of a model, whatever its format."""
+    """A model of any format, as its front end has translated it."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     items: tuple[Item, ...]
-    """In an order in which they can be executed; all of them are needed for the outputs."""
+    """Operations and host stages in an order of execution; all are needed for the outputs."""
     repeat: int
-    """Samples, as the values have them, in one of the model's own."""
+    """Number of samples of the values for each sample of the model."""
     inexact_channels: int
-    """Channels whose scale has no multiplier that equals the reference for every sum."""
+    """Number of channels for which no multiplier gives the reference's result for all sums."""
 
 
 def partition(translation: Translation) -> tuple[Stage, ...]:
-    """The stages in the order in which they are executed."""
+    """Return the stages in the order in which they are executed."""
     items = _views_off_the_machine(translation, _levels(translation))
     stages: list[Stage] = []
     for level in range(max((level for _, level in items), default=-1) + 1):
@@ -48,15 +48,18 @@ def partition(translation: Translation) -> tuple[Stage, ...]:
 
 
 def _levels(translation: Translation) -> list[tuple[Item, int]]:
-    """When each item is executed: even levels are the host's, odd ones the machine's."""
+    """Return each item with the number of its turn.
+
+    Even numbers are turns of the host, odd numbers turns of the machine.
+    """
     levels = dict.fromkeys(translation.inputs, 0)
     uses = Counter(source for item in translation.items for source in item.sources)
     items: list[tuple[Item, int]] = []
     for item in translation.items:
         level = max((levels[source] for source in item.sources), default=0)
         if isinstance(item, Reshape):
-            # The host makes another order of lines, and the only shape that the machine sees; in
-            # two shapes an input would have to be there twice.
+            # The host puts an input into other lines and into the only shape that the machine sees.
+            # In two shapes an input would have to be in the machine twice.
             alike = item.source.channels == item.result.channels and item.result.dtype == "int8"
             wanted = level % 2 == 1 or (alike and uses[item.source] > 1)
         else:
@@ -70,7 +73,7 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
 def _views_off_the_machine(
     translation: Translation, items: list[tuple[Item, int]]
 ) -> list[tuple[Item, int]]:
-    """The items with changes of shape that only the host sees as something that the host does."""
+    """Return the items, with changes of shape that only the host sees as stages of the host."""
     first_use: dict[Value, int] = {}
     result: list[tuple[Item, int]] = []
     for item, level in reversed(items):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a chain of layers is cut to fit the memories of a machine.
+"""The plan by which a chain of layers is cut to fit the memories of a machine.
 
-Rows (samples) are cut into chunks that go through all layers one after the other. In a layer, the
-tiles along N are cut into groups, one MatrixMultiply and one Activate each. Where the input of
-the first layer is too long for the buffer, it comes in segments along K, whose products are
-accumulated, and anew for every group.
+Rows (samples) are cut into chunks that go through all layers one after another. In a layer, the
+tiles along N are cut into groups, with one MatrixMultiply and one Activate each. If the input of
+the first layer is too long for the buffer, it comes in segments along K, and again for every group.
+The products of the segments are accumulated.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ MAX_TILES = _largest(Opcode.MATRIX_MULTIPLY, "k_tiles")
 
 WEIGHT_SHARE = Fraction(6, 10)
 HOST_SHARE = Fraction(8, 10)
-"""Share of a memory port that a plan may count on: it must hold with refresh and other users."""
+"""Share of a memory port's time that a plan may count on, as refresh and other users need some."""
 STALLED_RATE = Fraction(9, 10)
-"""Beats a cycle that a host port gives while it streams."""
+"""Beats that a host port gives in each cycle while it streams."""
 ISSUE_CYCLES = 4
-"""Rough cost of an instruction, to prefer short programs."""
+"""Rough cost of an instruction in cycles, so that shorter programs are preferred."""
 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The tiles of one layer."""
+    """The number of tiles of a layer along K and N."""
 
     k_tiles: int
     n_tiles: int
@@ -56,31 +56,32 @@ class Area:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How the work is cut, and where it lies in the buffer."""
+    """A plan: the cut of the work into parts, and their places in the buffer."""
 
     chunks: tuple[int, ...]
-    """Rows of each chunk."""
+    """Number of rows of each chunk."""
     groups: tuple[int, ...]
-    """For each layer, tiles along N in one group; the last group may be smaller."""
+    """Number of tiles along N in one group, for each layer; the last group may be smaller."""
     segment: int
-    """Tiles along K of the first layer in one Read_Host_Memory; the last may be smaller."""
+    """Number of tiles along K of the first layer in one Read_Host_Memory; the last may be smaller.
+    """
     input: Area
-    """For the rows from host memory, used as a ring."""
+    """Lines for the rows from host memory, used as a ring."""
     hidden: tuple[Area, Area]
-    """For the results of even and odd layers, the last one excepted."""
+    """Lines for the results of even layers and of odd layers, except the last layer."""
     output: Area
-    """For the results of the last layer, used as a ring."""
+    """Lines for the results of the last layer, used as a ring."""
     cycles: Fraction
-    """Estimated duration, by which plans are compared."""
+    """Estimated duration in cycles, by which plans are compared."""
 
 
 @lru_cache(maxsize=1024)
 def make_plan(config: Config, layers: tuple[LayerShape, ...], rows: int) -> Plan:
-    """The plan with the shortest estimated duration for `rows` rows through `layers`.
+    """Return the plan with the shortest estimated duration for `rows` rows through `layers`.
 
-    Raises CompileError where not even a single row fits.
+    Raises CompileError if not even a single row fits.
     """
-    # All distinct values of ceil(rows / chunks), without walking through all of them.
+    # Try all distinct values of ceil(rows / chunks), without a loop over all numbers of chunks.
     roots = range(1, isqrt(rows) + 1)
     sizes = {*roots, *(tiles(rows, count) for count in roots)}
     plans = (_plan(config, layers, rows, size) for size in sizes if size <= MAX_ROWS)
@@ -94,13 +95,13 @@ def make_plan(config: Config, layers: tuple[LayerShape, ...], rows: int) -> Plan
 
 
 def tile_cycles(config: Config) -> Fraction:
-    """Cycles that the weight port takes for one tile."""
+    """Return the cycles that the weight port takes for one tile."""
     beats = config.tile_bytes // config.weight_bus_bytes
     return beats / Fraction(*config.weight_throttle)
 
 
 def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) -> Plan | None:
-    """The plan for chunks of `size` rows; None where it does not fit."""
+    """Return the plan for chunks of `size` rows, or None if it does not fit."""
     chunks = _even(rows, size)
     groups = [_group(config, layers, shape, size) for shape in layers]
     if not all(groups):
@@ -119,7 +120,8 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
     segment = first.k_tiles
     outputs = _output_lines(last, groups[-1], size, copies)
     if inputs + outputs > free or segment > MAX_TILES:
-        # A small group costs little as long as the input stays: prefer that to segments.
+        # A small group costs little as long as the input stays in the buffer, so it is better than
+        # segments.
         group = (free - inputs) // (2 * size)
         if group >= min(4, groups[-1]) and segment <= MAX_TILES:
             groups[-1] = _balanced(last.n_tiles, min(group, groups[-1]))
@@ -142,10 +144,10 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
 
 
 def _group(config: Config, layers: Sequence[LayerShape], shape: LayerShape, size: int) -> int:
-    """Tiles along N in one group, as far as accumulators and parameters decide; 0: none fits.
+    """Return the tiles along N in one group that accumulators and parameters allow; 0 for none.
 
-    A group may take all accumulators: Activate is chained to the MatrixMultiply before it, and
-    the next one follows row by row.
+    A group may take all accumulators: Activate is chained to the MatrixMultiply before it, and the
+    next MatrixMultiply follows row by row.
     """
     limit = min(MAX_TILES, config.accumulator_rows // size)
     if sum(layer.n_tiles for layer in layers) > config.parameter_entries:
@@ -158,14 +160,14 @@ def _output_lines(last: LayerShape, group: int, size: int, copies: int) -> int:
 
 
 def _even(total: int, size: int) -> tuple[int, ...]:
-    """`total` cut into as few parts of at most `size` as possible, larger ones first."""
+    """Return `total` cut into the fewest parts of at most `size`, the larger parts first."""
     count = tiles(total, size)
     part, rest = divmod(total, count)
     return (part + 1,) * rest + (part,) * (count - rest)
 
 
 def _balanced(total: int, limit: int) -> int:
-    """Size of equal parts of `total`, at most `limit`, as few as possible."""
+    """Return the size of equal parts of `total`: as few parts as possible, each at most `limit`."""
     return tiles(total, tiles(total, limit))
 
 
@@ -176,7 +178,7 @@ def _estimate(
     groups: Sequence[int],
     segment: int,
 ) -> Fraction:
-    """Rough number of cycles: the busiest unit, and what is exposed before and after it."""
+    """Return a rough number of cycles: of the busiest unit, and of work before and after it."""
     first, last = layers[0], layers[-1]
     rows = sum(chunks)
     tile_count = sum(shape.k_tiles * shape.n_tiles for shape in layers)
@@ -196,5 +198,5 @@ def _estimate(
     busiest = max(array, weights / WEIGHT_SHARE, reads / HOST_SHARE, writes / HOST_SHARE)
     # The first pass over the input runs at the speed of the host port.
     exposed = (config.input_pitch // bus / STALLED_RATE - 1) * chunks[0] * segment
-    # What is read again costs nothing as long as the ports keep up, but less of it is safer.
+    # Data that is read again costs nothing as long as the ports keep up, but less of it is safer.
     return busiest + exposed + (weights + reads) / 50 + ISSUE_CYCLES * instructions

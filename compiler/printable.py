@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names out of files, as they can be shown."""
+"""Names out of files, made safe to be shown."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Return `text` with a question mark for each character that is more than its looks.
+    """Return `text` with a question mark in place of each character that is not printable.
 
-    Files of others may hold anything in a name: escape sequences, which terminals obey, line feeds,
-    and marks that turn the direction of writing round.
+    The files of other people may hold anything in a name: escape sequences, which terminals obey,
+    line feeds, and marks that turn the direction of writing round.
     """
     return "".join(character if character.isprintable() else "?" for character in text)

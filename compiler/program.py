@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiled program, where its inputs and outputs lie, and which layers it has."""
+"""A compiled program, with the places of its inputs and outputs, and its layers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from systola.compiler.operations import Value
 
 @dataclass(frozen=True)
 class HostMap:
-    """A feature map in host memory, once for each sample."""
+    """A feature map in host memory, with all samples."""
 
     matrix: HostMatrix
-    """A row for each pixel of each sample, or of packed channels, for each row of pixels; there may
-    be more rows than the samples fill."""
+    """Matrix in host memory, with a row for each pixel of each sample.
+
+    With packed channels it has a row for each row of pixels. It may have more rows than the samples
+    fill.
+    """
     rows: int
-    """Rows of one sample."""
+    """Number of rows of the matrix for one sample."""
     columns: NDArray[np.int64]
-    """For each element of a row of the map its column in the matrix."""
+    """Column in the matrix for each element of a row of the map."""
     order: NDArray[np.int64]
-    """For each row of each sample, one sample after the other, its row in the matrix."""
+    """Row in the matrix for each row of each sample, one sample after another."""
 
     def offsets(self) -> NDArray[np.int64]:
         """Return the byte offset in the host window of each element, 1-D, sample after sample."""
@@ -35,65 +38,65 @@ class HostMap:
         return (matrix.offset + self.order[:, np.newaxis] * matrix.stride + in_row).reshape(-1)
 
     def store(self, host: NDArray[np.uint8], x: NDArray[np.int8]) -> None:
-        """Writes the samples `x` into the host window."""
+        """Write the samples `x` into the host window."""
         content = np.zeros((self.matrix.rows, self.matrix.columns), np.int8)
         values = x.reshape(len(self.order), len(self.columns))
         content[self.order[:, np.newaxis], self.columns] = values
         self.matrix.store(host, content)
 
     def load(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """The samples in the host window, one in a row."""
+        """Return the samples in the host window, each as one row."""
         content = self.matrix.load(host)[self.order[:, np.newaxis], self.columns]
         return content.reshape(len(self.order) // self.rows, -1)
 
 
 @dataclass(frozen=True)
 class LayerWork:
-    """What ends with one tag: a layer of the network, or a move of its data."""
+    """A piece of work that ends with one tag: a layer of the network, or a move of its data."""
 
     operator: str
-    """The operator it comes from."""
+    """Operator of the network."""
     shape: tuple[int, ...]
-    """Of its result, for one sample."""
+    """Shape of the result, for one sample."""
     macs: int
-    """Multiply-accumulates in the whole program, which may execute it many times."""
+    """Multiply-accumulates in the whole program, which may execute the layer many times."""
 
 
 def output_work(outputs: Sequence[Value]) -> LayerWork:
-    """The last of a program's layers: its outputs go to host memory."""
+    """Return the last of a program's layers, in which the outputs go to host memory."""
     names = ", ".join(value.name for value in outputs)
     return LayerWork(f"outputs ({names})", outputs[0].shape, 0)
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program for int8 samples in and out.
+    """A program that takes and makes samples of int8.
 
-    Where a layer is complete stands a Debug_Tag with the layer's place in `layers`.
+    After each layer there is a Debug_Tag with the layer's place in `layers`.
     """
 
     image: Image
-    """The program with its weights and all else; the inputs are whatever `bind` put there."""
+    """Image of the program, with weights and constants; inputs are as `bind` has set them."""
     inputs: tuple[HostMap, ...]
     outputs: tuple[HostMap, ...]
     layers: tuple[LayerWork, ...] = ()
     spilled: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Bytes of host memory for each value that the unified buffer has no room for."""
+    """Bytes of host memory for each value that does not fit into the unified buffer."""
     buffer_lines: int = 0
-    """Lines of the unified buffer that it uses, from the first on."""
+    """Number of lines of the unified buffer that the program uses, from the first line on."""
 
     def bind(self, *inputs: NDArray[np.int8]) -> Image:
-        """The image with `inputs`, of samples each, in the order of the program's inputs."""
+        """Return the image with `inputs`: an array of samples for each input, in order."""
         host = self.image.host.copy()
         for place_of, x in zip(self.inputs, inputs, strict=True):
             place_of.store(host, x)
         return replace(self.image, host=host)
 
     def results(self, host: NDArray[np.uint8]) -> tuple[NDArray[np.int8], ...]:
-        """The outputs in the host window after a run, one sample in a row each."""
+        """Return the outputs in the host window after a run, each as samples x elements."""
         return tuple(output.load(host) for output in self.outputs)
 
     def result(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """The output of a program that has one."""
+        """Return the output of a program that has one output."""
         (result,) = self.results(host)
         return result

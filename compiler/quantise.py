@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that stand for real scales: multipliers and tables, exactly as LiteRT has them.
+"""Multipliers and tables that stand for real scales, exactly as in LiteRT.
 
-What is meant is the reference path (BUILTIN_REF) of ai-edge-litert, the same in 1.2.0 and 2.3.0 but
-for FULLY_CONNECTED. Where LiteRT calculates in float32, so do these functions.
+LiteRT here means the reference path (BUILTIN_REF) of ai-edge-litert. It is the same in 1.2.0 and
+2.3.0, except for FULLY_CONNECTED. If LiteRT calculates in float32, so do these functions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from systola.compiler.errors import ModelError
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
 
 INT8 = np.arange(-128, 128, dtype=np.int64)
-"""All codes in the order of a signed int8."""
+"""All int8 codes in their numeric order."""
 LARGE = 200.0
-"""exp(LARGE) is infinite in float32, and finite in float64."""
+"""Number with an exponential that is infinite in float32, and finite in float64."""
 MAX_SHIFT = 20
-"""Largest exponent of the multiplier between two int8 tensors that is taken seriously."""
+"""Largest exponent of a multiplier between two int8 tensors; larger ones are refused."""
 NO_SCALE = 2.0**-80
-"""A scale that makes 0 of any sum of 32 bits, as smaller ones and 0 do."""
+"""Scale with which any sum of 32 bits becomes 0; it stands for smaller scales and 0."""
 MAX_STEPS = 255
 """Largest distance between two int8 codes."""
 
@@ -31,20 +31,20 @@ MAX_STEPS = 255
 def exact_multipliers(
     scale: NDArray[np.float64], low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Multipliers and shifts with which SINGLE rounding gives what FULLY_CONNECTED gives in 2.3.0.
+    """Return multipliers and shifts with which SINGLE rounding equals FULLY_CONNECTED in 2.3.0.
 
-    LiteRT rounds the float64 product of sum and `scale` half away from zero. SINGLE rounds half
-    up and has a multiplier q of 31 bits, so the two may differ at a step between two results; but
-    q may be moved by a few units. LiteRT's step to j is at the least sum t with
-    round(t * scale) >= j, and for negative sums at -t. That of SINGLE is at the same sum if
-    (t - 1) q < a <= t q, for negative sums (t - 1) q <= a < t q, with
-    a = (j - 1/2) * 2^(31 - shift). The q nearest to the scale is taken that satisfies this for
-    every step that a sum from `low` to `high` can meet: equality is proved, not tested.
+    LiteRT rounds the float64 product of sum and `scale` half away from zero. SINGLE rounds half up
+    and has a multiplier q of 31 bits. So the two may differ at a step between two results, but q
+    may be moved by a few units. LiteRT's step to j is at the least sum t with round(t * scale) >=
+    j, and for negative sums at -t. With a = (j - 1/2) * 2^(31 - shift), SINGLE has its step at the
+    same sum if `(t - 1) q < a <= t q`. For negative sums the condition is `(t - 1) q <= a < t q`.
+    The result is the q nearest to the scale that satisfies this for every step that a sum from
+    `low` to `high` can meet. So equality is proved, not tested.
 
-    One value per channel in `scale` (0 or more), `low` and `high` (32 bits, low <= high). Returns
-    (multiplier, shift, exact); the first two as Layer has them. Where `exact` is false no q
-    satisfies all steps, which takes a small scale and sums of 24 bits: then q is the nearest to
-    the scale, and single sums are off by one. Raises ModelError for a scale of 128 or more.
+    `scale` (0 or more), `low` and `high` (32 bits, low <= high) have one value per channel. Returns
+    (multiplier, shift, exact), the first two in the units of Layer. If `exact` is false, no q
+    satisfies all steps, which takes a small scale and sums of 24 bits. Then q is the nearest to the
+    scale, and single sums are off by one. Raises ModelError for a scale of 128 or more.
     """
     if not bool(np.isfinite(scale).all() and (scale >= 0).all()):
         raise ModelError("its scales are not positive numbers")
@@ -67,17 +67,18 @@ def fitted_multipliers(
     least_result: int = -MAX_STEPS,
     greatest_result: int = MAX_STEPS,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Multipliers and shifts with which SINGLE rounding has its steps at given sums.
+    """Return multipliers and shifts with which SINGLE rounding has its steps at given sums.
 
-    `sums` has a row for each channel: the least positive sums whose results are 1, 2, ... The
-    reference must be symmetrical: -t has the opposite result of t. Results outside
-    `least_result` (at most 0) to `greatest_result` (at least 0) are clamped, and need no equality.
-    Scales must be below 128. The rest is as in exact_multipliers.
+    `sums` has a row for each channel: the least positive sums that give 1, 2, ... as results. The
+    reference must be symmetrical: -t has the opposite result of t. Results outside `least_result`
+    (at most 0) to `greatest_result` (at least 0) are clamped, and need no equality. Scales must be
+    below
+    128. All else is as in exact_multipliers.
     """
     _, exponent = np.frexp(scale)
     shift = np.maximum(exponent, -MAX_RIGHT).astype(np.int64)
     steps = np.arange(1, sums.shape[1] + 1, dtype=np.int64)
-    # This overflows for steps that no sum of 32 bits reaches; those are never looked at.
+    # This overflows for steps that no sum of 32 bits reaches. Such steps are never used.
     a = (2 * steps - 1) << (30 - shift[:, np.newaxis])
     up, down = steps <= greatest_result, steps <= -least_result
     least, greatest = _multiplier_range(a, sums, np.maximum(low, 1), high, up, 0)
@@ -98,13 +99,13 @@ def _multiplier_range(
     wanted: NDArray[np.bool_],
     negative: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Least and greatest q that put the steps at the right sums from `low` to `high`, low >= 1.
+    """Return the least and greatest q that put the `wanted` steps at the right sums.
 
-    Only for the steps that are `wanted`. `negative` (0 or 1) tells that the sums are absolute
-    values of negative ones.
+    The sums are from `low` to `high`, low >= 1. With `negative` (0 or 1) they are absolute values
+    of negative sums.
     """
     low, high = low[:, np.newaxis], high[:, np.newaxis]
-    # Steps behind the first one out of reach ask for less than that one does.
+    # Steps after the first one out of reach demand less than this first one.
     reachable = sums <= high
     counts = np.column_stack([np.ones_like(reachable[:, 0]), reachable[:, :-1]]) & wanted
     beyond, before = np.maximum(sums, low), np.minimum(sums - 1, high)
@@ -118,8 +119,8 @@ def _multiplier_range(
 
 
 def _first_sums(scale: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each step j the least t with round_half_away(float64(t * scale)) >= j."""
-    # Beyond 2^40 no sum of 32 bits comes near.
+    """Return for each step j the least t with round_half_away(float64(t * scale)) >= j."""
+    # No sum of 32 bits comes near to 2^40.
     t = np.ceil(np.minimum((steps - 0.5) / scale, 2.0**40)).astype(np.int64) + 1
     for _ in range(2):
         t = np.where(np.floor((t - 1) * scale + 0.5) >= steps, t - 1, t)
@@ -127,7 +128,10 @@ def _first_sums(scale: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray
 
 
 def quantise_multiplier(value: float) -> tuple[int, int]:
-    """LiteRT's QuantizeMultiplier: (q, shift) with value = q * 2^(shift - 31), q below 2^31."""
+    """Return (q, shift) with value = q * 2^(shift - 31), as LiteRT's QuantizeMultiplier.
+
+    q is below 2^31.
+    """
     fraction, shift = math.frexp(value)
     q = math.floor(fraction * 2**31 + 0.5)
     if q == 1 << 31:
@@ -136,26 +140,26 @@ def quantise_multiplier(value: float) -> tuple[int, int]:
 
 
 def double_rounded(x: NDArray[np.int64], q: int, shift: int) -> NDArray[np.int64]:
-    """x * q * 2^(shift - 31) with the two roundings of gemmlowp."""
+    """Return x * q * 2^(shift - 31) with the two roundings of gemmlowp."""
     high = high_product(x << max(shift, 0), q)
     return rounded_shift(high, max(-shift, 0))
 
 
 def high_product(a: NDArray[np.int64], b: NDArray[np.int64] | int) -> NDArray[np.int64]:
-    """gemmlowp's SaturatingRoundingDoublingHighMul for operands that are not both -2^31."""
+    """Return gemmlowp's SaturatingRoundingDoublingHighMul of operands that are not both -2^31."""
     return (a * b + (1 << 30)) >> 31
 
 
 def rounded_shift(x: NDArray[np.int64], count: NDArray[np.int64] | int) -> NDArray[np.int64]:
-    """gemmlowp's RoundingDivideByPOT: x / 2^count, half away from zero."""
+    """Return x / 2^count, half away from zero: gemmlowp's RoundingDivideByPOT."""
     half = (np.int64(1) << np.asarray(count, np.int64)) >> 1
     return (x + half - ((x < 0) & (half > 0))) >> count
 
 
 def to_single(x: float) -> float:
-    """`x` rounded to float32, infinite where it is too large.
+    """Return `x` rounded to float32, infinite if it is too large.
 
-    Products and quotients of two float32 may be calculated in float64 first: that is exact enough
+    Products and quotients of two float32 may be calculated in float64 first: this is exact enough
     for the result of float32 arithmetic.
     """
     with np.errstate(over="ignore"):
@@ -163,12 +167,12 @@ def to_single(x: float) -> float:
 
 
 def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """C's roundf."""
+    """Return each number rounded to a whole one, half away from zero, as C's roundf does."""
     return np.copysign(np.floor(np.abs(x) + np.float32(0.5)), x)
 
 
 def _bound(value: float, scale: float, zero_point: int) -> int:
-    """The code of a bound."""
+    """Return the code of the number `value`, which is a bound of an activation."""
     steps = round_half_away(np.full(1, value, np.float32) / np.float32(scale))
     return int(min(max(zero_point + float(steps[0]), -128), 127))
 
@@ -179,11 +183,14 @@ RELU_BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
     "RELU_N1_TO_1": (-1, 1),
     "RELU_0_TO_1": (0, 1),
 }
-"""Least and greatest result of activations; None where there is no bound."""
+"""Least and greatest result of each activation; None if there is no bound."""
 
 
 def relu_limits(activation: str, scale: float, zero_point: int) -> tuple[int, int]:
-    """Lowest and highest code behind `activation`, NONE or one of RELU_BOUNDS."""
+    """Return the least and the greatest code that an activation can give.
+
+    `activation` is NONE or one of RELU_BOUNDS.
+    """
     low, high = RELU_BOUNDS.get(activation, (None, None))
     return (
         -128 if low is None else _bound(low, scale, zero_point),
@@ -194,7 +201,7 @@ def relu_limits(activation: str, scale: float, zero_point: int) -> tuple[int, in
 def curve_table(
     curve: str, scale: float, zero_point: int, out_scale: float, out_zero_point: int
 ) -> NDArray[np.int8]:
-    """LOGISTIC or TANH of all int8 codes, in the order of INT8."""
+    """Return LOGISTIC or TANH of all int8 codes, in the order of INT8."""
     with np.errstate(over="ignore"):  # infinite then, as in the interpreter: both have limits there
         x = (np.float32(scale) * (INT8 - zero_point).astype(np.float32)).astype(np.float32)
     y = _logistic(x) if curve == "LOGISTIC" else _tanh(x)
@@ -203,13 +210,13 @@ def curve_table(
 
 
 def _logistic(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """1 / (1 + exp(-x)), rounded to float32 at each step."""
+    """Return 1 / (1 + exp(-x)), rounded to float32 at each step."""
     one = np.float32(1)
     return one / (one + _rounded(np.exp(np.minimum(-x.astype(np.float64), LARGE))))
 
 
 def _tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """tanh(x) as the C library LiteRT was measured with (glibc 2.36) makes it of expm1f.
+    """Return tanh(x), calculated from expm1f as in glibc 2.36, with which LiteRT was measured.
 
     The rounded exact value differs in about one code of a million.
     """
@@ -222,7 +229,7 @@ def _tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _rounded(x: NDArray[np.float64]) -> NDArray[np.float32]:
-    """`x` in float32, infinite where it is too large."""
+    """Return `x` in float32, infinite if it is too large."""
     with np.errstate(over="ignore"):
         return x.astype(np.float32)
 
@@ -234,9 +241,10 @@ def requantise_table(
     out_zero_point: int,
     limits: tuple[int, int] | None = None,
 ) -> NDArray[np.int8]:
-    """QUANTIZE from int8 to int8, or RELU and RELU6 with their `limits`, of all codes.
+    """Return QUANTIZE from int8 to int8, or RELU and RELU6 with their `limits`, of all codes.
 
-    LiteRT divides the scales in float64 for QUANTIZE, in float32 for the others.
+    LiteRT divides the scales in float64 for QUANTIZE, and in float32 for RELU and RELU6. Raises
+    ModelError if the quotient of the scales is too large.
     """
     effective = scale / out_scale
     if limits is not None:
@@ -251,7 +259,7 @@ def requantise_table(
 def absolute_table(
     scale: float, zero_point: int, out_scale: float, out_zero_point: int
 ) -> NDArray[np.int8]:
-    """ABS of all int8 codes, in the order of INT8."""
+    """Return ABS of all int8 codes, in the order of INT8."""
     effective = to_single(scale / out_scale)
     q, shift = quantise_multiplier(effective)
     if shift > MAX_SHIFT:
@@ -263,9 +271,9 @@ def absolute_table(
 def hard_swish_table(
     scale: float, zero_point: int, out_scale: float, out_zero_point: int
 ) -> NDArray[np.int8]:
-    """HARD_SWISH of all int8 codes, in the order of INT8, in LiteRT's arithmetic of 16 bits.
+    """Return HARD_SWISH of all int8 codes, in the order of INT8, in LiteRT's 16-bit arithmetic.
 
-    Of two factors one is x in units of the result, the other max(0, min(1, x / 6 + 1/2)).
+    One of two factors is x in units of the result, the other is max(0, min(1, x / 6 + 1/2)).
     """
     fine = to_single(scale / 128)
     q_out, shift_out = quantise_multiplier(to_single(fine / out_scale))
@@ -286,12 +294,12 @@ def hard_swish_table(
 
 
 def _short(q: int) -> int:
-    """A multiplier of 31 bits as one of 15."""
+    """Return a multiplier of 31 bits, rounded to one of 15 bits."""
     return min((q + (1 << 15)) >> 16, 0x7FFF)
 
 
 def _high_product_16(a: NDArray[np.int64], b: int) -> NDArray[np.int64]:
-    """gemmlowp's SaturatingRoundingDoublingHighMul of 16 bits, b not negative."""
+    """Return gemmlowp's SaturatingRoundingDoublingHighMul of 16 bits; b is not negative."""
     product = a * b
     nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
     return np.sign(nudged) * (np.abs(nudged) >> 15)
@@ -304,7 +312,7 @@ def _saturated_16(x: NDArray[np.int64]) -> NDArray[np.int64]:
 def leaky_relu_table(
     scale: float, zero_point: int, out_scale: float, out_zero_point: int, alpha: float
 ) -> NDArray[np.int8]:
-    """LEAKY_RELU of all int8 codes, in the order of INT8."""
+    """Return LEAKY_RELU of all int8 codes, in the order of INT8."""
     x = INT8 - zero_point
     parts: list[NDArray[np.int64]] = []
     # LiteRT calculates both scales in float32.
@@ -319,12 +327,12 @@ def leaky_relu_table(
 
 
 def table_bytes(table: NDArray[np.int8]) -> bytes:
-    """A table in the order of INT8 as Load_Table takes it, the codes 0 to 127 first."""
+    """Return a table in the order of INT8 as bytes for Load_Table, the codes 0 to 127 first."""
     return np.roll(table, -128).tobytes()
 
 
 def to_int8(x: NDArray[np.float32], scale: float, zero_point: int) -> NDArray[np.int8]:
-    """QUANTIZE from float32."""
+    """Return `x` as int8, as QUANTIZE makes it from float32."""
     with np.errstate(over="ignore"):
         steps = x / np.float32(scale)
     code = round_half_away(steps) + np.float32(zero_point)
@@ -332,12 +340,15 @@ def to_int8(x: NDArray[np.float32], scale: float, zero_point: int) -> NDArray[np
 
 
 def to_float(x: NDArray[np.int8], scale: float, zero_point: int) -> NDArray[np.float32]:
-    """DEQUANTIZE to float32."""
+    """Return `x` as float32, as DEQUANTIZE makes it."""
     return (np.float64(scale) * (x.astype(np.int64) - zero_point)).astype(np.float32)
 
 
 def folded_bias(
     bias: NDArray[np.int64], zero_point: int, weight_sums: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """The bias with the input's zero point folded in; sums are modulo 2^32."""
+    """Return the bias minus the input's zero point times the sums of weights, modulo 2^32.
+
+    With this bias, sums of input codes and weights need no zero point.
+    """
     return ((bias - zero_point * weight_sums) & 0xFFFF_FFFF).astype(np.uint32).view(np.int32)

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESERVE = 5.0
-"""What ONNX Runtime keeps free of the logarithm of the largest float32, so that sums fit."""
+"""Reserve, as a logarithm, below the largest float32, which ONNX Runtime keeps for the sums."""
 
 
 def fits_float32(length: int, scale: float, out_scale: float) -> bool:
-    """Whether QLinearSoftmax of rows of `length` elements has results.
+    """Return whether QLinearSoftmax of rows of `length` elements has defined results.
 
-    Where it has none it makes an integer of infinity, and that is whatever the processor gives:
-    0 in a uint8, 127 in an int8.
+    Otherwise it converts infinity to an integer, with a result that depends on the processor: 0 in
+    a uint8, 127 in an int8.
     """
     with np.errstate(over="ignore"):
         return bool(np.isfinite(_exponentials(scale, length)[255] * _steps(out_scale)))
@@ -23,9 +23,10 @@ def fits_float32(length: int, scale: float, out_scale: float) -> bool:
 def quantised_softmax(
     x: NDArray[np.int8], scale: float, out_scale: float, zero_point: int
 ) -> NDArray[np.int8]:
-    """Softmax of the rows of `x`, rows x elements, with results of the same shape.
+    """Return the softmax of each row of `x`, rows x elements; the result has the same shape.
 
-    It must fit float32. Codes of uint8 are 128 less here, and so is their zero point.
+    The arguments must satisfy fits_float32. Codes of uint8, and their zero point, are 128 less
+    here.
     """
     table = _exponentials(scale, x.shape[1])
     codes = x.astype(np.int64)
@@ -37,12 +38,15 @@ def quantised_softmax(
 
 
 def _steps(out_scale: float) -> np.float32:
-    """How many codes of the result there are from 0 to 1."""
+    """Return the number of codes of the result from 0 to 1."""
     return np.floor(np.float32(1) / np.float32(out_scale))
 
 
 def _exponentials(scale: float, length: int) -> NDArray[np.float32]:
-    """For each distance from -255 to 0 its exponential, all of them the same factor larger."""
+    """Return a table of exponentials of all distances from -255 to 0 codes.
+
+    All are larger by the same factor, such that their sums still fit float32.
+    """
     largest = np.log(np.float32(np.finfo(np.float32).max) / np.float32(length))
     shift = max(0.0, float(largest) - RESERVE) / float(np.float32(scale))
     distance = np.arange(256, dtype=np.float64) - 255 + shift

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the content of a model file, whatever its format, to a network."""
+"""The way from the content of a model file, of any format, to a network."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
 from systola.runtime.program_file import is_trained
 
 ONNX_START = b"\x08"
-"""The tag of the first field of an ONNX model, the version of the format."""
+"""Tag of the first field of an ONNX model, the version of the format."""
 
 
 def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Network, Semantics]:
-    """The network in a file, and whose results it is compiled to equal.
+    """Return the network in a file, and its semantics: the interpreter that the results equal.
 
-    `semantics`: None for the first that the format has. Raises ModelError for what cannot be
-    read, is not supported, or has not these semantics.
+    With `semantics` None it is the first that the format has. Raises ModelError if the file cannot
+    be read, is not supported, or does not have these semantics.
     """
     if is_trained(content):
         if semantics not in (None, Semantics.TRAINING):
             raise ModelError("a network that was trained here has the semantics training")
-        # Only who has trained needs all that trains.
+        # Modules of training are imported only for a network that was trained with them.
         from systola.training.network import translate_trained
 
         return make_network(translate_trained(content)), Semantics.TRAINING
@@ -44,10 +44,10 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
 
 
 def read_source(content: bytes, semantics: Semantics | None = None) -> Source | None:
-    """Return the operators of a file, which an interpreter can run.
+    """Return a file's operators in a form that an interpreter can run.
 
-    `semantics`: as for read_model; None is returned for those of no interpreter that is at hand.
-    Raises ModelError for a file that cannot be read.
+    `semantics` is as for read_model. Returns None if there is no interpreter for them. Raises
+    ModelError if the file cannot be read.
     """
     if content[4:8] == IDENTIFIER and semantics in (None, Semantics.LITERT_2):
         return TfliteSource(content)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/operators.md: which operators are supported, made from the code.
+"""The tables of supported operators in docs/operators.md, made from the code.
 
-`python -m systola.compiler.reference --write docs` writes it, `--check docs` exits with status 1
-where it is missing or out of date. What it says of an operator is the first paragraph of the
-docstring of the function that translates it.
+`python -m systola.compiler.reference --write docs` writes the page. With `--check docs` the command
+exits with status 1 if the page is missing or out of date. The text of an operator is the first
+paragraph of the docstring of the function that translates it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from systola.compiler.tflite import translate
 
 
 def operators_page() -> str:
-    """The text of docs/operators.md."""
+    """Return the text of docs/operators.md."""
     return filled(
         DOCS / "operators.md",
         tflite=_operators(translate.TRANSLATORS),
@@ -46,7 +46,7 @@ def _first_paragraph(function: Callable[..., Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes or checks the page; the exit status."""
+    """Write or check the page; return the exit status."""
     return write_or_check(PAGES, "systola.compiler.reference", arguments)
 
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places of a memory that are used one after the other, over and over."""
+"""Places of a memory that are used one after another, over and over."""
 
 from __future__ import annotations
 
 
 class Ring:
-    """Hands out consecutive places of a memory, from the start again at its end."""
+    """A ring that hands out consecutive places of a memory, and begins again after its end."""
 
     def __init__(self, base: int, size: int) -> None:
         self._base, self._size, self._next = base, size, 0
 
     def take(self, count: int) -> int:
-        """Address of `count` places in a row."""
+        """Return the address of `count` consecutive places."""
         if self._next + count > self._size:
             self._next = 0
         start = self._base + self._next

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PACKET = 4
-"""Numbers in a packet of Eigen, as the released packages of ONNX Runtime are built."""
+"""Number of float32 in a packet of Eigen, as the released packages of ONNX Runtime are built."""
 
 
 def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the sums of arrays x rows x numbers along the rows: one row after the other."""
+    """Return the sums along the rows, added one row after the other; `x` is arrays x rows x
+    numbers."""
     total = x[:, 0].copy()
     for row in range(1, x.shape[1]):
         total += x[:, row]

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a chain of layers to a program.
+"""The way from a chain of layers to a program.
 
-The units of the machine run decoupled, and interlocks keep the order of a program, so a program is
-right in any case and the schedule is about speed only:
+The units of the machine run decoupled, and interlocks keep the order of a program. So any order
+gives the right results, and the schedule is about speed only:
 
-- Read_Weights for a whole chunk of rows comes behind the first input, which takes longer to the
-  array than a tile: the weight port then streams on its own.
+- Read_Weights for a whole chunk of rows comes after the first input, which takes longer to the
+array than a tile. The weight port then streams on its own.
 - Activate and Write_Host_Memory follow each MatrixMultiply at once: they are chained to it row by
-  row. The next MatrixMultiply fills other accumulator rows meanwhile.
-- The input of the next chunk (or segment) is read as soon as the present one is in use, into the
-  other half of the input area, but behind those: instructions are fetched through the same port.
-- Parameters come behind the first input, unless Activate would then be late.
+row. The next MatrixMultiply fills other accumulator rows meanwhile.
+- The input of the next chunk (or segment) goes into the other half of the input area. It is read
+as soon as the present one is in use. It comes after the instructions that use the present one,
+since these are fetched through the same port.
+- Parameters come after the first input, unless Activate would then be late.
 """
 
 from __future__ import annotations
@@ -43,17 +44,16 @@ from systola.compiler.ring import Ring
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24
 MAX_STRIDE = 1 << 24
-"""Limits of the windows and of the `stride` operand."""
+"""Limits: bytes of the host window, tiles of the weight window, and bytes of a `stride`."""
 
 
 def compile_chain(
     config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork] = ()
 ) -> Program:
-    """Compiles `layers`, each fed by the one before, for `rows` input vectors.
+    """Compile `layers`, each fed by the layer before, for `rows` input vectors.
 
-    With `works`, one for each layer and one for the output, the program marks where they end.
-
-    Raises CompileError for work that does not fit the machine or its windows.
+    With `works`, one for each layer and one for the output, the program has a tag at the end of
+    each. Raises CompileError if the work does not fit the machine or its windows.
     """
     if rows < 1:
         raise CompileError(f"number of rows must be at least 1, not {rows}")
@@ -64,7 +64,7 @@ def compile_chain(
 
 
 def check_gemm(config: Config, m: int, k: int, n: int) -> None:
-    """Raises CompileError where no window holds the operands of an M x K x N product.
+    """Raise CompileError if no window holds the operands of an M x K x N product.
 
     compile_chain makes the same checks, but needs the operands for it.
     """
@@ -110,7 +110,8 @@ class _Compiler:
         self, config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork]
     ) -> None:
         self.config, self.layers, self.works = config, layers, tuple(works)
-        # What Activate writes is what a later MatrixMultiply reads: blocks of both widths.
+        # A later MatrixMultiply reads the blocks that Activate writes. So these are as wide as the
+        # narrower side of the array.
         shared = min(config.rows, config.cols)
         self.k_blocks = [config.rows, *[shared] * (len(layers) - 1)]
         self.n_blocks = [*[shared] * (len(layers) - 1), config.cols]
@@ -169,7 +170,7 @@ class _Compiler:
         )
 
     def _place(self, rows: int) -> None:
-        """Gives everything its place in host memory: input, output, parameters, tables, program."""
+        """Give input, output, parameters, tables and program their places in host memory."""
         config = self.config
         at = 0
 
@@ -202,7 +203,7 @@ class _Compiler:
             raise CompileError(f"the operands need {at} bytes of host memory, over 4 GiB")
 
     def _weights(self) -> NDArray[np.uint8]:
-        """The weight tiles in the order in which a chunk uses them, 1-D."""
+        """Return the weight tiles in the order in which a chunk uses them, 1-D."""
         config = self.config
         packed = [
             pack_tiles(config, layer.weights, k_block, n_block)
@@ -232,7 +233,7 @@ class _Compiler:
                 yield _Step(chunk, layer, n, n_end, segment, segment == segments - 1)
 
     def _span(self, step: _Step) -> tuple[int, int]:
-        """First tile along K of a step and the one behind its last."""
+        """Return the first tile along K of a step, and the tile after its last."""
         k_tiles = self.shapes[step.layer].k_tiles
         if step.layer > 0:
             return 0, k_tiles
@@ -243,8 +244,8 @@ class _Compiler:
         self.program.append(encode(opcode, **operands))
 
     def _emit_all(self) -> None:
-        # The steps that need their input read: all of the first layer where it comes in
-        # segments, otherwise one for each chunk.
+        # List the steps that read input: all of the first layer if the input comes in segments,
+        # else one for each chunk.
         loads = [
             step for step in self._steps() if step.layer == 0 and (self.segments > 1 or step.n == 0)
         ]
@@ -254,7 +255,7 @@ class _Compiler:
             if len(addresses) < len(loads):
                 addresses.append(self._emit_load(loads[len(addresses)]))
 
-        # The host's bus is what the first results wait for where parameters go before the input.
+        # Parameters before the input delay the first results, which wait for the host's bus.
         before_input = self._entries_before_input()
         if before_input:
             self._emit_parameters(0, before_input)
@@ -307,7 +308,10 @@ class _Compiler:
         self._emit(Opcode.READ_WEIGHTS, tile=0, count=count)
 
     def _emit_load(self, step: _Step) -> int:
-        """Reads the input of `step`, and before a new chunk all its weights; its first line."""
+        """Emit the read of the input of `step`, and before it, in a new chunk, of all its weights.
+
+        Returns the first buffer line of the input.
+        """
         if step.chunk > 0 and step.n == 0 and step.segment == 0:
             self._emit_weights()
         low, high = self._span(step)
@@ -325,7 +329,7 @@ class _Compiler:
         return address
 
     def _emit_parameters(self, first: int, end: int, address: int | None = None) -> None:
-        """Loads entries `first` to `end` - 1, to their own place unless `address` is given."""
+        """Emit the load of entries `first` to `end` - 1, to their own place or to `address`."""
         self._emit(
             Opcode.LOAD_PARAMETERS,
             host=self.parameter_offset + first * entry_bytes(self.config),
@@ -381,10 +385,11 @@ class _Compiler:
             )
 
     def _entries_before_input(self) -> int:
-        """Parameter entries to load before the input, so that Activate is not late.
+        """Return the number of parameter entries that are loaded before the first input.
 
-        Behind the input they cost nothing if Activate, begun late, still ends with the last
-        MatrixMultiply. Otherwise as many go before as the fetch of the first weight tile hides.
+        After the input they cost nothing if Activate, begun late, still ends with the last
+        MatrixMultiply. Otherwise Activate must not be late, so as many go before as the first
+        weight tile's fetch hides.
         """
         if not self.parameters_stay:
             return 0
@@ -393,15 +398,15 @@ class _Compiler:
         entry = entry_bytes(config) // bus
         size, shape = self.plan.chunks[0], self.shapes[0]
         input_done = size * self.plan.segment * (config.input_pitch // bus)
-        # Entries are used as they come; whichever is slower, they or the vectors, sets the pace.
+        # Entries are used as they come. The slower of entries and vectors sets the pace.
         activate = max(entry + size * shape.n_tiles, entry * shape.n_tiles + size)
         if input_done + activate <= size * shape.k_tiles * shape.n_tiles:
             return 0
-        # The array begins with the first row of a tile, and needs the others a cycle apart.
+        # The array begins with the first row of a tile, and needs one row in each cycle.
         hidden = int(tile_cycles(config)) - config.rows
         return min(self.entries, max(1, hidden // entry))
 
 
 def _rows_of(matrix: HostMatrix) -> HostMap:
-    """Each row of the matrix as a sample."""
+    """Return a HostMap of a matrix in which each row is a sample."""
     return HostMap(matrix, 1, np.arange(matrix.columns), np.arange(matrix.rows))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose integer arithmetic a network's results equal byte by byte."""
+"""The choice of the interpreter that a network's results equal byte by byte."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from enum import Enum
 
 
 class Semantics(Enum):
-    """A reference interpreter, by the name that the user chooses it with."""
+    """A reference interpreter, by the name with which the user chooses it."""
 
     LITERT_2 = "litert-2"
-    """ai-edge-litert 2.3.0, reference kernels: FULLY_CONNECTED rounds once."""
+    """Reference kernels of ai-edge-litert 2.3.0: FULLY_CONNECTED rounds once."""
     LITERT_1_2 = "litert-1.2"
-    """ai-edge-litert 1.2.0, reference kernels: FULLY_CONNECTED rounds twice, as convolutions do.
+    """Reference kernels of ai-edge-litert 1.2.0: FULLY_CONNECTED rounds twice, as convolutions do.
 
     No other operator differs.
     """
     ONNX = "onnx"
     """ONNX Runtime 1.31."""
     TRAINING = "training"
-    """What predict() of a network that systola.training has trained gives."""
+    """Results of predict() of a network that systola.training has trained."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SOFTMAX on the host, in the integer arithmetic of LiteRT's reference kernel.
 
-Fixed-point functions after gemmlowp (fixedpoint.h); Qi.f has i integer and f fractional bits.
+Fixed-point functions follow gemmlowp (fixedpoint.h). Qi.f has i integer and f fractional bits.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _RECIPROCAL_START, _RECIPROCAL_SLOPE = 1515870810, -1010580540
 
 
 def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.int8]:
-    """Softmax along the last axis, in units of 1/256 with zero point -128.
+    """Return the softmax along the last axis, in units of 1/256 with zero point -128.
 
-    `scale` is that of `x`; its zero point does not matter. Same shape as `x`.
+    `scale` is the scale of `x`; the zero point of `x` does not matter. The result has the shape of
+    `x`.
     """
     multiplier = min(beta * float(scale) * (1 << (31 - _INPUT_INTEGER_BITS)), float(_INT32_MAX))
     q, shift = quantise_multiplier(multiplier)
@@ -53,7 +54,7 @@ def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.
 
 
 def _exp_on_negative(a: NDArray[np.int64]) -> NDArray[np.int64]:
-    """exp(a) in Q0.31 for a <= 0 in Q5.26."""
+    """Return exp(a) in Q0.31 for a <= 0 in Q5.26."""
     quarter = 1 << 24
     part = (a & (quarter - 1)) - quarter
     result = _exp_between_minus_quarter_and_zero(_saturated(part << _INPUT_INTEGER_BITS))
@@ -64,7 +65,7 @@ def _exp_on_negative(a: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _exp_between_minus_quarter_and_zero(a: NDArray[np.int64]) -> NDArray[np.int64]:
-    """exp(a) for -1/4 <= a < 0, both in Q0.31: a Taylor series around -1/8."""
+    """Return exp(a) for -1/4 <= a < 0, both in Q0.31, by a Taylor series around -1/8."""
     x = a + (1 << 28)
     x2 = high_product(x, x)
     x3 = high_product(x2, x)
@@ -74,7 +75,7 @@ def _exp_between_minus_quarter_and_zero(a: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _one_over_one_plus(a: NDArray[np.int64]) -> NDArray[np.int64]:
-    """1 / (1 + a) for 0 <= a < 1, both in Q0.31: three Newton-Raphson steps in Q2.29."""
+    """Return 1 / (1 + a) for 0 <= a < 1, both in Q0.31, by three Newton-Raphson steps in Q2.29."""
     half_denominator = (a + _INT32_MAX + 1) >> 1
     x = _RECIPROCAL_START + high_product(half_denominator, _RECIPROCAL_SLOPE)
     for _ in range(3):

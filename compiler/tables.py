@@ -12,7 +12,7 @@ from systola.compiler.quantise import INT8, double_rounded
 
 
 def unary_table(node: Unary) -> NDArray[np.int8]:
-    """What `node` makes of each int8 code, in the order of INT8."""
+    """Return the result of `node` for each int8 code, in the order of INT8."""
     codes = _requantised(INT8 - node.zero_point, node.output)
     if node.table is None:
         return codes
@@ -20,9 +20,9 @@ def unary_table(node: Unary) -> NDArray[np.int8]:
 
 
 def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
-    """What `node` makes of each int8 code, in the order of INT8, with `constant` on the other side.
+    """Return the result of `node` for each int8 code, in the order of INT8.
 
-    One of its operands is a value, the other constant.
+    One operand of `node` is a value, the other is `constant`.
     """
     other = np.full_like(INT8, constant)
     a, b = (INT8, other) if isinstance(node.a, Value) else (other, INT8)
@@ -37,7 +37,7 @@ def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
 
 
 def _requantised(x: NDArray[np.int64], output: Requantisation) -> NDArray[np.int8]:
-    """What Activate makes of small sums, the same for all channels."""
+    """Return the result of Activate for small sums, the same for all channels."""
     bias, multiplier, shift = (
         int(each[0]) for each in (output.bias, output.multiplier, output.shift)
     )

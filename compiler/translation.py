@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translates the operators of a model one by one, and reports all that cannot be at once."""
+"""A translator that goes through a model's operators, and reports all refused ones at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systola.compiler.errors import CompileError, ModelError
 
 
 class Operator(Protocol):
-    """An operation of a model file; its text says which."""
+    """An operator of a model file; its text has its number and kind."""
 
     @property
     def kind(self) -> str: ...
@@ -23,7 +23,7 @@ class Operator(Protocol):
 
 
 _MOST_NAMED = 8
-"""Operators that are named with what is wrong with them; of more their number says enough."""
+"""Largest number of operators that a message names for one reason; it counts the others."""
 
 _Scope = TypeVar("_Scope")
 _Operator = TypeVar("_Operator", bound=Operator)
@@ -52,7 +52,7 @@ def refusals(
     unknown: Iterable[Hashable] = (),
     given: Callable[[Hashable], bool] = lambda _: False,
 ) -> dict[str, str]:
-    """Call the translator of each operator's kind; return the reason for each that is refused.
+    """Call the translator of each operator's kind; return the reasons for the refused operators.
 
     Operators that take an `unknown` tensor are passed over. The results of a refused operator
     become unknown, unless `given` defines the tensor in the scope and returns True.
@@ -68,7 +68,7 @@ def refusals(
                 continue
         except (CompileError, ModelError) as error:
             refused[str(operator)] = str(error)
-        # A result that is left out has no name in ONNX, like an input that is.
+        # In ONNX the name of an optional result that is left out is empty.
         unknown.update(each for each in operator.outputs if each != "" and not given(each))
     return refused
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves where a change of shape makes other channels of the elements.
+"""Moves of elements after changes of shape, if the next operation needs them.
 
-A change of shape costs nothing where what follows does not care how elements lie in the lines of
-the buffer. Where it does, a move puts them as the new shape has them.
+A change of shape leaves elements in their places in the buffer, and costs nothing. An operation may
+need the elements in the lines of the new shape. Then a move puts them there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from systola.compiler.partition import Item, Translation
 
 
 def with_whole_maps(translation: Translation) -> Translation:
-    """`translation` with moves before the operations that need them."""
+    """Return `translation` with moves before the operations that need them."""
     return replace(translation, items=tuple(_Packer(translation).items))
 
 
@@ -38,9 +38,10 @@ class _Packer:
     def __init__(self, translation: Translation) -> None:
         self.items: list[Item] = []
         self._host = set(translation.inputs)
-        """What the host can give in any shape."""
+        """Values that the host has, and can give in any shape."""
         self._channels: dict[Value, int] = {}
-        """Of values whose elements lie as if they had other channels."""
+        """Number of channels by which a value lies in the buffer, if its shape has another number.
+        """
         self._whole: dict[Value, Value] = {}
         for item in translation.items:
             self._add(item)
@@ -86,7 +87,7 @@ class _Packer:
         return self._channels.get(value, value.channels)
 
     def _packed(self, node: Node, value: Value) -> Value:
-        """`value` with elements as its shape has them."""
+        """Return `value` with its elements in the lines of its shape; adds a move if needed."""
         if value not in self._channels:
             return value
         if value not in self._whole:
@@ -101,7 +102,7 @@ class _Packer:
 
 
 def _alike(node: Binary) -> bool:
-    """Whether the value has as many elements as the result."""
+    """Return whether the value has as many elements as the result."""
     (value,) = node.sources
     return value.pixels * value.channels == node.result.pixels * node.result.channels
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators on whole numbers and truth values: what models do to indexes and shapes."""
+"""Operators on whole numbers and truth values, which models apply to indexes and shapes."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ WHOLE_NUMBERS: Mapping[str, Callable[..., NDArray[Any]]] = {
     "SELECT": np.where,
     "SELECT_V2": np.where,
 }
-"""By the names of the operators, which work element by element."""
+"""Functions by the names of operators; they work element by element."""

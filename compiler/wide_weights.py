@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 from systola.compiler.operations import Concatenation, Node, Slice, Value
 
 BLOCK = 32
-"""Channels that are there twice where one of their weights has more than 8 bits."""
+"""Number of channels that are doubled together if a weight of them has more than 8 bits."""
 
 
 def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
-    """Return weights of 8 bits that add up to these: one, two for 9 bits, three for 255."""
+    """Return weights of 8 bits that add up to `weights`.
+
+    Weights within 8 bits take one array, weights of 9 bits two, and a weight of 255 three.
+    """
     parts: list[NDArray[np.int8]] = []
     while not parts or weights.any():
         part = np.clip(weights, -128, 127).astype(np.int8)
@@ -27,8 +30,9 @@ def widened(
 ) -> tuple[Value, list[Node], NDArray[np.int8]]:
     """Return a value, the operations that make it of `value`, and weights of 8 bits for it.
 
-    Their products equal the products of `value` and `weights`. The last axis of the weights but one
-    has the channels of `value`. Blocks of channels with a weight of more than 8 bits come again.
+    Products of this value and these weights equal the products of `value` and `weights`. The last
+    axis of the weights but one has the channels of `value`. Blocks of channels with a weight of
+    more than 8 bits are in the value several times.
     """
     first, *rest = weight_parts(weights)
     axis, channels = len(value.shape) - 1, value.channels
@@ -58,7 +62,7 @@ def widened(
 
 
 def repeated(operator: str, value: Value, count: int) -> tuple[Value, list[Node]]:
-    """Return a value with the channels of `value` `count` times, and the operations for it."""
+    """Return a value with all channels of `value` `count` times, and the operations for it."""
     if count == 1:
         return value, []
     result = Value(f"{value.name} {count} times", (*value.shape[:-1], count * value.channels))

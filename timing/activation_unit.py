@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activate, Depthwise, Pool and Vector: one vector after the other, some cycles each."""
+"""A model of Activate, Depthwise, Pool and Vector: one vector after another, some cycles each."""
 
 from __future__ import annotations
 
@@ -40,73 +40,79 @@ from systola.timing.span import Span
 from systola.timing.window import WindowGrid
 
 FOLLOWS = 1 + FOLLOW_LATENCY
-"""Cycles from the announcement that lets a step go to its read."""
+"""Cycles from an announcement to the first read that it allows."""
 ADDEND = 2
-"""Lines that hold what an int16 result is added to."""
+"""Number of lines of the addend of an int16 result."""
 
 ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...], ListState, GatesState]
-"""When it is free, when the last two instructions took their last steps, the scale, the list of
-writers, and the gates."""
+"""Type of the state of an ActivationUnit.
+
+It has the cycle in which the unit is free and the cycles in which the last two instructions took
+their last steps. The scale, the list of writers and the gates follow.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What an instruction does with each vector."""
+    """The work of an instruction on its vectors."""
 
     vectors: int
     reads: int
-    """Steps in which it takes its numbers; the last one issues it."""
+    """Number of steps in which the numbers of a vector are read; the last step issues the vector.
+    """
     spacing: int
-    """Cycles without a step behind it, at least."""
+    """Least number of cycles without a step after each vector."""
     latency: int
-    """From issue to the write of its line."""
+    """Cycles from the issue of a vector to the write of its result."""
     destination: int
     lines: int
-    """Lines of one result, 0 where none are written."""
+    """Number of lines of one result, 0 if none are written."""
     blocks: int = 1
     before_block: int = 0
     """Cycles before the first vector of each block."""
     between_blocks: int = 0
-    """Cycles lost behind each block but the last."""
+    """Cycles lost after each block except the last one."""
     drain: int = 0
-    """Cycles without a step behind the instruction, at least."""
+    """Least number of cycles without a step after the instruction."""
     gate: bool = False
-    """Whether it has a function of GATES."""
+    """True if the function is one of GATES."""
     sums_lines: bool = False
     alone: bool = False
-    """Whether no older gates may be in the lanes: it sums scaled elements, or has 1/x."""
+    """True if the lanes must be free of older gates, for sums of scaled elements and for 1/x."""
     shared: bool = False
-    """Whether elements and sums of int8 take the requantisers in turn."""
+    """True if the elements and the sums of int8 take turns in the requantisers of the lanes."""
     read_lines: NDArray[np.int64] | None = None
-    """Vectors x reads: the buffer line that it reads in each cycle, negative for none."""
+    """Buffer line read in each cycle of each vector, vectors x reads; negative for no read."""
 
 
 class ActivationUnit:
-    """Everything that writes results into the unified buffer."""
+    """A model of the unit that writes all results into the unified buffer."""
 
     def __init__(self, config: Config, regions: Regions) -> None:
         self._config = config
         self._turns = config.columns_per_lane
-        """Cycles of a step, and from a read to its announcement."""
+        """Cycles of a step, one for each column of a lane; a read is announced as many cycles
+        later."""
         self._latency = Hardware.latency() + (1 + READ_SLACK) * (self._turns - 1)
         self._banks = config.buffer_banks
         self._regions = regions
         self.free = 0.0
-        """The first cycle in which it has time for another instruction."""
+        """First cycle in which the unit has time for another instruction."""
         self._left = 0.0, 0.0
-        """When the last two instructions took their last steps."""
+        """Cycles in which the last two instructions took their last steps."""
         self.written: tuple[Times, int] = np.zeros(1), 0
-        """When the last instruction writes its lines, and the first of them."""
+        """Cycles in which the last instruction writes its lines, and its first line."""
         self.writers = WriterList(config.queue_depth, regions.buffer.written)
-        """The list of its instructions, for those who read their results."""
+        """Instructions that write lines, with their lines and ends; readers of these lines wait for
+        them."""
         self._gates = Gates(self._turns)
         self.scale: Mapping[str, int] = {}
-        """What the last Set_Config_Scale said."""
+        """Operands of the last Set_Config_Scale."""
         self.other: OtherReads | None = None
-        """What is read during the instruction that comes next."""
+        """Reads of the matrix unit while the next instruction runs; None if there are none."""
 
     def activate(self, operands: Mapping[str, int], issued: float) -> Span:
-        """An Activate that is issued in cycle `issued`."""
+        """Return the span of an Activate that is issued in cycle `issued`."""
         gate = operands["function"] in GATES
         wide, accumulate = operands["wide"], operands["accumulate"]
         rows = operands["rows"] * operands["n_tiles"]
@@ -137,7 +143,7 @@ class ActivationUnit:
         return span
 
     def depthwise(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
-        """A Depthwise with the present window."""
+        """Return the span of a Depthwise with the present window."""
         blocks = operands["blocks"]
         work = Work(
             vectors=blocks * window.pixels,
@@ -156,7 +162,7 @@ class ActivationUnit:
         return self._over_map(work, operands, window, blocks, taps, issued)
 
     def pool(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
-        """A Pool with the present window."""
+        """Return the span of a Pool with the present window."""
         work = Work(
             vectors=operands["blocks"] * window.pixels,
             reads=window.taps,
@@ -173,7 +179,7 @@ class ActivationUnit:
     def _map_lines(
         self, operands: Mapping[str, int], window: WindowGrid
     ) -> NDArray[np.int64] | None:
-        """The lines of all taps of each vector, if somebody wants to know."""
+        """Return the lines of all taps of each vector; None if no other unit reads meanwhile."""
         if self.other is None:
             return None
         shape = window.operands
@@ -212,7 +218,7 @@ class ActivationUnit:
         return span
 
     def vector(self, operands: Mapping[str, int], issued: float) -> Span:
-        """A Vector."""
+        """Return the span of a Vector."""
         gate = operands["function"] in GATES
         wide, accumulate = operands["wide"], operands["accumulate"]
         halves = 1 + operands["wide_operands"]
@@ -268,8 +274,10 @@ class ActivationUnit:
         return span
 
     def measure(self, operands: Mapping[str, int], issued: float) -> Span:
-        """A Measure: of rows, of lines, or of exponents alone, which takes a step for the seed that
-        there is not."""
+        """Return the span of a Measure of rows, of lines, or of exponents alone.
+
+        A Measure of exponents alone has no data, but takes a step all the same.
+        """
         source, rows = operands["source"], operands["rows"]
         sums, space = self._regions.accumulators, self._regions.buffer
         needed: float | Times = 0.0
@@ -297,7 +305,7 @@ class ActivationUnit:
         return span
 
     def transpose(self, operands: Mapping[str, int], issued: float) -> Span:
-        """A Transpose: the lines of a tile are read, and then written."""
+        """Return the span of a Transpose: the lines of a tile are read, and then written."""
         size, count = self._config.cols, operands["count"]
         starts = operands["buffer"] + np.arange(count) * operands["step"]
         lines = starts[:, None] + np.arange(size)
@@ -321,7 +329,7 @@ class ActivationUnit:
         return span
 
     def random(self, operands: Mapping[str, int], issued: float) -> Span:
-        """A Random: the seed, and then a line a cycle."""
+        """Return the span of a Random: the seed, and then a line in each cycle."""
         work = Work(
             vectors=operands["rows"],
             reads=1,
@@ -335,20 +343,23 @@ class ActivationUnit:
         return self._run(work, 0.0, issued)[1]
 
     def _run(self, work: Work, needed: float | Times, issued: float) -> tuple[Times, Span]:
-        """Issue of each vector, once it has what is `needed`."""
+        """Return the cycle in which each vector is issued, and the span of the instruction.
+
+        A vector has all it needs from cycle `needed` on.
+        """
         space = self._regions.buffer
         target = slice(work.destination, work.destination + work.vectors * work.lines)
         if not work.lines:
             free = np.zeros(work.vectors)
         elif work.lines == 1:
-            # Results follow those who still read the lines, or fill them, one by one.
+            # Each result follows the instructions that still read its line, or fill it.
             free = np.maximum(space.read[target], space.filled[target]) + FOLLOWS
         else:
             used = max(space.used[target].max(), space.filled[target].max())
             free = np.full(work.vectors, used + FOLLOWS)
         needed = np.maximum(needed, free)
         turns = self._turns
-        # Steps left out between its vectors, and after them.
+        # Cycles of the steps that are left out between two vectors, and also after the last vector.
         between = turns * gate_pause(turns) if work.gate else self._pause(work.spacing)
         step = turns * work.reads + between
         if work.gate and work.alone:
@@ -362,12 +373,12 @@ class ActivationUnit:
         if work.before_block:
             block = np.arange(work.vectors) // (work.vectors // work.blocks)
             offsets += (block + 1) * work.before_block + block * work.between_blocks
-        # Its command comes when the one before has the unit to itself.
+        # The instruction's command reaches the unit when the instruction before it is alone there.
         came = max(issued, self._left[0] + 1)
         kind = {"lines": work.sums_lines, "alone": work.alone}
         start = max(came + 1 + FRONT_LATENCY, self.free)
         start = self._gates.first_step(start, gate=work.gate, **kind)
-        if turns > 1:  # A step begins when the one before might have ended.
+        if turns > 1:  # With several cycles a step, steps begin at multiples of its length.
             needed = start + turns * np.ceil((needed - start) / turns)
         if work.read_lines is not None and self.other is not None:
             before = np.diff(offsets, prepend=-float(turns)) - turns * work.reads
@@ -412,7 +423,7 @@ class ActivationUnit:
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
 
     def _gate_times(self, work: Work, start: float, needed: Times) -> Times:
-        """When vectors with gates are issued, each in a place of its own in the lanes."""
+        """Return the issue cycle of each vector with gates, each in its own place of the lanes."""
         turns, first = self._turns, start
         times: list[float] = []
         for need in np.broadcast_to(needed, work.vectors).tolist():
@@ -423,15 +434,15 @@ class ActivationUnit:
         return np.array(times)
 
     def _gate_latency(self, gate: bool) -> int:
-        """Cycles by which the results of gates are later than others."""
+        """Return the cycles by which the results of gates are later than others."""
         return self._turns * GateSequencer.latency(self._turns) * gate
 
     def _pause(self, cycles: int) -> int:
-        """Cycles of the steps that are left out where none may be made for so many cycles."""
+        """Return the cycles of the steps left out if none may be made for `cycles` cycles."""
         return self._turns * left_out(cycles, self._turns) if cycles else 0
 
     def _halved(self) -> tuple[bool, bool]:
-        """Whether the operands of Vector are scaled by one half."""
+        """Return whether Vector scales its first operand by one half, and whether its second."""
         a, b = (
             (self.scale.get(f"multiplier_{n}"), self.scale.get(f"shift_{n}")) == (HALF, 0)
             for n in "ab"
@@ -452,7 +463,8 @@ class ActivationUnit:
             self._regions.tables.activated[operands["table"]] = end
 
     def state(self, now: float, *, scaled: bool) -> ActivationState:
-        """Return the state, seen from cycle `now`, the scale only if something is `scaled`."""
+        """Return the state as seen from cycle `now`, with the scale only if an instruction is
+        `scaled`."""
         times = self.free, *self._left
         free, left, last = (recent(time, now) for time in times)
         scale = tuple(self.scale.items()) if scaled else ()
@@ -468,8 +480,11 @@ class ActivationUnit:
 
 
 def _in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.float64]:
-    """The steps that issue vectors of two elements, none of which meets an older sum on its way
-    into the requantisers, where it goes unless `halved`; each takes `turns` cycles there."""
+    """Return the number of the step in which each vector of two elements is issued.
+
+    Elements and older sums share the requantisers, for `turns` cycles each, so an element waits for
+    a free step. An element that is `halved` needs no requantiser.
+    """
     meets = range((SLOT_DISTANCE - turns) // turns + 1, -(-(SLOT_DISTANCE + turns) // turns))
     now, sums = -1, set[int]()
     issued: list[int] = []
@@ -486,7 +501,10 @@ def _in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.
 def result_lines(
     opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None, size: int
 ) -> tuple[int, int]:
-    """First line that an instruction writes, and how many there are. `size`: those of a tile."""
+    """Return the first line that an instruction writes, and the number of its lines.
+
+    `size` is the number of lines of a tile.
+    """
     if opcode == Opcode.MEASURE:
         return 0, 0
     if opcode == Opcode.TRANSPOSE:

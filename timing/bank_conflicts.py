@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The activation unit and the matrix unit, reading from the same banks of the unified buffer.
+"""A model of reads by the activation unit and the matrix unit from the same banks of the buffer.
 
-The activation unit yields. Where a convolution follows the instruction that makes its feature map,
-it reads each line soon after it was written, while the activation unit reads for a later one. As
-the distance between the two is fixed, they meet for nearly all results of a layer or for none, at
-the cost of a cycle each: only counting it out tells. The same is true of work side by side.
+The activation unit yields. Take a convolution that follows the instruction that makes its feature
+map. It reads each line soon after the write, while the activation unit reads for a later line. The
+distance between the two is fixed. So they meet in a bank for nearly all results of a layer or for
+none, at the cost of a cycle each. Only a count of all reads shows which. The same is true of other
+work side by side.
 """
 
 from __future__ import annotations
@@ -21,62 +22,65 @@ from systola.timing.gates import Gates
 from systola.timing.regions import Times
 
 SEARCHED = 256
-"""Lines that are looked at together."""
+"""Number of lines of which conflicts are searched at once."""
 HORIZON = 2 * DEPTHWISE_TAPS
-"""Cycles that one vector takes at most, being held up now and then."""
+"""Most cycles that one vector takes, with some cycles of waiting."""
 
 
 @dataclass(frozen=True)
 class ComingReads:
-    """Those of an instruction, a vector a cycle as soon as its line is there."""
+    """The reads of an instruction of the matrix unit: one in each cycle, as soon as a line is
+    ready."""
 
     lines: NDArray[np.int64]
-    """Negative for a cycle without one."""
+    """Line read in each cycle; negative for a cycle without a read."""
     ready: Times
-    """When each can be read, as far as it is older instructions that write it."""
+    """First cycle in which each line can be read, as far as older instructions decide."""
     behind_first: bool = False
-    """Whether lines before the results of the activation unit wait for the first of these, too, see
-    systola.timing.runs."""
+    """True if reads of lines below the present instruction's results wait for its first result.
+
+    The reason is in timing/runs.py.
+    """
 
 
 @dataclass(frozen=True)
 class OtherReads:
-    """The lines that the matrix unit reads meanwhile."""
+    """The lines that the matrix unit reads during an instruction of the activation unit."""
 
     past: dict[float, int]
-    """Lines of instructions that are older, by the cycle."""
+    """Line read in each cycle by instructions that have been issued before."""
     coming: Iterator[ComingReads]
-    """Those that follow."""
+    """Reads of the instructions that are issued later."""
     start: float
-    """First cycle that is left for them."""
+    """First cycle in which a read of a later instruction is possible."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What an instruction of the activation unit does with its buffer lines."""
+    """The reads and writes of an instruction of the activation unit."""
 
     lines: NDArray[np.int64]
-    """Vectors x lines: what it reads for each vector in so many cycles, negative for a cycle
-    without."""
+    """Line read for each vector in each cycle, vectors x cycles; negative for no read."""
     before: Times
-    """Cycles before the first line of each vector."""
+    """Cycles without a read before the first line of each vector."""
     needed: Times
-    """For each vector the first cycle in which its last line can be read."""
+    """First cycle in which the last line of each vector can be read."""
     start: float
     target: int
     """Line of the first result."""
     target_lines: int
-    """Lines of one result."""
+    """Number of lines of one result."""
     latency: int
-    """From the last line read to the line written."""
+    """Cycles from the last read of a vector to the write of its first line."""
     turns: int
-    """Cycles of a read; it begins in the first one, or so many later."""
+    """Cycles of a step; a read in any of them will do, and a delay is a whole step."""
     gates: Gates | None = None
-    """The gates before it, if its vectors, sums of lines, have a place among them."""
+    """Gates of older vectors; None unless vectors of sums of lines have to find places among them.
+    """
 
 
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
-    """When the last line of each vector is read."""
+    """Return the cycle in which the last line of each vector is read."""
     count, reads = reader.lines.shape
     own = np.where(reader.lines >= 0, reader.lines % banks, -1).tolist()
     needed: list[float] = np.ceil(reader.needed - reader.turns * (reads - 1)).tolist()
@@ -142,21 +146,30 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
 
 
 def read_times(chunk: ComingReads, first: float) -> Times:
-    """Return when each line is read by a unit that is free from cycle `first` on, see looked_at."""
+    """Return the cycle in which each line is read by a unit that is free from cycle `first` on.
+
+    An interlock lets a waiting read go only in every other cycle, see looked_at.
+    """
     steps = np.arange(len(chunk.lines))
     late = np.maximum.accumulate(chunk.ready - steps) - first
     return first + 2 * np.ceil(np.maximum(late, 0) / 2) + steps
 
 
 def looked_at(first: float, needed: float) -> float:
-    """When an interlock lets something go that it could let go in cycle `first`, if it is clear
-    from `needed` on: it looks in every other cycle."""
+    """Return the cycle in which an interlock lets an instruction go.
+
+    The instruction is there from cycle `first` on, and clear from cycle `needed` on. The interlock
+    looks at it in cycle `first` and in every other cycle after it.
+    """
     return first + 2 * ceil(max(0.0, needed - first) / 2)
 
 
 def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
-    """For each line the vector that must have been written first, -1 for none: lines are read in
-    order, so one waits for all before it, `last` included."""
+    """Return for each line the vector with the result that must be written first, -1 for none.
+
+    Lines are read in order. So a line also waits for the vectors of all lines before it, and for
+    vector `last`.
+    """
     lines = chunk.lines
     made = (lines - reader.target) // reader.target_lines
     made[(made < 0) | (made >= len(reader.lines))] = -1
@@ -167,9 +180,10 @@ def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
 
 
 def yielding_writes(times: Times, line: int, taken: Times, taken_line: int, banks: int) -> Times:
-    """Return when the host reader writes lines from `line` on that it could write at `times`.
+    """Return the cycles in which the host reader writes lines from `line` on.
 
-    The activation unit writes a line from `taken_line` on in each of the cycles `taken`.
+    It could write them at `times`. The activation unit writes a line, from `taken_line` on, in each
+    of the cycles `taken`.
     """
     first, last = int(taken[0]), int(taken[-1])
     bank_at = np.full(last - first + 2, -1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a copy between host memory and the machine looks like on the bus."""
+"""The size and shape on the bus of a copy between host memory and the machine."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from systola.arch.config import Config
 
 @dataclass(frozen=True)
 class Copy:
-    """Bytes `first` to `end` - 1 of the host window, or some of them."""
+    """A copy of some of the bytes from `first` to `end` - 1 of the host window."""
 
     first: int
     end: int
     lines: int
-    """Lines or entries on the chip."""
+    """Number of lines or parameter entries on the chip that are copied."""
     beats: int
     bursts: int
 
     @staticmethod
     def linear(config: Config, first: int, lines: int, beats: int) -> Copy:
-        """One run of beats."""
+        """Return a copy of bytes without gaps in host memory, of `beats` beats of the bus."""
         end = first + beats * config.host_bus_bytes
         return Copy(first, end, lines, beats, -(-beats // config.max_burst_beats))
 
 
 def copy_of(config: Config, operands: Mapping[str, int], pitch: int, alternate: bool) -> Copy:
-    """That of a Read_Host_Memory or Write_Host_Memory with a `pitch` of bytes for each line."""
+    """Return the copy of a Read_Host_Memory or Write_Host_Memory.
+
+    Each line takes `pitch` bytes.
+    """
     rows, blocks, stride = operands["rows"], operands["blocks"], operands["stride"]
     first, lines = operands["host"], rows * blocks
     line_beats = pitch // config.host_bus_bytes

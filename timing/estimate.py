@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many cycles a program takes, without running it.
+"""An estimate of a program's cycles that does not run it.
 
-The program is walked through in its order, an instruction at a time. Units work in order and an
-instruction waits for older ones only, so its times follow from those of the instructions before it:
-when it was fetched, when its queue and its unit had room, and when the lines and rows that it needs
-were there, one by one. A loop is walked through until its course repeats itself. A segment of a
-loop is walked through once for each state in which it begins, whatever the cycle.
+A walk goes through the program in its order, an instruction at a time. Units work in order, and an
+instruction waits for older ones only. So its times follow from the times of the instructions before
+it: its fetch, the room in its queue and its unit, and the lines and rows that it needs, one by one.
+A loop is walked through until its course repeats itself. A segment of a loop is walked through once
+for each state in which it begins, whichever the cycle.
 
-Not in the model: who wins a bank of the buffer or of the accumulators, bursts cut at pages, a fetch
-that is asked for while a read is on its way from its queue to the bus and gets there first, and the
-time of each single stall.
+Not in the model:
+
+- the unit that wins a bank of the buffer or of the accumulators
+- bursts cut at pages
+- a fetch that overtakes a read: the read was on its way from its queue to the bus before the fetch
+was asked for
+- the time of each single stall
 """
 
 from __future__ import annotations
@@ -53,37 +57,44 @@ from systola.timing.weight_fetch import WeightFetch, WeightState
 from systola.timing.window import WindowGrid
 
 QUEUED = 1
-"""Cycles more from an issue to the start of the instruction than the units themselves count."""
+"""Cycles from the issue to the start of an instruction, in addition to the units' own."""
 SEEN = 1
-"""Cycles from the end of an instruction to what waits for it."""
+"""Cycles from the end of an instruction to the first event that waits for it, like an issue."""
 HALT = 3
 """Cycles from the end of all work to DONE."""
 STEADY = 2
-"""Iterations that must take the course of the one before, cycle by cycle, before all others of the
-loop are taken to do so."""
+"""Number of iterations that must repeat the course of the iteration before, cycle by cycle.
+
+Then all other iterations of the loop are taken to repeat it.
+"""
 LAST = 2
-"""Iterations at the end of a loop that are walked through in any case, for what comes behind."""
+"""Number of last iterations of a loop that are always walked through, for later instructions."""
 UNSTEADY = 64
-"""Iterations after which a loop without a steady course goes on with the mean of half of them."""
+"""Number of iterations after which a loop without a steady course goes on with a mean.
+
+The mean is over half of them.
+"""
 SAME = 1e-3
-"""Cycles by which times may differ and are the same."""
+"""Largest difference of two times, in cycles, that count as the same."""
 SEGMENT = 32
-"""Instructions between places of a program at which states are compared, beside the ends of layers.
-To compare takes as long as walking through a few of them."""
+"""Number of instructions after which states are compared; the ends of layers are such places too.
+
+A comparison takes as long as a walk through a few instructions.
+"""
 LOOKED_AHEAD = 512
-"""Lines that are looked at together: as many as are read during a short instruction."""
+"""Number of lines that are searched together: as many as a short instruction reads."""
 
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 BARRIERS = (Opcode.LOOP, Opcode.END_LOOP, Opcode.HALT, *WAITS)
-"""Instructions beyond which nobody looks ahead."""
+"""Instructions beyond which the walk does not look ahead."""
 
 
 def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) -> Estimate:
-    """The cycles of `image` with such memories, those that answer at once if none are given.
+    """Return the cycles of `image` with the memories `memory`, by default without any delay.
 
-    Its program must end with Halt and break no rule; a host for which it waits resumes at once.
-    Raises ValueError where the program leaves the image or uses a window that it has not set.
+    Its program must end with Halt and break no rule. A host for which the program waits resumes at
+    once. Raises ValueError if the program leaves the image or uses a window that it has not set.
     """
     known = _estimates.setdefault(image, {})
     key = config, memory or MemorySpeed()
@@ -95,15 +106,15 @@ def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) ->
 _estimates: WeakKeyDictionary[Image, dict[tuple[Config, MemorySpeed], Estimate]] = (
     WeakKeyDictionary()
 )
-"""Estimates of images that are still in use: a report asks for one that compiling has made."""
+"""Estimates of images that are still in use: a report asks for an estimate made in compiling."""
 
 
 @dataclass(frozen=True)
 class UnitWork:
-    """An instruction in a unit, as it should be. Cycles count from START."""
+    """The estimated work of a unit on an instruction, in cycles since START."""
 
     number: int
-    """Its place in the program; of weights that of the instruction that consumes them."""
+    """Place of the instruction in the program; for weights, the place of their consumer."""
     unit: Unit
     begin: float
     end: float
@@ -112,9 +123,9 @@ class UnitWork:
 def estimated_work(
     config: Config, image: Image, memory: MemorySpeed | None = None
 ) -> tuple[UnitWork, ...]:
-    """What each unit does when, as estimate() has it: every iteration of every loop.
+    """Return the work of all units as estimate() has it, with every iteration of every loop.
 
-    It takes time for each instruction that is executed, some 10,000 in a second.
+    The function takes time for each executed instruction: it does some 10,000 in a second.
     """
     work: list[UnitWork] = []
     Walk(config, image, memory or MemorySpeed(), work).run()
@@ -131,18 +142,22 @@ class _Loop:
     registers: list[int]
     mark: Mark
     noted: int
-    """Times that had been noted when the present iteration began."""
+    """Number of noted times at the start of the present iteration."""
     before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """Times in the iteration before, since that had begun, and its duration."""
+    """Course of the iteration before: its noted times and its duration, in cycles since its start.
+    """
     steady: int = 0
-    """Iterations that took the same course as the one before."""
+    """Number of iterations that took the same course as the iteration before."""
     periods: list[float] = field(default_factory=list[float])
     resumed: tuple[float, Record] | None = None
-    """In the first iteration behind those that were skipped: when it must end, and the record."""
+    """Cycle in which the present iteration must end, and the record before it; None for most.
+
+    It is set for the first iteration after skipped ones.
+    """
 
 
 class _State(NamedTuple):
-    """All that decides about later times, but for loops and registers, seen from the present."""
+    """The state of a walk: all that later times depend on, except loops and registers."""
 
     window: WindowGrid | None
     ends: tuple[tuple[float, ...], ...]
@@ -159,12 +174,12 @@ class _State(NamedTuple):
 
 
 _Place = tuple[int, int]
-"""The next instruction, and the number of a state."""
+"""Type of a place of the walk: the number of the next instruction, and the number of the state."""
 
 
 @dataclass(frozen=True)
 class _Segment:
-    """Some instructions without a loop or a register; times are relative to its begin."""
+    """A piece of a program without loops or registers, with times relative to its start."""
 
     cycles: float
     notes: list[float]
@@ -174,7 +189,7 @@ class _Segment:
 
 
 class Walk:
-    """The way of one core through its program, an instruction at a time."""
+    """The walk of one core through its program, an instruction at a time."""
 
     def __init__(
         self,
@@ -183,18 +198,18 @@ class Walk:
         memory: MemorySpeed,
         work: list[UnitWork] | None = None,
     ) -> None:
-        """With a list for the `work` of the units no iteration of a loop is skipped."""
+        """Begin a walk; with a list for the `work` of the units, skip no iteration of a loop."""
         self._work = work
         self._number = 0
         self._pc = 0
-        """The instruction that comes next."""
+        """Number of the next instruction."""
         self._config = config
         self._program = image.program
         self._decoded: dict[int, tuple[Instruction, dict[str, int]]] = {}
         self._indexed: dict[int, list[tuple[str, int]]] = {}
-        """The operands of an instruction to which registers are added, and these."""
+        """Operands of each instruction to which an index register is added, and these registers."""
         self._scale_used: dict[int, bool] = {}
-        """Whether the scale is used from an instruction on before another is set."""
+        """True for each instruction from which on the scale is used before another scale is set."""
         self._registers = [0] * REGISTERS
         self._loops: list[_Loop] = []
         self._port = HostReadPort(memory)
@@ -211,21 +226,21 @@ class Walk:
         depth = config.queue_depth
         self._ends = {unit: deque([0.0] * depth, depth) for unit in Unit}
         self._tagged = deque([0.0] * TAGS_WAITING, TAGS_WAITING)
-        """When the last tags entered the trace."""
+        """Cycles in which the last tags entered the trace."""
         self._tags_in_a_row = False
-        """Whether the last two tags entered it in two cycles in a row."""
+        """True if the last two tags entered the trace in consecutive cycles."""
         self._record = Record()
         self._notes: list[float] = []
-        """Times that are part of the course of the open loops."""
+        """Times noted for the course of the open loops."""
         self._states: dict[_State, int] = {}
-        """A number for each state that the walk was in."""
+        """Number of each state that the walk was in."""
         self._known: dict[_Place, _Segment] = {}
-        """The segments that follow the places where the walk has been."""
+        """Segment that follows each place where the walk has been."""
         self._open: tuple[_Place, float, int, Mark] | None = None
-        """Where the present segment began: place, cycle, times noted, and recorded before."""
+        """Start of the present segment: its place, its cycle, and the marks of notes and record."""
 
     def run(self) -> Estimate:
-        """Walks through the program."""
+        """Walk through the program and return the estimate."""
         ended = False  # a layer
         while True:
             if self._loops and (ended or self._pc % SEGMENT == 0) and self._work is None:
@@ -238,7 +253,7 @@ class Walk:
     def _take_known(self) -> None:
         """Go through the segments that follow, as far as their course is known.
 
-        All that happens in a segment follows from the state at its begin. A state that differs from
+        All that happens in a segment follows from the state at its start. A state that differs from
         an earlier one only in the cycle has the same course, moved to that cycle.
         """
         state = self._state()
@@ -282,7 +297,7 @@ class Walk:
         )
 
     def _uses_scale(self, pc: int) -> bool:
-        """Return whether an instruction from `pc` on can use the scale that is set now."""
+        """Return whether the present scale is used by an instruction from `pc` on."""
         passed: list[int] = []
         while pc not in self._scale_used:
             passed.append(pc)
@@ -295,7 +310,7 @@ class Walk:
         return self._scale_used[pc]
 
     def _resume(self, state: _State) -> None:
-        """Go on from `state` now."""
+        """Go on from `state` in the present cycle."""
         now = self._issued
         self._window, self._tags_in_a_row = state.window, state.tags_in_a_row
         for known, times in zip(self._ends.values(), state.ends, strict=True):
@@ -311,13 +326,16 @@ class Walk:
         self._writer.resume(state.writer, now)
 
     def _offered(self) -> tuple[Opcode, dict[str, int], float]:
-        """The next instruction, and when the sequencer sees it."""
+        """Return the next instruction, its operands, and the cycle in which it is offered.
+
+        From this cycle on the sequencer sees the instruction.
+        """
         entry, operands = self._effective(self._pc, self._registers)
         ready = self._fetch.next(self._pc, entry.opcode)
         return entry.opcode, operands, max(ready - ISSUE_INTERVAL, self._issued)
 
     def _issue(self, opcode: Opcode, operands: dict[str, int], seen: float) -> bool:
-        """Issues it; whether others follow."""
+        """Issue an instruction; return whether others follow."""
         pc = self._pc
         compared = self._compared(opcode, seen)
         self._issued = max(seen + ISSUE_INTERVAL, compared, self._room(opcode))
@@ -350,13 +368,13 @@ class Walk:
         return True
 
     def result(self) -> Estimate:
-        """What it comes to, the Halt having been issued."""
+        """Return the estimate, after the issue of the Halt."""
         idle = max(self._issued + SEEN, self._idle())
-        # The last fetch must have come, too.
+        # The last fetch must have arrived, too.
         return self._record.result(round(max(idle, self._fetch.end(self._pc)) + HALT))
 
     def _effective(self, pc: int, registers: Sequence[int]) -> tuple[Instruction, dict[str, int]]:
-        """Return an instruction, index registers added to its operands: not to be written."""
+        """Return an instruction with index registers added to its operands; must not be changed."""
         entry, operands = self._decoded_at(pc)
         if indexed := self._indexed[pc]:
             self._open = None  # Registers are no part of the state.
@@ -383,8 +401,8 @@ class Walk:
     def _other_reads(self, pc: int, results: tuple[int, int]) -> OtherReads | None:
         """Return the reads of the matrix unit during an instruction of the activation unit.
 
-        The result is None where there are none. `pc` is the instruction after it. `results` has
-        the first line that it writes, and the number of its lines.
+        The result is None if there are none. `pc` is the instruction after it. `results` has the
+        first line that it writes, and the number of its lines.
         """
         past = self._matrix.reads_from(max(self._issued, self._activation.free))
         coming = self._coming_reads(pc, results)
@@ -396,9 +414,12 @@ class Walk:
         return OtherReads(past, coming, self._matrix.free)
 
     def _coming_reads(self, pc: int, results: tuple[int, int]) -> Iterator[ComingReads]:
-        """What each MatrixMultiply or Convolve from `pc` on reads, as far as it is known when it is
-        issued, up to the first line that waits for a later instruction of the activation unit than
-        the present one, which writes the `results`."""
+        """Yield the reads of each MatrixMultiply or Convolve from `pc` on.
+
+        They are the reads that are known when the present instruction, which writes the `results`,
+        is issued. They end at the first line that waits for a later instruction of the activation
+        unit.
+        """
         window, registers = self._window, list(self._registers)
         writers = self._activation.writers.following(self._issued, results)
         present = len(writers) - 1
@@ -440,7 +461,7 @@ class Walk:
                     return
             elif unit == Unit.ACTIVATION:
                 if len(writers) - present > self._config.queue_depth + 1:
-                    # The queue is full: what comes behind is not issued yet.
+                    # The queue is full: later instructions are not issued yet.
                     return
                 first, count = result_lines(entry.opcode, operands, window, self._config.cols)
                 writers.append(writers[-1].followed_by(first, first + count))
@@ -449,13 +470,16 @@ class Walk:
             pc += 1
 
     def _idle(self) -> float:
-        """When everything issued so far is complete."""
+        """Return the cycle in which everything issued so far is complete."""
         return max(self._tagged[-1], *(max(ends) + SEEN for ends in self._ends.values()))
 
     def _room(self, opcode: Opcode) -> float:
-        """When the queues have room for an instruction, or all units have drained for it."""
+        """Return the cycle in which the queues have room for an instruction.
+
+        For an instruction that waits for all units, return the cycle in which they have drained.
+        """
         if opcode in WAITS:
-            # Tags that entered together show a cycle later that they have.
+            # Tags that entered together show this a cycle later.
             return self._idle() + 1 + self._tags_in_a_row
         if opcode == Opcode.DEBUG_TAG:
             return self._tagged[0] + SEEN
@@ -463,8 +487,11 @@ class Walk:
         return self._ends[unit][0] + SEEN if unit else 0.0
 
     def _compared(self, opcode: Opcode, seen: float) -> float:
-        """When an instruction is issued that is compared with all that it may have to wait for, an
-        entry of the longest lists a cycle, from the cycle behind `seen` on."""
+        """Return the cycle in which an instruction is issued, as far as comparisons decide.
+
+        The sequencer compares it with all instructions under way that it may wait for. This takes a
+        cycle for each entry of the longest lists, from the cycle after `seen` on.
+        """
         time = 0.0
         for units in COMPARED.get(opcode, ()):
             entries = sum(end + SEEN > seen for unit in units for end in self._ends[unit])
@@ -472,7 +499,7 @@ class Walk:
         return time
 
     def _note(self, time: float) -> None:
-        """A time that is part of the course of the open loops."""
+        """Note a time that is part of the course of the open loops."""
         if self._loops:
             self._notes.append(time)
 
@@ -506,7 +533,7 @@ class Walk:
             self._work.append(UnitWork(self._number, unit, begin, end))
 
     def _hold_up_reads(self) -> None:
-        """What the activation unit writes goes before what comes from host memory."""
+        """Delay writes of lines from host memory that meet writes of the activation unit."""
         ends = self._reader.yield_to(*self._activation.written)
         if ends is not None:
             known = self._ends[Unit.HOST_READ]
@@ -568,7 +595,7 @@ class Walk:
         return span
 
     def _window_of(self, operands: dict[str, int]) -> WindowGrid:
-        """The window of a Set_Config_Window; its lines are worked out once."""
+        """Return the window of a Set_Config_Window, with lines that are calculated once."""
         return self._windows.setdefault(tuple(operands.values()), WindowGrid(operands))
 
     def _set_window(self) -> WindowGrid:
@@ -578,7 +605,7 @@ class Walk:
 
     def _tag(self, number: int, wait: int) -> None:
         done = [max(self._ends[unit]) + SEEN for bit, unit in WAIT_FOR.items() if wait & bit]
-        # They enter the trace one a cycle, from the cycle behind the issue on.
+        # Tags enter the trace one in each cycle, from the cycle after the issue on.
         next_one = self._tagged[-1] + 1
         self._tagged.append(max(self._issued + 1, next_one, *done))
         self._tags_in_a_row = self._tagged[-1] == next_one
@@ -586,7 +613,10 @@ class Walk:
         self._note(self._tagged[-1])
 
     def _close(self, pc: int) -> int:
-        """An End_Loop in front of `pc`: where the program goes on."""
+        """End an iteration; return the number of the instruction with which the program goes on.
+
+        `pc` is the instruction after the End_Loop.
+        """
         loop = self._loops[-1]
         loop.left -= 1
         if not loop.left:
@@ -608,7 +638,7 @@ class Walk:
         return loop.start
 
     def _compare(self, loop: _Loop) -> None:
-        """At the end of an iteration: skips most of those that are left if nothing new comes."""
+        """Compare an iteration with the iteration before; skip most others if nothing changes."""
         period = self._issued - loop.begun
         course = np.array([*self._notes[loop.noted :], self._issued]) - loop.begun
         same = len(course) == len(loop.before) and np.allclose(course, loop.before, 0, SAME)
@@ -623,10 +653,11 @@ class Walk:
                 self._skip(loop, count, float(np.mean(loop.periods[UNSTEADY // 2 :])))
 
     def _skip(self, loop: _Loop, count: int, period: float) -> None:
-        """Goes on as if `count` iterations like the last one had followed.
+        """Go on as if `count` iterations like the last one had followed.
 
-        The last of them is walked through all the same, for what it leaves at addresses of its own.
-        As it finds nothing there of those before, its own times do not count.
+        The last of these is walked through all the same, so that its results are at its own
+        addresses. The skipped iterations left nothing there, so its times are wrong and do not
+        count.
         """
         self._record.repeat(loop.mark, count, count * period)
         loop.resumed = self._issued + count * period, self._record
@@ -639,7 +670,7 @@ class Walk:
         self._shift((count - 1) * period)
 
     def _shift(self, cycles: float) -> None:
-        """Move everything that happened to later."""
+        """Move the state, and all that happened, to a later cycle."""
         state = self._state()
         self._issued += cycles
         self._resume(state)

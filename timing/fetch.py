@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction fetch, and the stages of the scalar unit and the decoder."""
+"""A model of the instruction fetch, and the stages of the scalar unit and the decoder."""
 
 from __future__ import annotations
 
@@ -17,34 +17,41 @@ from systola.timing.host_read_port import HostReadPort
 from systola.timing.recent import FORGOTTEN
 
 FIRST_REQUEST = 1
-"""Cycle of the first request, START being accepted in cycle 0."""
+"""Cycle of the first request; START is accepted in cycle 0."""
 HANDED_OUT = 4
-"""Cycles from the beat of an instruction to the instruction."""
+"""Cycles from the beat that brings an instruction to its output by the fetch."""
 MOVED = 3
-"""Cycles from an instruction's being taken to its going to the last stage of the scalar unit."""
+"""Cycles that an instruction takes through the scalar unit to its last stage."""
 DECODED = ISSUE_INTERVAL
 """Cycles from an instruction's last step to its issue, which the sequencer decides."""
 INTERVAL = 2
 """Cycles from an instruction to the next one in the fetch."""
 ENDS = 2
-"""Cycles that an End_Loop is taken after the first stage is empty."""
+"""Cycles that an End_Loop waits after the first stage of the scalar unit is empty."""
 AFTER_END = 3
 """Cycles from an End_Loop to the instruction that follows."""
 NOT_KEPT = 3
-"""Cycles from where the instruction after a jump would be there to its request, if not kept."""
+"""Cycles from the cycle in which the instruction after a jump could be taken, to its request.
+
+This is for an instruction that is not kept in the fetch's ring.
+"""
 REQUEST_INTERVAL = FETCH_INTERVAL + 1
-"""Cycles from one request to the next: the fetch looks for room once one is accepted."""
+"""Cycles from one request to the next: the fetch looks for room after a request is accepted."""
 ASKED = 3
-"""Cycles from the instruction that makes room to the request, on the port."""
+"""Cycles from the take of an instruction, which makes room, to the request on the port."""
 
 FetchState = tuple[
     tuple[int, int], tuple[tuple[int, float], ...], tuple[tuple[int, float], ...], tuple[float, ...]
 ]
-"""Units that were asked for and are kept, requests, units that have come, and single times."""
+"""Type of the state of a Fetch.
+
+It has the numbers of units that were asked for and that are kept, the open requests, the units that
+have arrived, and single times. A unit is a beat, or an instruction if it is longer.
+"""
 
 
 class Fetch:
-    """The cycle in which each instruction is there to be issued, one after the other."""
+    """A model of the fetch that gives the cycle in which each instruction can be issued."""
 
     def __init__(self, config: Config, port: HostReadPort) -> None:
         self._port = port
@@ -55,25 +62,26 @@ class Fetch:
         self._ahead = fetched_ahead(config) // self._per_unit
         self._depth = config.instruction_buffer // self._per_unit
         self._requests: deque[tuple[int, float]] = deque()
-        """First unit and time of what was asked for and not looked at since."""
+        """First unit and cycle of each request without an answer yet."""
         self._requested = 0
         self._kept = 0
         self._asked = float(FIRST_REQUEST - REQUEST_INTERVAL)
         self._arrived: dict[int, float] = {}
-        """When each unit was there."""
+        """Cycle in which each unit has arrived."""
         self._free = 0.0
-        """When the next instruction can be taken from the fetch."""
+        """Cycle in which the next instruction can be taken from the fetch."""
         self._steps = step_counts(config)
         self._first_free = 0.0
-        """When the first stage of the scalar unit takes the next instruction,"""
+        """Cycle in which the first stage of the scalar unit takes the next instruction."""
         self._last_free = 0.0
-        """and when the last one does."""
+        """Cycle in which the last stage of the scalar unit takes the next instruction."""
         self._issued = 0.0
         port.before_data = self._receive_until
         self._ask(0, FIRST_REQUEST)
 
     def _ask(self, unit: int, time: float) -> None:
-        """Asks for all that there is room for when `unit` is the next to be handed out."""
+        """Send requests for as many units as there is room for; `unit` is the next to be handed
+        out."""
         while self._requested - unit <= self._ahead - self._chunk:
             self._asked = max(self._asked + REQUEST_INTERVAL, time)
             self._requests.append((self._requested, self._asked))
@@ -81,7 +89,7 @@ class Fetch:
             self._kept = min(self._kept + self._chunk, self._depth - self._chunk)
 
     def _receive(self) -> None:
-        """Lets the oldest chunk come that was asked for."""
+        """Receive the oldest chunk that was asked for."""
         first_unit, ready = self._requests.popleft()
         # With nothing left, and nothing in the decoder, the fetch goes before the data.
         urgent = self._issued + 1
@@ -92,12 +100,12 @@ class Fetch:
             self._arrived[first_unit + number] = end + HANDED_OUT
 
     def _receive_until(self, time: float) -> None:
-        """Lets all chunks come that were asked for before `time`."""
+        """Receive all chunks that were asked for before `time`."""
         while self._requests and self._requests[0][1] < time:
             self._receive()
 
     def next(self, pc: int, opcode: Opcode) -> float:
-        """The cycle in which instruction `pc` can be issued at the earliest."""
+        """Return the first cycle in which instruction `pc` can be issued."""
         unit = pc // self._per_unit
         while unit not in self._arrived:
             self._receive()
@@ -106,7 +114,7 @@ class Fetch:
             taken = max(taken, self._first_free + ENDS)
         moved = max(taken + MOVED, self._last_free)
         if opcode == Opcode.SET_CONFIG_WINDOW:
-            # What uses the window that there is must have been issued.
+            # Instructions that use the present window must have been issued.
             moved = max(moved, self._issued, self._last_free + 1)
         steps = self._steps[opcode]
         self._free = taken + (AFTER_END if opcode == Opcode.END_LOOP else INTERVAL)
@@ -116,11 +124,11 @@ class Fetch:
         return self._last_free + DECODED
 
     def issue(self, time: float) -> None:
-        """The instruction is issued."""
+        """Note that the instruction is issued."""
         self._issued = time
 
     def jump(self, target: int) -> None:
-        """The instruction just taken is followed by `target`, which is not behind it."""
+        """Go on with instruction `target`, which is not after the instruction just taken."""
         while self._requests:
             self._receive()
         unit = target // self._per_unit
@@ -132,8 +140,8 @@ class Fetch:
             self._ask(unit, self._free + NOT_KEPT)
 
     def end(self, pc: int) -> float:
-        """When all fetches have come, instruction `pc` being a Halt."""
-        # What is there goes on until the Halt is issued.
+        """Return the cycle in which all fetches have arrived, for a Halt at instruction `pc`."""
+        # Instructions that are there go on until the Halt is issued.
         halted = self._issued
         while True:
             pc += 1
@@ -148,7 +156,7 @@ class Fetch:
         return max(self._arrived.values()) - HANDED_OUT
 
     def earliest(self) -> float:
-        """Return a cycle before which no request comes that the port has not seen."""
+        """Return a cycle before which there are no requests that the port does not know."""
         return min(max(self._free, self._first_free), *(time for _, time in self._requests), np.inf)
 
     def state(self, now: float) -> FetchState:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors with functions of the gate lanes: how close to each other they are issued."""
+"""A model of the distance between vectors with functions of the gates."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from systola.hdl.activation.spacings import alone_after, gate_pause
 from systola.timing.recent import recent
 
 GatesState = tuple[float, bool, bool]
-"""When the lanes are free of gates, and of the last one whether it sums lines, and is alone."""
+"""Type of the state of Gates: the cycle in which the lanes are free, and two flags.
+
+The flags are whether the last vector sums lines, and whether it must be alone.
+"""
 
 
 def gate_distance(reads: int, turns: int) -> int:
-    """Return the steps between vectors with gates that are made in `reads` steps each."""
+    """Return the steps from one vector with gates to the next, if `reads` steps read each."""
     places, apart = slots(turns), gate_spacing(turns)
     return apart + places * ceil(max(0, gate_pause(turns) + reads - apart) / places)
 
@@ -28,22 +31,29 @@ def inverts(operands: Mapping[str, int]) -> bool:
 
 
 class Gates:
-    """The last vector with gates, and when a step may follow it. See hdl's GateQueue."""
+    """A model of the gates in the lanes: the last vector there, and when a step may follow it.
+
+    The hardware has a GateQueue for the same purpose.
+    """
 
     def __init__(self, turns: int) -> None:
         self._turns = turns
         self._until = 0.0
-        """The first cycle in which they hold nothing up any more."""
+        """First cycle in which the gates delay no step any more."""
         self._lines = False
         self._was_alone = False
 
     def first_step(self, time: float, *, gate: bool, lines: bool, alone: bool) -> float:
-        """Return the first cycle, from `time` on, in which an instruction may make a step."""
+        """Return the first cycle, from `time` on, in which an instruction may make a step.
+
+        With `gate` the step is for a vector with gates.
+        """
         alike = gate and lines == self._lines and not (alone or self._was_alone)
         return time if alike else max(time, self._until)
 
     def legal(self, time: float) -> float:
-        """Return the first cycle, from `time` on, in which a vector of the same kind is issued."""
+        """Return the first cycle, from `time` on, in which a vector like the last one may be
+        issued."""
         if time >= self._until:
             return time
         turns = self._turns
@@ -52,7 +62,7 @@ class Gates:
         return min(first + pitch * max(0, ceil((time - first) / pitch)), max(time, self._until))
 
     def issue(self, time: float, *, lines: bool, alone: bool) -> None:
-        """Take a vector that is issued in cycle `time`."""
+        """Note that a vector with gates is issued in cycle `time`."""
         self._lines, self._was_alone = lines, alone
         self._until = time + self._turns * self._alone()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The read half of the host port: data and instructions take turns."""
+"""A model of the read half of the host port, where data and instructions take turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ CUT = 2
 REQUEST = 1
 """Cycles from a request to its appearance on the bus."""
 FETCH_REQUEST = 2
-"""The same for a fetch, which is copied into a register first."""
+"""Cycles from a fetch's request to its appearance on the bus; it is copied into a register first.
+"""
 
 PortState = tuple[
     float,
@@ -24,12 +25,16 @@ PortState = tuple[
     tuple[tuple[float, float, float, float], ...],
     tuple[tuple[float, float], ...],
 ]
-"""When no beats come any more, and of transfers the times, and beats and bursts."""
+"""Type of the state of a HostReadPort.
+
+It has the first cycle for beats of data, the first for beats of instructions, and the transfers. Of
+each transfer it has the four cycles, and then cycles for a beat and beats for a burst.
+"""
 
 
 @dataclass
 class Transfer:
-    """Beats that were asked for in one go, from cycle `begun` to cycle `asked`."""
+    """A group of beats that are asked for from cycle `begun` to cycle `asked`."""
 
     begun: float
     asked: float
@@ -38,14 +43,17 @@ class Transfer:
     beat: float
     """Cycles from beat to beat."""
     burst: float
-    """Beats of a burst."""
+    """Number of beats of a burst."""
     end: float
     """Cycle of the last beat."""
 
 
 class HostReadPort:
-    """Beats come in the order of the requests. Requests of data come in the order of the program;
-    a fetch is put in where its time is, and later data goes behind it."""
+    """A model of the port: beats come in the order of the requests.
+
+    Requests of data come in the order of the program. A fetch is put in at its time, and later data
+    comes after it.
+    """
 
     def __init__(self, memory: MemorySpeed) -> None:
         self._memory = memory
@@ -53,17 +61,21 @@ class HostReadPort:
         self._fetched = 0.0  # no beat of instructions before
         self._transfers: deque[Transfer] = deque(maxlen=32)
         self.before_data: Callable[[float], None] = _nothing
-        """Called with the time of a request for data: fetches that were asked for before go first.
+        """Function that is called with the cycle of a request for data, before the request counts.
+
+        It puts in the fetches that were asked for before.
         """
 
     def data(self, begin: float, beats: int, bursts: int, pace: float) -> Transfer:
-        """Beats of an instruction that may ask from cycle `begin` on, and takes a beat every `pace`
-        cycles at best."""
+        """Return the transfer of an instruction that may ask from cycle `begin` on.
+
+        The instruction takes a beat every `pace` cycles at best.
+        """
         begin += CUT
         self.before_data(begin)
         answer = REQUEST + self._memory.answer
         burst = beats / bursts
-        # A burst can only be asked for when the one READS_IN_FLIGHT before it has come.
+        # A burst can be asked for only when the burst READS_IN_FLIGHT before it has arrived.
         beat = max(self._memory.beat, pace, (answer + burst) / (READS_IN_FLIGHT * burst))
         first = max(begin + answer, self._free)
         end = first + (beats - 1) * beat
@@ -75,13 +87,15 @@ class HostReadPort:
         return transfer
 
     def hold_up(self, cycles: float) -> None:
-        """The last transfer ends so much later."""
+        """Move the end of the last transfer by `cycles` cycles."""
         self._transfers[-1].end += cycles
         self._free += cycles
 
     def fetch(self, ready: float, urgent: float, beats: int) -> tuple[float, float]:
-        """First and last beat of a fetch that is wanted from cycle `ready` on, and from cycle
-        `urgent` on before all else."""
+        """Return the first and the last beat of a fetch that is wanted from cycle `ready` on.
+
+        From cycle `urgent` on it goes before all else.
+        """
         granted = ready
         before = self._fetched
         for transfer in self._transfers:
@@ -92,7 +106,7 @@ class HostReadPort:
             if granted > transfer.asked:
                 before = max(before, transfer.end + self._memory.beat)
             else:
-                # As many bursts as were asked for are on their way.
+                # Only the bursts that were asked for are on their way.
                 number = min(
                     granted - transfer.begun,
                     READS_IN_FLIGHT
@@ -136,4 +150,4 @@ class HostReadPort:
 
 
 def _nothing(time: float) -> None:
-    """As long as there are no fetches."""
+    """Do nothing, as long as there are no fetches."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads from host memory into buffer, parameters and tables."""
+"""A model of reads from host memory into buffer, parameters and tables."""
 
 from __future__ import annotations
 
@@ -25,23 +25,27 @@ DONE = 2
 """Cycles from the last write to the end of the instruction."""
 
 ReaderState = tuple[float, tuple[tuple[Space, int, int, bytes, float], ...]]
-"""When it is free, and of instructions the memory, place, times and distance."""
+"""Type of the state of a HostReader: the cycle in which it is free, and the last instructions.
+
+Each instruction has its memory, its place there, its times and its distance.
+"""
 
 
 @dataclass
 class _Fetched:
-    """An instruction that was worked out."""
+    """An instruction with its times."""
 
     space: Space
     place: slice
     times: Times
-    """When each of its addresses is written."""
+    """Cycle in which each of its addresses is written."""
     distance: float
-    """Cycles at least from the end of the one before to its first write."""
+    """Least number of cycles from the last write of the instruction before to the first write."""
 
 
 class HostReader:
-    """Asks for the beats of one instruction after the other, and writes what comes."""
+    """A model of the unit that asks for the beats of one instruction after another, and writes
+    them."""
 
     def __init__(self, config: Config, regions: Regions, port: HostReadPort) -> None:
         self._config = config
@@ -51,7 +55,7 @@ class HostReader:
         self._recent: deque[_Fetched] = deque(maxlen=config.queue_depth)
 
     def read(self, operands: Mapping[str, int], issued: float, alternate: bool) -> Span:
-        """A Read_Host_Memory or its alternate."""
+        """Return the span of a Read_Host_Memory or its alternate."""
         copy = copy_of(self._config, operands, self._config.input_pitch, alternate)
         first = operands["buffer"]
         lines = slice(first, first + copy.lines)
@@ -59,7 +63,7 @@ class HostReader:
         return self._fetch(copy, self._regions.buffer, lines, beats, 1, issued)
 
     def load_parameters(self, operands: Mapping[str, int], issued: float) -> Span:
-        """A Load_Parameters."""
+        """Return the span of a Load_Parameters."""
         config = self._config
         count = operands["count"]
         beats = PARAMETER_PLANES * (config.output_pitch // config.host_bus_bytes)
@@ -68,7 +72,7 @@ class HostReader:
         return self._fetch(copy, self._regions.parameters, entries, beats, 1, issued)
 
     def load_table(self, operands: Mapping[str, int], issued: float) -> Span:
-        """A Load_Table, which takes a byte a cycle."""
+        """Return the span of a Load_Table, which takes a byte in each cycle."""
         bus = self._config.host_bus_bytes
         copy = Copy.linear(self._config, operands["host"], 1, TABLE_BYTES // bus)
         number = operands["table"]
@@ -78,7 +82,10 @@ class HostReader:
     def _fetch(
         self, copy: Copy, space: Space, place: slice, beats: int, pace: int, issued: float
     ) -> Span:
-        """Fills `place`, `beats` beats for each address, one every `pace` cycles at best."""
+        """Fill `place`, with `beats` beats for each address, one every `pace` cycles at best.
+
+        Returns the span.
+        """
         written = last_overlap(self._regions.host_writes, copy.first, copy.end)
         used = np.maximum(space.used[place], space.activated[place])
         begin = max(issued, float(used.max()), written, self._free) + 1
@@ -96,10 +103,10 @@ class HostReader:
         return Span(transfer.first, transfer.end, end, copy.beats * transfer.beat, copy.beats)
 
     def yield_to(self, writes: Times, line: int) -> list[float] | None:
-        """Gives way to the activation unit, which writes lines from `line` on at `writes`.
+        """Give way to the activation unit, which writes lines from `line` on at `writes`.
 
-        Each bank takes one write in a cycle, and what waits holds up all that comes behind it.
-        Returns the new ends of the last instructions, None where nothing changes.
+        Each bank takes one write in a cycle, and a line that waits holds up all lines after it.
+        Returns the new ends of the last instructions, or None if nothing changes.
         """
         if not self._recent or self._recent[-1].times[-1] < writes[0]:
             return None
@@ -121,7 +128,7 @@ class HostReader:
     def state(self, now: float) -> ReaderState:
         """Return the state, seen from cycle `now`.
 
-        Of the instructions that have written everything only the last one can hold up others.
+        Of the instructions that have written everything, only the last one can hold up others.
         """
         written = sum(fetched.times[-1] < now for fetched in self._recent)
         return recent(self._free, now), tuple(

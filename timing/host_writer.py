@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes from the buffer into host memory."""
+"""A model of writes from the buffer into host memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from systola.timing.regions import Regions, last_overlap, paced
 from systola.timing.span import Span
 
 BEGUN = 4
-"""Cycles from the command to the read of its first line, if nobody holds that."""
+"""Cycles from the command to the read of its first line, if no older instruction holds the line."""
 FOLLOWS = 3
-"""Cycles from the announcement of a line by who writes it to its read."""
+"""Cycles from the announcement of a line, by the unit that writes it, to the line's read."""
 SENT = BUFFER_LATENCY + 2
 """Cycles from the read of a line to its first beat."""
 ANSWERED = 1
@@ -27,7 +27,8 @@ ANSWERED = 1
 
 
 class HostWriter:
-    """One instruction at a time: its lines one after the other, and the last answer at the end."""
+    """A model of the writer: one instruction at a time, line by line, with the last answer at its
+    end."""
 
     def __init__(self, config: Config, regions: Regions, memory: MemorySpeed) -> None:
         self._config = config
@@ -36,13 +37,13 @@ class HostWriter:
         self._free = 0.0
 
     def write(self, operands: Mapping[str, int], issued: float, alternate: bool) -> Span:
-        """A Write_Host_Memory or its alternate."""
+        """Return the span of a Write_Host_Memory or its alternate."""
         config, space, answer = self._config, self._regions.buffer, self._memory.answer
         copy = copy_of(config, operands, config.output_pitch, alternate)
         place = slice(operands["buffer"], operands["buffer"] + copy.lines)
         reading = last_overlap(self._regions.host_reads, copy.first, copy.end)
         start = max(issued, self._free) + 1 + BEGUN
-        # A burst is announced once WRITES_IN_FLIGHT before it are answered.
+        # A burst is announced once the burst WRITES_IN_FLIGHT before it has been answered.
         burst = copy.beats / copy.bursts
         beat = max(self._memory.beat, (answer + burst) / (WRITES_IN_FLIGHT * burst))
         line = copy.beats // copy.lines * beat

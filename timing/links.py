@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines and rows on their way between the cores of a pod, one by one."""
+"""A model of the links: lines and rows on their way between the cores of a pod, one by one."""
 
 from __future__ import annotations
 
@@ -13,25 +13,32 @@ from systola.hdl.memories.accumulators import READ_LATENCY
 from systola.hdl.ports import BUFFER_LATENCY
 
 OFFERED = 6
-"""Cycles from the issue of an instruction to its first row's use of a memory or a beat, if nobody
-is in the way: into its queue, out of it, through walk and interlock."""
+"""Cycles from the issue of an instruction to its first row's use of a memory or a beat.
+
+They are for a free way: into its queue, out of it, through walk and interlock.
+"""
 FOLLOWS = 3
-"""Cycles from a row's being done with to the same for the row of another part that waits for it."""
+"""Cycles from the end of one part's work on a row to the start of another part's work on it.
+
+The other part waits for the row.
+"""
 BETWEEN = 2
 """Cycles from one instruction of a part to the next."""
 SENT = 2
-"""Cycles from the beat that a memory gives to its being offered at the other end, beside those of
-the wires: into the sender's register, and through the FIFO."""
+"""Cycles from the read of a beat in a memory to its arrival at the other end, without wires.
+
+They are for the sender's register and the FIFO.
+"""
 RETURNED = 2
-"""Cycles from a beat's being taken to its credit's use, beside those of the wires."""
+"""Cycles from the take of a beat to the use of its credit by the sender, without wires."""
 WRITTEN = 1
 """Cycles from the last beat of a row to its write."""
 TOLD = 1
-"""Cycles from a read or write to what tells of it."""
+"""Cycles from the read or write of a row to the announcement that it is done."""
 
 
 class Wire:
-    """From a core to a neighbour, and the credits back; `stages` registers lie each way."""
+    """A wire from a core to a neighbour, and the credits back; `stages` registers lie each way."""
 
     def __init__(self, config: Config, stages: int) -> None:
         self._stages = stages
@@ -39,41 +46,44 @@ class Wire:
         self._spent = 0
         self._credits: list[float] = []
         self.rows: deque[float] = deque()
-        """When the first beat of each row that nobody has taken is offered to the neighbour."""
+        """Cycle in which the first beat of each row not yet taken is offered to the neighbour."""
 
     def room(self, beats: int) -> float | None:
-        """When there is room for so many beats more; None as long as nobody knows."""
+        """Return the cycle in which there is room for `beats` more beats.
+
+        Returns None if the cycle is not yet known.
+        """
         missing = self._spent + beats - self._beats
         if missing <= 0:
             return 0.0
         return self._credits[missing - 1] if missing <= len(self._credits) else None
 
     def send(self, first: float, beats: int) -> None:
-        """The memory gives what becomes the first of so many beats in cycle `first`."""
+        """Send a row of `beats` beats, of which the memory gives the first in cycle `first`."""
         self._spent += beats
         self.rows.append(first + SENT + self._stages)
 
     def take(self, last: float, beats: int) -> None:
-        """The oldest row is taken, its last beat in cycle `last`."""
+        """Take the oldest row, of `beats` beats, with the last beat in cycle `last`."""
         self.rows.popleft()
         first = last - beats + 1 + RETURNED + self._stages
         self._credits += [first + beat for beat in range(beats)]
 
 
 class Port:
-    """A port of a memory that two parts share: one row a cycle."""
+    """A port of a memory that two parts share, with one row in a cycle."""
 
     def __init__(self) -> None:
         self._taken: set[float] = set()
 
     def free(self, time: float) -> float:
-        """The first cycle from `time` on in which nobody has it."""
+        """Return the first cycle, from `time` on, in which the port is free."""
         while time in self._taken:
             time += 1
         return time
 
     def take(self, time: float) -> None:
-        """Somebody has it in that cycle."""
+        """Take the port in cycle `time`."""
         self._taken.add(time)
 
 
@@ -84,54 +94,61 @@ class Transfer:
     part: LinkPart
     use: Access
     begin: float
-    """When its first row may go, if nobody else of the links has it in use."""
+    """First cycle in which the first row may go, as far as units outside the links decide."""
     older: list[Transfer]
-    """Those before it that use some of the same rows."""
+    """Earlier transfers that use some of the same rows."""
     done: list[float] = field(default_factory=list[float])
-    """When each row was told to be done with, as far as that is known."""
+    """Cycle in which each row was announced as done, as far as it is known."""
 
     @property
     def known(self) -> bool:
-        """Whether all is known of it."""
+        """True if the cycles of all rows are known."""
         return len(self.done) == len(self.use.region)
 
     def done_with(self, use: Access) -> float | None:
-        """When it has done all rows that lie in `use`, too; None as long as nobody knows."""
+        """Return the cycle in which all rows that are also in `use` are done, or None if not yet
+        known."""
         rows = min(self.use.region.stop, use.region.stop) - self.use.region.start
         return self.done[rows - 1] if rows <= len(self.done) else None
 
 
 class Part:
-    """One part of a core's link unit: its instructions one after the other, row by row."""
+    """One part of a core's link unit: one instruction after another, row by row."""
 
     def __init__(self, config: Config, wire: Wire, ports: dict[bool, Port]) -> None:
-        """`ports`: those of the accumulators (True) and of the buffer."""
+        """Begin without instructions.
+
+        `ports` has the memory port of the accumulators under True, of the buffer under False.
+        """
         self._beats = {False: config.link_line_beats, True: config.link_row_beats}
         self._wire = wire
         self._ports = ports
         self.free = 0.0
-        """When it has time for another row."""
+        """First cycle in which the part has time for another row."""
         self.last = 0.0
-        """When the last beat has gone."""
+        """Cycle in which the last beat has gone."""
         self.transfers: list[Transfer] = []
-        """All that were issued."""
+        """All transfers that were issued."""
         self._first = 0
 
     @property
     def head(self) -> Transfer | None:
-        """The first of which not all is known."""
+        """First transfer with rows that have not moved yet, or None."""
         while self._first < len(self.transfers) and self.transfers[self._first].known:
             self._first += 1
         return self.transfers[self._first] if self._first < len(self.transfers) else None
 
     def add(self, transfer: Transfer) -> None:
-        """One more is issued."""
+        """Add a transfer that is issued."""
         if self.transfers:
             transfer.begin = max(transfer.begin, self.transfers[-1].begin + BETWEEN)
         self.transfers.append(transfer)
 
     def next_row(self) -> float | None:
-        """When the next row is read, or its first beat taken; None as long as nobody knows."""
+        """Return the cycle in which the next row is read, or its first beat taken.
+
+        Returns None if it is not yet known.
+        """
         transfer = self.head
         if transfer is None:
             return None
@@ -152,7 +169,7 @@ class Part:
         return self._ports[transfer.use.accumulators].free(max(time, room))
 
     def move(self, time: float) -> None:
-        """The next row goes in cycle `time`."""
+        """Move the next row in cycle `time`."""
         transfer = self.head
         assert transfer is not None
         sums = transfer.use.accumulators

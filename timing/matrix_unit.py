@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MatrixMultiply and Convolve: passes of vectors, a tile each."""
+"""A model of MatrixMultiply and Convolve: passes of vectors, one pass for each tile."""
 
 from __future__ import annotations
 
@@ -29,47 +29,59 @@ from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
 
 RECENT = 64
-"""Passes that are remembered for those who read at the same time."""
+"""Number of passes that are kept, for units that read at the same time."""
 
 MatrixState = tuple[float, tuple[tuple[bytes, bytes], ...]]
-"""When it is free, and times and lines of the passes that have not ended."""
+"""Type of a state: the cycle in which the unit is free, and the passes that have not ended.
+
+A pass has the times and the lines of its vectors.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """What an instruction does with one tile along N: a pass over all vectors for each tap and each
-    tile along K."""
+    """The passes of an instruction for one tile along N.
+
+    There is a pass over all vectors for each tap and each tile along K.
+    """
 
     offsets: Times
-    """Cycles from the first vector of a pass to each, where nothing holds it up."""
+    """Cycles from the first vector of a pass to each vector, if nothing holds it up."""
     lines: list[NDArray[np.int64]]
-    """For each pass the buffer line of each vector, negative for one outside the map."""
+    """Buffer line of each vector of each pass, negative for a vector outside the map."""
     n_tiles: int
     halves: int
-    """Vectors that make one row of accumulators."""
+    """Number of vectors for each row of accumulators: two for vectors of int16."""
     sequential: bool
-    """Whether lines are given back one by one in the last passes."""
+    """True if the last passes release lines one by one for writers; else all are released at the
+    end."""
     buffer: int
-    """First line of all, and how many there are."""
+    """Number of lines of the source, from line `buffer` on."""
     count: int
     accumulator: int
 
 
 class MatrixUnit:
-    """One vector a cycle, unless its line, its accumulator row or its tile is missing."""
+    """A model of the matrix unit.
+
+    It takes one vector in a cycle, unless its line, its accumulator row or its tile is missing.
+    """
 
     def __init__(
         self, config: Config, regions: Regions, weights: WeightFetch, writers: WriterList
     ) -> None:
-        """`writers`: the instructions that write the lines it reads, but for host reads."""
+        """Begin without instructions.
+
+        `writers` are the instructions that write the lines it reads, except host reads.
+        """
         self._rows = config.rows
         self._writers = writers
         self._regions = regions
         self._weights = weights
-        # Sums come behind the update of their row, which is announced before its write.
+        # Sums come after the update of their row, which is announced before it is written.
         self._latency = Hardware.latency(config) - SUMS_LATENCY + UPDATE_LATENCY - SUMS_ANNOUNCED
         self.free = 0.0
-        """The first cycle in which it has time for another instruction."""
+        """First cycle in which the unit has time for another instruction."""
         self._convolutions: dict[tuple[WindowGrid, tuple[int, ...]], Passes] = {}
         self._recent: deque[tuple[Times, NDArray[np.int64]]] = deque(maxlen=RECENT)
         """Time and line of each vector, pass by pass."""
@@ -77,12 +89,12 @@ class MatrixUnit:
     def passes(
         self, opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None
     ) -> Passes:
-        """What a MatrixMultiply, or a Convolve with the present window, does."""
+        """Return the passes of a MatrixMultiply, or of a Convolve with the present window."""
         if opcode == Opcode.MATRIX_MULTIPLY:
             return self._product(operands)
         if window is None:
             raise ValueError("the program uses a window that it has not set")
-        # A loop comes back to the same ones.
+        # A loop comes back to the same passes.
         key = window, tuple(operands.values())
         if key not in self._convolutions:
             self._convolutions[key] = self._convolution(operands, window)
@@ -116,7 +128,7 @@ class MatrixUnit:
                 places = window.packed_lines(ky, channels, self._rows)
                 lines.append(np.where(places < 0, -1, buffer + places))
             if shape["left"] >= 0:
-                # A row that begins inside the map needs the line before, too.
+                # If a row begins inside the map, its first window needs the line before, too.
                 offsets += 1 + np.arange(window.pixels) // shape["out_width"]
         else:
             for ky in range(shape["kernel_height"]):
@@ -137,7 +149,7 @@ class MatrixUnit:
         )
 
     def lines_in_order(self, passes: Passes) -> NDArray[np.int64]:
-        """The line that is read in each cycle, negative for none, if nothing is in the way."""
+        """Return the line that is read in each cycle if nothing holds it up; negative for none."""
         # A pass takes at least as long as its tile.
         size = max(self._rows, len(passes.offsets))
         lines = np.full((passes.n_tiles, len(passes.lines), size), -1)
@@ -147,22 +159,22 @@ class MatrixUnit:
     def coming_reads(
         self, lines: NDArray[np.int64], issued: float, run: Sequence[Entry], *, behind_first: bool
     ) -> ComingReads:
-        """Lines that an instruction will read, once it is issued and they are there.
+        """Return the reads of an instruction that is issued in cycle `issued`.
 
-        `run`: the entries under way for which it waits; `behind_first` as ComingReads has it.
+        `run` has the entries under way for which it waits. For `behind_first` see ComingReads.
         """
         ready = self._there(lines, run)
         return ComingReads(lines, np.maximum(ready, issued) + 1, behind_first)
 
     def _there(self, lines: NDArray[np.int64], run: Sequence[Entry]) -> Times:
-        """Return when each line can be read, as far as those decide who write it."""
+        """Return the first cycle in which each line can be read, as far as its writers decide."""
         there = self._regions.buffer.written[lines]
         if run:
             there = np.maximum(there, self._writers.announced(run, lines))
         return np.where(lines < 0, 0.0, there)
 
     def reads_from(self, time: float) -> dict[float, int]:
-        """The lines that were read in cycle `time` and later, by the cycle."""
+        """Return the lines that were read in cycle `time` and later, by the cycle."""
         reads: dict[float, int] = {}
         for times, lines in self._recent:
             if times[-1] >= time:
@@ -170,7 +182,7 @@ class MatrixUnit:
         return {cycle: line for cycle, line in reads.items() if line >= 0}
 
     def run(self, passes: Passes, issued: float) -> Span:
-        """An instruction that is issued in cycle `issued`."""
+        """Return the span of an instruction that is issued in cycle `issued`."""
         lines = slice(passes.buffer, passes.buffer + passes.count)
         accumulator = passes.accumulator
         space, sums = self._regions.buffer, self._regions.accumulators
@@ -198,7 +210,7 @@ class MatrixUnit:
                 first = float(times[0])
                 self._weights.swap(first)
                 # Rows of the tile that come late hold up the first vectors on their way into the
-                # array, and all of them on their way through it.
+                # array. They hold up all vectors on their way through it.
                 held = max(0.0, loaded - (first + self._rows - 1))
                 ends = times + held + self._latency
                 if held:
@@ -221,7 +233,10 @@ class MatrixUnit:
         return Span(begin, read, summed, passes.n_tiles * len(passes.lines) * vectors)
 
     def run_from_buffer(self, passes: Passes, operands: Mapping[str, int], issued: float) -> Span:
-        """The same with weights from the buffer, which are in use until the last sum is there."""
+        """Return the span of an instruction with weights from the buffer.
+
+        The lines of the weights are in use until the last sum is there.
+        """
         tiles = operands["n_tiles"] * operands["k_tiles"] << operands["wide_weights"]
         lines = slice(operands["weights"], operands["weights"] + tiles * self._rows)
         space = self._regions.buffer

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many cycles the programs of a pod take: each core's, and what they wait for on their links.
+"""An estimate of the cycles of a pod's programs, with each core's waits on its links.
 
-All cores are walked through at once, as in estimate. A Send, Receive or Reduce goes on beside what
-follows it, row by row, as the neighbour's Sends and credits let it; what comes earliest is worked
-out first. No iteration of a loop is skipped.
+All cores are walked through at once, as in timing/estimate.py. A Send, Receive or Reduce goes on
+beside the instructions after it, row by row, as the neighbour's Sends and credits allow. The
+earliest event is calculated first. No iteration of a loop is skipped.
 
-Not in the model: rows that wait for a port of the buffer or of the accumulators because a unit that
-is not of the links has it.
+The model leaves out rows that wait for a port of the buffer or of the accumulators because a unit
+outside the links has it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from systola.timing.record import Estimate
 from systola.timing.span import Span
 
 AFTER_USE = 6
-"""Cycles from the end of an instruction of another unit to the first row that waited for it."""
+"""Cycles from the end of another unit's instruction to the first row that waited for it."""
 LOOKED_THROUGH = 3
-"""Cycles of LinkGate beside those of the entries that it goes through."""
+"""Cycles of LinkGate beyond one cycle for each entry that it compares."""
 GATE = 3
-"""Cycles from a row's being done with to the gate's seeing it."""
+"""Cycles from the end of the work on a row to the cycle in which LinkGate knows of it."""
 ARRIVED = 2
 """Cycles from the last completion before a Barrier to its first token."""
 HOP = 2
-"""Cycles of a token in a core, beside those of the wires."""
+"""Cycles of a barrier's token in each core that it passes, without the wires."""
 PASSED = 3
 """Cycles from the last token to the issue of the Barrier."""
 SENDS = (LinkPart.SEND_LEFT, LinkPart.SEND_RIGHT)
@@ -50,13 +50,13 @@ RECEIVES = (LinkPart.RECEIVE_LEFT, LinkPart.RECEIVE_RIGHT)
 
 @dataclass(frozen=True)
 class PodEstimate:
-    """The programs of a pod."""
+    """The estimates of a pod's programs."""
 
     cores: tuple[Estimate, ...]
 
     @property
     def cycles(self) -> int:
-        """Until the last core has ended."""
+        """Cycles until the last core has ended."""
         return max(core.cycles for core in self.cores)
 
 
@@ -67,10 +67,10 @@ def estimate_pod(
     *,
     stages: int = LINK_STAGES,
 ) -> PodEstimate:
-    """The cycles of `images`, one for each core in its order, started in the same cycle, each core
-    with memories of its own; `stages` registers lie between two cores each way.
+    """Return the cycles of `images`, one for each core in order, all started in the same cycle.
 
-    Raises ValueError where estimate() does, and where the pod cannot go on.
+    Each core has memories of its own. `stages` registers lie between two cores each way. Raises
+    ValueError as estimate() does, and if the pod cannot go on.
     """
     count = len(images)
     right, left = ([Wire(config, stages) for _ in range(count)] for _ in range(2))
@@ -83,7 +83,7 @@ def estimate_pod(
             LinkPart.RECEIVE_LEFT: right[i - 1],
             LinkPart.RECEIVE_RIGHT: left[(i + 1) % count],
         }
-        # Tokens come from everybody by the shorter way.
+        # Tokens come from all cores by the shorter way.
         ways = [min((i - j) % count, (j - i) % count) * (HOP + stages) for j in range(count)]
         cores.append(_Core(config, image, memory or MemorySpeed(), wires, arrivals, i, ways))
     steps = [core.steps() for core in cores]
@@ -92,7 +92,7 @@ def estimate_pod(
             (step for own in steps for step in own), key=lambda step: step[:2], default=None
         )
         if first is None:
-            # Only who waits at a barrier may be able to go on without anything near it moving.
+            # A core at a barrier may be able to go on although no neighbour moves.
             steps = [core.steps() for core in cores]
             if not any(steps):
                 break
@@ -107,7 +107,7 @@ def estimate_pod(
 
 
 class _Core(Walk):
-    """One core, a step at a time."""
+    """One core of the pod, a step at a time."""
 
     def __init__(
         self,
@@ -119,8 +119,11 @@ class _Core(Walk):
         number: int,
         ways: Sequence[int],
     ) -> None:
-        """`arrivals`: of each core when it came to each barrier; `ways`: how long it takes until
-        this core knows."""
+        """Begin the core with number `number` of the pod.
+
+        `arrivals` has for each core the cycles in which it came to each barrier. `ways` has for
+        each core the number of cycles until this core knows of it.
+        """
         super().__init__(config, image, memory, [])
         reads, writes = ({False: Port(), True: Port()} for _ in range(2))
         self._parts = {
@@ -132,24 +135,29 @@ class _Core(Walk):
         self._own = arrivals[number]
         self._next: tuple[Opcode, dict[str, int], float] | None = None
         self._uses: list[Access] = []
-        """Of the next instruction."""
+        """Memory uses of the next instruction."""
         self._passed = 0
         self._order: list[Transfer] = []
-        """All that are not known, in the order of the program, and some that are."""
+        """Transfers with rows that have not moved yet, in program order, and some that have ended.
+        """
         self._written, self._used = (
             {False: np.zeros(config.buffer_lines), True: np.zeros(config.accumulator_rows)}
             for _ in range(2)
         )
-        """When the last instruction, not of the links, ended that wrote or used a line (False), or
-        row."""
+        """Cycle in which the last instruction that wrote or used an address ended.
+
+        Instructions of the links do not count. The addresses are lines (False) or rows (True).
+        """
         self._shape = UNSET
-        """The window for the next instruction."""
+        """Window for the next instruction."""
         self.halted = False
 
     def steps(self) -> list[tuple[float, float, int, LinkPart | None]]:
-        """When each part can move its next row, or the next instruction can be issued, at the
-        earliest, and who goes first of those that could at the same time; without what waits for
-        what is not known."""
+        """Return the next row of each part, and the core's next instruction, as possible steps.
+
+        A step has its earliest cycle and its order among steps of the same cycle. Steps that wait
+        for an unknown cycle are left out.
+        """
         found: list[tuple[float, float, int, LinkPart | None]] = []
         for name, part in self._parts.items():
             time = part.next_row()
@@ -160,7 +168,7 @@ class _Core(Walk):
         return found
 
     def go(self, part: LinkPart | None) -> None:
-        """Moves a row, or issues the next instruction."""
+        """Move a row, or issue the next instruction."""
         if part is not None:
             time = self._parts[part].next_row()
             assert time is not None
@@ -171,7 +179,8 @@ class _Core(Walk):
         self._next = None
 
     def _waits(self) -> bool:
-        """Whether the next instruction waits for something of which it is not known when it is."""
+        """Return whether the next instruction waits for an event of which the cycle is still
+        unknown."""
         if self._next is None:
             self._next = self._offered()
             entry, operands = self._effective(self._pc, self._registers)
@@ -204,7 +213,7 @@ class _Core(Walk):
         return ranges.accesses(entry, operands, self._shape, self._config.rows)
 
     def _arrival(self) -> float:
-        """When a Barrier, the next instruction, has arrived."""
+        """Return the cycle in which a Barrier, the next instruction, has arrived."""
         assert self._next is not None
         return max(self._next[2] + SEEN, self._idle()) + ARRIVED
 
@@ -226,7 +235,10 @@ class _Core(Walk):
         return room
 
     def _gate(self, seen: float) -> float:
-        """When LinkGate lets the next instruction go that the sequencer sees from `seen` on."""
+        """Return the cycle in which LinkGate lets the next instruction go.
+
+        The sequencer sees the instruction from cycle `seen` on.
+        """
         places = list_places(self._config)
         time = seen + LOOKED_THROUGH
         last = 0.0
@@ -257,7 +269,7 @@ class _Core(Walk):
             super()._execute(opcode, operands)
 
     def _transfer(self, part: LinkPart) -> None:
-        """A Send, Receive or Reduce has been issued."""
+        """Note that a Send, Receive or Reduce has been issued."""
         (use,) = self._uses
         times = (self._used if use.writes else self._written)[use.accumulators]
         used = float(times[use.region.start : use.region.stop].max())

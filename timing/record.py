@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is learned of a program on the way through it, and what it comes to."""
+"""The record of a walk through a program, and its result."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 LIMITING = 0.5
-"""Share of the cycles in which the busiest unit must be busy to be what limits a layer."""
+"""Least share of the cycles in which a unit must be busy to count as the limit of a layer."""
 WAITING = "waiting"
-"""What limits a layer otherwise: units wait for each other, for memory, or for instructions."""
+"""Limit of other layers: units wait for each other, for memory, or for instructions."""
 
 
 class Unit(StrEnum):
-    """What can be busy."""
+    """The units of the timing model."""
 
     ARRAY = "array"
     WEIGHTS = "weights"
@@ -32,39 +32,42 @@ UNITS = tuple(Unit)
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes moved."""
+    """The bytes moved over the ports."""
 
     host_in: float = 0
-    """From host memory, by data: inputs, parameters, tables, constants."""
+    """Bytes from host memory for data: inputs, parameters, tables, constants."""
     host_out: float = 0
     weights: float = 0
-    """Those of the tiles that were consumed, wherever in the program they were asked for."""
+    """Bytes of the tiles that were consumed, wherever in the program they were asked for."""
 
 
 @dataclass(frozen=True)
 class TagEstimate:
-    """The work that ends with a Debug_Tag, all its passes together."""
+    """An estimate of the work that ends with a Debug_Tag, with all its executions together."""
 
     tag: int
     passes: int
     cycles: float
-    """From the completion of the work tagged before to that of this one, in sum."""
+    """Cycles from the tag before to this tag, added up over all executions."""
     limit: str
-    """The unit that is busy most of that time, or WAITING."""
+    """Unit that is busy for most of these cycles, or WAITING."""
     traffic: Traffic
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A program's cycles."""
+    """An estimate of a program's cycles."""
 
     cycles: int
-    """From START to DONE."""
+    """Cycles from START to DONE."""
     tags: tuple[TagEstimate, ...]
-    """In the order of their tags."""
+    """Estimates in the order of their tags."""
     rest: float
-    """What is missing from the sum of `tags` to `cycles`: what the first pass of the first tag
-    takes longer than others do, and what comes behind the last tag."""
+    """Cycles of the program that are in none of the `tags`.
+
+    They are the extra time of the first execution of the first tag, and the time after the last
+    tag.
+    """
     busy: dict[Unit, float]
     """Cycles in which each unit is busy."""
     traffic: Traffic
@@ -72,7 +75,7 @@ class Estimate:
 
 @dataclass
 class _Interval:
-    """From one tag to the next; `moved` is Traffic as an array."""
+    """An interval from one tag to the next; `moved` is Traffic as an array."""
 
     tag: int
     begin: float
@@ -89,7 +92,7 @@ class Mark:
     untagged: NDArray[np.float64]
     totals: NDArray[np.float64]
     work: dict[Unit, int]
-    """Instructions of each unit."""
+    """Number of instructions of each unit."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Part:
     tags: tuple[tuple[int, float, NDArray[np.float64]], ...]
     """Number and time of each tag, and the traffic before it."""
     untagged: NDArray[np.float64]
-    """Traffic after the last tag, or all if there is none."""
+    """Traffic after the last tag, or all traffic if there is none."""
     totals: NDArray[np.float64]
     work: dict[Unit, tuple[list[float], list[float]]]
     """Times and busy cycles of each unit."""
@@ -107,34 +110,34 @@ class Part:
 
 @dataclass
 class Record:
-    """Filled by the walk through a program, in the order of the program."""
+    """A record that the walk through a program fills, in the order of the program."""
 
     _intervals: list[_Interval] = field(default_factory=list[_Interval])
     _begun: float = 0.0
     _untagged: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
     _totals: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3 + len(Unit)))
-    """Traffic, then busy cycles of each Unit."""
+    """Traffic in bytes, then busy cycles of each Unit."""
     _work: dict[Unit, _Busy] = field(default_factory=lambda: {unit: _Busy() for unit in Unit})
 
     def work(self, unit: Unit, begin: float, end: float, busy: float) -> None:
-        """`unit` works from cycle `begin` to cycle `end`, and is busy for so many of them."""
+        """Note that `unit` works from cycle `begin` to `end`, and is busy for `busy` cycles."""
         self._work[unit].add(begin, end, busy)
         self._totals[3 + UNITS.index(unit)] += busy
 
     def move(self, *, host_in: float = 0, host_out: float = 0, weights: float = 0) -> None:
-        """Bytes are moved."""
+        """Note that bytes are moved."""
         moved = np.array([host_in, host_out, weights])
         self._untagged += moved
         self._totals[:3] += moved
 
     def tag(self, number: int, end: float) -> None:
-        """Everything before the tag is complete in cycle `end`."""
+        """Note that everything before the tag is complete in cycle `end`."""
         self._intervals.append(_Interval(number, self._begun, end, self._untagged))
         self._untagged = np.zeros(3)
         self._begun = end
 
     def mark(self) -> Mark:
-        """The present place."""
+        """Return the present place."""
         work = {unit: len(busy.cycles) for unit, busy in self._work.items()}
         return Mark(len(self._intervals), self._untagged.copy(), self._totals.copy(), work)
 
@@ -162,7 +165,7 @@ class Record:
             self._work[unit].extend([begun + time for time in times], cycles)
 
     def repeat(self, since: Mark, count: int, cycles: float) -> None:
-        """What came behind `since` comes `count` times more, which takes `cycles` cycles."""
+        """Count all that came after `since` `count` times more, which takes `cycles` cycles."""
         tagged = self._intervals[since.intervals :]
         for interval in tagged:
             interval.passes *= 1 + count
@@ -173,7 +176,7 @@ class Record:
         self._totals += count * (self._totals - since.totals)
 
     def result(self, cycles: int) -> Estimate:
-        """What it comes to, with DONE in cycle `cycles`."""
+        """Return the estimate, with DONE in cycle `cycles`."""
         tags: dict[int, list[_Interval]] = {}
         for interval in self._intervals:
             tags.setdefault(interval.tag, []).append(interval)
@@ -191,7 +194,7 @@ class Record:
         moved = sum((i.moved * i.passes for i in intervals), np.zeros(3))
         typical = intervals
         if intervals[0] is self._intervals[0] and len(intervals) > 1:
-            typical = intervals[1:]  # the first one comes behind what is done only once
+            typical = intervals[1:]  # the first interval comes after work that is done only once
         cycles = sum((i.end - i.begin) * i.passes for i in typical)
         cycles *= passes / sum(i.passes for i in typical)
         length = sum(i.end - i.begin for i in typical) or 1.0
@@ -203,13 +206,13 @@ class Record:
 
 
 class _Busy:
-    """The busy cycles of a unit up to any time: its instructions come one after the other."""
+    """A record of the cycles in which a unit is busy, one instruction after another."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
-        """Begin and end of each instruction."""
+        """Start and end of each instruction, in cycles."""
         self.cycles: list[float] = []
-        """Busy cycles of each."""
+        """Busy cycles of each instruction."""
 
     def add(self, begin: float, end: float, cycles: float) -> None:
         self.extend((begin, end + 1), (cycles,))
@@ -219,18 +222,18 @@ class _Busy:
         self.cycles += cycles
 
     def since(self, first: int, begun: float) -> tuple[list[float], list[float]]:
-        """Return times, seen from cycle `begun`, and busy cycles, from instruction `first` on."""
+        """Return times, relative to `begun`, and busy cycles, both from instruction `first` on."""
         return [time - begun for time in self.times[2 * first :]], self.cycles[first:]
 
     def between(self, limits: NDArray[np.float64]) -> float:
-        """Busy cycles between pairs of times, begin and end, in sum."""
+        """Return the sum of the busy cycles between pairs of times, start and end."""
         times, cycles = self._course
         low, high = np.interp(limits, times, cycles).T
         return float((high - low).sum())
 
     @cached_property
     def _course(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Times that do not fall, and the busy cycles up to each."""
+        """Times in rising order, and the sum of busy cycles up to each time."""
         times = np.maximum.accumulate([0.0, *self.times])
         cycles = np.zeros(len(times))
         cycles[2::2] = self.cycles

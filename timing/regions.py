@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the addresses of the on-chip memories were used last: what the interlocks wait for."""
+"""The cycles in which addresses of the on-chip memories were last used, for the interlocks."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from systola.arch.config import Config
 from systola.timing.recent import FORGOTTEN
 
 Times = NDArray[np.float64]
-"""Cycles since START, one for each address, vector or line."""
+"""Type of cycles since START, one for each address, vector or line."""
 
 SpaceState = tuple[bytes, bytes]
-"""The places of the times that are recent, and these times, relative to the present cycle."""
+"""Type of a state: places of the recent times, and these times relative to the present cycle."""
 TransferState = tuple[tuple[int, int, float], ...]
 RegionsState = tuple[tuple[SpaceState, ...], TransferState, TransferState]
 
 
 class Space:
-    """The addresses of one memory. What nobody has used yet was used in cycle 0."""
+    """The cycles in which the addresses of one memory were last used; 0 for an unused address."""
 
     def __init__(self, size: int) -> None:
         self._times = np.zeros((5, size))
         self.written: Times = self._times[0]
-        """When the last write was announced."""
+        """Cycle in which the last write of each address was announced."""
         self.read: Times = self._times[1]
-        """When the last read was announced by an instruction that frees addresses as it reads them,
-        or the end of the instruction where it does not."""
+        """Cycle in which the last read of each address was announced.
+
+        For an instruction that does not free addresses as it reads them, it is the instruction's
+        end.
+        """
         self.filled: Times = self._times[2]
-        """The same of the last write from host memory."""
+        """Cycle in which the last write of each address from host memory was announced."""
         self.used: Times = self._times[3]
-        """End of the last instruction that used the address, but for those of the activation
-        unit."""
+        """End of the last instruction outside the activation unit that used each address."""
         self.activated: Times = self._times[4]
-        """End of the last instruction of the activation unit that used the address."""
+        """End of the last instruction of the activation unit that used each address."""
 
     def state(self, now: float) -> SpaceState:
         """Return the recent times, seen from cycle `now`."""
@@ -59,7 +61,8 @@ class Regions:
         self.tables = Space(max(1, config.tables))
         self.host_reads: list[tuple[int, int, float]] = []
         self.host_writes: list[tuple[int, int, float]] = []
-        """First byte, end, and end in time, of the last transfers."""
+        """First byte, end byte and last cycle of the last writes; `host_reads` has them of the
+        reads."""
 
         self._spaces = self.buffer, self.accumulators, self.parameters, self.tables
 
@@ -81,13 +84,16 @@ class Regions:
 
 
 def last_overlap(transfers: list[tuple[int, int, float]], first: int, end: int) -> float:
-    """When the last of the transfers that touch bytes `first` to `end` - 1 ended."""
+    """Return the end of the last of the transfers that touch bytes `first` to `end` - 1."""
     return max((time for low, high, time in transfers if low < end and first < high), default=0.0)
 
 
 def paced(earliest: float, offsets: Times, needed: Times | None) -> Times:
-    """When a unit takes one thing after the other: not before `earliest` + `offsets`, each not
-    before it is `needed`, and no two closer together than `offsets` has them."""
+    """Return the cycle in which a unit takes each of its items, in order.
+
+    An item is taken in cycle `earliest` + `offsets` at the earliest, and not before it is `needed`.
+    Two items are never closer together than their `offsets`.
+    """
     if needed is None:
         return earliest + offsets
     late = np.maximum.accumulate(needed - offsets)

@@ -21,7 +21,7 @@ from systola.timing.recent import recent
 from systola.timing.regions import Times
 
 ListState = tuple[tuple[int, int, float, bool], ...]
-"""First line, end, end in time, and whether it rises, of each entry."""
+"""Type of a list's state: first line, end line, end cycle, and whether it rises, for each entry."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class Entry:
     end: float
     """Cycle in which it is complete."""
     rises: bool
-    """Whether it begins at the last line of the entry before, or at a higher line."""
+    """True if it begins at the end of the lines of the entry before, or at a higher line."""
 
     def meets(self, base: int, stop: int) -> bool:
         """Return whether it writes one of the lines `base` to `stop` - 1."""
         return self.base < stop and base < self.stop
 
     def followed_by(self, base: int, stop: int, end: float = inf) -> Entry:
-        """Return the entry after it."""
+        """Return the entry of an instruction that follows this entry."""
         return Entry(base, stop, end, self.base < self.stop <= base)
 
 
 NOTHING = Entry(0, 0, 0.0, rises=False)
-"""Stands for an entry that writes no line."""
+"""Entry that writes no line."""
 
 
 def run_of(entries: Sequence[Entry], base: int, stop: int) -> range:
@@ -70,7 +70,10 @@ class WriterList:
     """The youngest entries of a list, as many as it has places."""
 
     def __init__(self, depth: int, written: Times) -> None:
-        """`written`: for each line the cycle in which its last write was announced."""
+        """Begin with an empty list of `depth` places.
+
+        `written` has for each line the cycle in which its last write was announced.
+        """
         self._written = written
         self._entries: deque[Entry] = deque(maxlen=depth)
 
@@ -84,13 +87,19 @@ class WriterList:
         return [entry for entry in self._entries if entry.end > time]
 
     def following(self, time: float, results: tuple[int, int]) -> list[Entry]:
-        """Return the same with one that is not complete: first of its lines, and how many."""
+        """Return the pending entries and then an entry of an instruction that has not ended.
+
+        `results` has the first line that this instruction writes, and the number of its lines.
+        """
         first, count = results
         last = self._entries[-1] if self._entries else NOTHING
         return [*self.pending(time), last.followed_by(first, first + count)]
 
     def announced(self, entries: Sequence[Entry], lines: NDArray[np.int64]) -> Times:
-        """Return when a run, all `entries`, has got past each of the `lines`, see run_of."""
+        """Return the cycle in which a run has passed each of the `lines`.
+
+        `entries` are all entries of the run, see run_of.
+        """
         addresses = np.concatenate([np.arange(entry.base, entry.stop) for entry in entries])
         times = np.append(self._written[addresses], entries[-1].end)
         return times[np.searchsorted(addresses, lines)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long an instruction keeps its unit busy."""
+"""The time in which an instruction keeps its unit busy."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """Cycles since START."""
+    """The span of an instruction in its unit, in cycles since START."""
 
     begin: float
-    """The unit begins to work on it."""
+    """Cycle in which the unit begins to work on it."""
     last: float
-    """The unit takes its last vector, line or beat."""
+    """Cycle in which the unit takes its last vector, line or beat."""
     end: float
-    """It is complete."""
+    """Cycle in which the instruction is complete."""
     busy: float
-    """Cycles in which the unit would have done it with nothing in the way."""
+    """Cycles that the unit would need with nothing in the way."""
     beats: int = 0
-    """Beats on the host bus."""
+    """Number of beats on the host bus."""

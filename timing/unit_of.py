@@ -25,7 +25,9 @@ COMPARED = {
     }[unit]
     for opcode, unit in UNIT_OF.items()
 }
-"""The units of the instructions under way with which an instruction is compared: in each tuple one
-unit after the other, the tuples at the same time."""
+"""Units of the instructions under way with which an instruction is compared.
+
+In each tuple one unit comes after the other; the tuples are compared at the same time.
+"""
 WAIT_FOR = {bit: _UNITS[Executor[str(bit.name)]] for bit in isa.Unit}
 """The unit of each bit that a Debug_Tag may wait for."""

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles from memory, or from the buffer, through the FIFO into the shadow weights."""
+"""A model of weight tiles on their way from memory or the buffer, through a FIFO, to the array.
+
+The tiles go into shadow registers of the array, and from there into use.
+"""
 
 from __future__ import annotations
 
@@ -21,30 +24,33 @@ REQUEST = 2 + ASK
 
 
 BUFFERED = 2
-"""Cycles from issue to the read of the first row from the buffer: into the queue, out of it."""
+"""Cycles from issue to the read of the first row from the buffer, through the queue."""
 
 WeightState = tuple[
     tuple[float, float, float], tuple[float, ...], tuple[tuple[float, int, float, float], ...]
 ]
-"""Single times, when the last tiles left the FIFO, and the commands."""
+"""Type of a state: single times, the cycles in which the last tiles left the FIFO, the commands."""
 
 
 @dataclass
 class _Command:
-    """Tiles in a row from one place."""
+    """A command for consecutive tiles from one place."""
 
     first: float
-    """The first beat, or read of a row, at the earliest."""
+    """First cycle in which the first beat can come, or the first row be read."""
     left: int
     row: float
     """Cycles from row to row."""
     delay: float
-    """Cycles from there until the row has left the FIFO's memory."""
+    """Cycles from a row's first beat, or its read, until it has left the FIFO."""
 
 
 class WeightFetch:
-    """Tiles in the order of the program. When one comes is worked out when it is wanted, as it
-    depends on when those before it were taken out of the FIFO."""
+    """A model of the weight fetch: tiles in the order of the program.
+
+    The arrival of a tile is calculated when the tile is wanted. It depends on the cycles in which
+    earlier tiles left the FIFO.
+    """
 
     def __init__(self, config: Config, memory: MemorySpeed) -> None:
         self._rows = config.rows
@@ -64,7 +70,7 @@ class WeightFetch:
         self._loaded = 0.0  # the last row of a tile
         self._swapped = -float(self._stages + 1)
         self.tiles = 0
-        """Tiles consumed so far."""
+        """Number of tiles consumed so far."""
         self.row_interval = self._row_beats * self._beat
         """Cycles from row to row."""
 
@@ -74,19 +80,21 @@ class WeightFetch:
         return self._rows * self.row_interval
 
     def read(self, issued: float, count: int) -> None:
-        """Read_Weights of `count` tiles."""
+        """Note a Read_Weights of `count` tiles."""
         delay = (self._row_beats - 1) * self._beat + ROW_LATENCY
         first = issued + REQUEST + self._answer
         self._queue.append(_Command(first, count, self.row_interval, delay))
 
     def read_buffer(self, issued: float, written: float, count: int) -> None:
-        """Tiles of a MatrixMultiply from the buffer, whose lines are all `written`."""
+        """Note the tiles of a MatrixMultiply from the buffer; all their lines are `written`."""
         first = max(issued, written) + BUFFERED
         self._queue.append(_Command(first, count, 1.0, BUFFER_LATENCY + ROW_LATENCY))
 
     def next_tile(self) -> tuple[float, float]:
-        """Cycles in which the first and the last row of the next tile go into the shadow weights,
-        as far as the port decides, and the array has had time to take the tile before."""
+        """Return the cycles in which the next tile's first and last row enter the shadow registers.
+
+        They follow from the port, and from the time that the array needs to take the tile before.
+        """
         command = self._queue[0]
         first = max(self._free, command.first, self._begun[0] + 1)
         command.left -= 1
@@ -102,13 +110,13 @@ class WeightFetch:
         return begun, self._loaded
 
     def swap(self, time: float) -> None:
-        """The first vector that uses the tile is issued."""
+        """Note that the first vector that uses the tile is issued."""
         self._swapped = time
 
     def state(self, now: float) -> WeightState:
         """Return the state, seen from cycle `now`.
 
-        Tiles that were asked for may have come any time before.
+        Tiles that were asked for may have arrived at any time before.
         """
         since = now - FORGOTTEN - self._stages
         if self._queue:
@@ -135,5 +143,5 @@ class WeightFetch:
 
     @property
     def streamed(self) -> float:
-        """When the beats end that were wanted so far."""
+        """Cycle in which the last beat arrives of all tiles that have been wanted so far."""
         return self._free

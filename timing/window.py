@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class WindowGrid:
-    """The window of a Set_Config_Window with these operands."""
+    """The window of a Set_Config_Window with the operands `operands`."""
 
     def __init__(self, operands: Mapping[str, int]) -> None:
         self.operands = operands
@@ -20,15 +20,20 @@ class WindowGrid:
         self._lines: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
     def places(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row of each row of windows, and column of each column of windows, for one tap."""
+        """Return the rows and the columns of the map that one tap of a window meets.
+
+        There is a row for each row of windows, and a column for each column of windows.
+        """
         o = self.operands
         y = o["top"] + ky * o["dilation_y"] + np.arange(o["out_height"]) * o["stride_y"]
         x = o["left"] + kx * o["dilation_x"] + np.arange(o["out_width"]) * o["stride_x"]
         return y, x
 
     def lines(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """For each window, one row of them after the other: the line of a tap in the map, and
-        whether it is inside. Lines outside are any."""
+        """Return for each window the line of a tap in the map, and whether the tap is inside.
+
+        Windows come row by row. The line of a tap outside has no meaning.
+        """
         if (ky, kx) not in self._lines:
             o = self.operands
             y, x = self.places(ky, kx)
@@ -38,13 +43,16 @@ class WindowGrid:
         return self._lines[ky, kx]
 
     def last_lines(self) -> NDArray[np.int64]:
-        """For each window the line of the last tap that is inside the map, or the nearest one."""
+        """Return for each window the line of the last tap inside the map, or the nearest line."""
         o = self.operands
         return self.lines(o["kernel_height"] - 1, o["kernel_width"] - 1)[0]
 
     def packed_lines(self, ky: int, channels: int, rows: int) -> NDArray[np.int64]:
-        """For each window the last line that its vector of packed channels needs; negative where
-        that is there from the window before, or outside the map."""
+        """Return for each window the last line that its vector of packed channels needs.
+
+        The line is negative if the window is outside the map, or if the window before needed this
+        line.
+        """
         o = self.operands
         y, x = self.places(ky, 0)
         row_bytes = o["width"] * channels

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share: pytest's -k finds cocotb tests by their names, and sets of data are few
-where a bound is not proven for all data."""
+"""Shared parts of the tests: names of cocotb tests for pytest's -k, and the fixture `data_set`.
+
+There are few sets of data for tests with a bound that is not proven for all data.
+"""
 
 import pytest
 
@@ -8,7 +10,7 @@ from systola.verif.kit.launch import cocotb_tests
 from systola.verif.kit.seeds import random_seed
 
 FOLDERS = ("boards", "integration", "system", "units")
-"""Those with cocotb tests."""
+"""Folders with cocotb tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,8 +28,8 @@ DATA_SETS = 10
 def data_set() -> int:
     """Return the number of the data that a test is about, one of DATA_SETS.
 
-    A test asks for it, not for a seed, where a bound does not follow from the arithmetic but was
-    measured: then it holds for all of the sets, which `pytest --exhaustive` runs one by one.
+    A test asks for it, not for a seed, if a bound does not follow from the arithmetic but was
+    measured. Then the bound holds for all of the sets, which `pytest --exhaustive` runs one by one.
     """
     return random_seed() % DATA_SETS
 

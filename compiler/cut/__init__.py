@@ -1,2 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of which the machine takes a part, and an interpreter on the host the rest."""
+"""Networks that run in parts: some on the machine, the rest in an interpreter on the host.
+
+| word | meaning |
+|---|---|
+| part | an operator of the model file |
+| segment, piece | parts that run together, on the machine or in the interpreter |
+| refused | an operator that the machine cannot run, with the reason |
+| placement | the side on which an operator runs, with the reason |
+"""

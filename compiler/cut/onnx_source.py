@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An .onnx file as operators that can go to the machine or to ONNX Runtime."""
+"""An .onnx file as operators that can run on the machine or in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from systola.compiler.semantics import Semantics
 from systola.runtime.interpreters import Session
 
 _CONVERSIONS = ("DequantizeLinear",)
-"""Nodes that ONNX Runtime joins to the operator after them."""
+"""Kinds of nodes that ONNX Runtime joins to the operator after them."""
 _RUNTIME_TYPES = {f"tensor({kind.lower()})": dtype for kind, dtype in ELEMENT_TYPES.items()}
-"""numpy's name of each type of ONNX Runtime's."""
+"""Names of types in numpy, by their names in ONNX Runtime."""
 _INPUT_TYPES = ("float32", "int8", "uint8", "int32", "int64")
 
 
 class OnnxSource(Source):
-    """A model with the results of ONNX Runtime."""
+    """A source that has the results of ONNX Runtime."""
 
     def __init__(self, content: bytes) -> None:
         self.semantics, self.interpreter = Semantics.ONNX, Interpreter.ONNX_RUNTIME
@@ -52,7 +52,7 @@ class OnnxSource(Source):
         self._describe(found for each in infos if (found := _tensor_type(self._onnx, each)))
 
     def _describe(self, results: Iterable[OnnxInput]) -> None:
-        """Take the types and shapes of results."""
+        """Describe the parts and values of the file, with the types and shapes of `results`."""
         model = self._model
         self._tensors = {each.name: each for each in (*model.inputs, *results)}
         self.values = {
@@ -90,7 +90,7 @@ class OnnxSource(Source):
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return some of the parts as a network for the machine."""
+        """Return the parts as a network for the machine."""
         model = self._model
         self.check_given(parts, inputs, _INPUT_TYPES)
         nodes = tuple(model.nodes[part.index] for part in parts)
@@ -105,13 +105,13 @@ class OnnxSource(Source):
         return make_network(translate_model(piece, repeat=1))
 
     def tensor_name(self, tensor: Tensor) -> str:
-        """Return the name, which the tensor is known by."""
+        """Return the tensor's name in the file."""
         return str(tensor)
 
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return some of the parts as a model for ONNX Runtime."""
+        """Return the parts as the content of a model file for ONNX Runtime."""
         helper, graph = self._onnx.helper, self._proto.graph
         nodes = [graph.node[part.index] for part in parts]
         taken = {name for node in nodes for name in _taken(node)}
@@ -136,11 +136,14 @@ class OnnxSource(Source):
         return self._onnx.helper.make_tensor_value_info(name, kind, tensor.shape)
 
     def check_interpreter(self) -> None:
-        """Take shapes from ONNX Runtime; raise ModelError where it is missing or refuses."""
+        """Take the types and shapes of tensors from ONNX Runtime.
+
+        Raises ModelError if ONNX Runtime is not installed, or refuses the file.
+        """
         probe = self._onnx.ModelProto.FromString(self._proto.SerializeToString())
         given = {each.name for each in probe.graph.output}
         results = (name for part in self.parts for name in part.outputs if name not in given)
-        # It finds types and shapes by itself.
+        # ONNX Runtime finds their types and shapes by itself.
         probe.graph.output.extend(self._onnx.ValueInfoProto(name=name) for name in results)
         content = probe.SerializeToString()
         with Session(self.interpreter, content, optimised=False) as session:
@@ -172,15 +175,15 @@ def _taken(node: Any) -> Iterator[str]:
 
 
 def _is_known(shape: Sequence[int]) -> bool:
-    """Return whether there are such sizes: 0 stands for open ones.
+    """Return whether a shape is known: an open size is 0.
 
-    A window that does not fit its map gives a size below 0.
+    If a window does not fit its map, a size is below 0.
     """
     return all(size > 0 for size in shape)
 
 
 def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
-    """Return the type and shape of a result, None where they are not known."""
+    """Return the type and shape of a result, or None if they are not known."""
     tensor = info.type.tensor_type
     kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
     if not tensor.HasField("shape") or kind not in ELEMENT_TYPES:
@@ -192,7 +195,7 @@ def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
 
 
 def _macs(node: OnnxNode, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Multiply-accumulates of a node in one sample."""
+    """Return the multiply-accumulates of a node in one sample."""
 
     def shape(position: int) -> tuple[int, ...]:
         name = node.inputs[position] if position < len(node.inputs) else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the parts of a network that the machine takes, and compiles the pieces together."""
+"""The search for the parts that the machine takes, and the compilation of their pieces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _IDLE = "its piece has no products: moving the data to the machine is more work"
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """A segment and its work; `first` is the program of a network for one sample."""
+    """A segment and its work.
+
+    `first` is the segment compiled for one sample, if it is for the machine.
+    """
 
     segment: Segment
     work: Network | InterpretedStage
@@ -35,7 +38,10 @@ class _Piece:
 
 @dataclass(frozen=True, eq=False)
 class PartialNetwork:
-    """A network of which the machine takes a part, for machines of one configuration."""
+    """A network in pieces for the machine and for an interpreter.
+
+    The pieces are chosen for machines of one configuration.
+    """
 
     source: Source
     pieces: tuple[_Piece, ...]
@@ -43,17 +49,17 @@ class PartialNetwork:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """The inputs as the network's user sees them."""
+        """Inputs of the whole network."""
         return tuple(self.source.values[tensor] for tensor in self.source.inputs)
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """The outputs as the network's user sees them."""
+        """Outputs of the whole network."""
         return tuple(self.source.values[tensor] for tensor in self.source.outputs)
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """The pieces for the machine."""
+        """Networks of the pieces for the machine."""
         return tuple(each.work for each in self.pieces if isinstance(each.work, Network))
 
     @property
@@ -63,11 +69,11 @@ class PartialNetwork:
 
     @property
     def inexact_channels(self) -> int:
-        """Channels with a scale that no multiplier equals for every sum."""
+        """Number of channels for which no multiplier gives the reference's result for all sums."""
         return sum(network.translation.inexact_channels for network in self.networks)
 
     def compiled(self, config: Config, samples: int) -> CompiledNetwork:
-        """Compile the pieces for `samples` samples; raise CompileError where one does not fit."""
+        """Compile the pieces for `samples` samples; raises CompileError if one does not fit."""
         source = self.source
         values = {tensor: source.values[tensor] for tensor in source.inputs}
         stages: list[HostStage | DeviceStage | InterpretedStage] = []
@@ -108,7 +114,7 @@ def _with_sources(
 def cut_network(config: Config, source: Source) -> PartialNetwork | None:
     """Cut a network into pieces for the machine and pieces for the interpreter.
 
-    None where nothing of it runs on the machine. Raises ModelError where the interpreter is not
+    Returns None if no piece runs on the machine. Raises ModelError if the interpreter is not
     installed or refuses the network.
     """
     missing: MissingInterpreterError | None = None
@@ -130,7 +136,11 @@ def cut_network(config: Config, source: Source) -> PartialNetwork | None:
 
 
 class _Cut:
-    """The search for the parts of the machine: all of them at first, without the refused ones."""
+    """The search for the parts that the machine takes.
+
+    At first these are all parts but the refused ones. Then a part moves to the host if its segment
+    cannot be translated or compiled, or has no products.
+    """
 
     def __init__(self, config: Config, source: Source, graph: Graph) -> None:
         self._config = config
@@ -139,11 +149,12 @@ class _Cut:
         self._networks: dict[Segment, Network] = {}
         self._compiled: dict[Segment, CompiledNetwork] = {}
         self.host: dict[int, str] = {}
-        """The reason for each part that the machine does not run, by its position."""
+        """Reason for each part that the machine does not run, by its position in the file."""
         self._refuse(graph.parts, source.refused())
 
     def segments(self) -> tuple[Segment, ...]:
-        """Return segments such that all programs for the machine can be compiled."""
+        """Return segments of the network that can all be compiled, as far as they are for the
+        machine."""
         while True:
             for index in self._graph.with_followers(self.host.keys()):
                 self.host.setdefault(index, _FOLLOWS)
@@ -159,7 +170,10 @@ class _Cut:
                 return segments
 
     def _refused_by(self, step: Callable[[Segment], None], machine: Sequence[Segment]) -> bool:
-        """Apply a step to each segment; move operators that it refuses to the host."""
+        """Apply `step` to each segment for the machine; return whether it refused any.
+
+        The operators that it refuses move to the host.
+        """
         refused = False
         for segment in machine:
             try:
@@ -184,9 +198,10 @@ class _Cut:
                 raise CompileError(str(error), self._with_larger(segment, error.refused)) from None
 
     def _with_larger(self, segment: Segment, refused: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the refused parts, and all with results as large as theirs, which need the room.
+        """Return the refused parts of a segment, and all parts with results as large.
 
-        One at a time would take a compilation each.
+        These need the room in the buffer, too. To find them one at a time would take a compilation
+        each.
         """
         sizes = {part: self._elements(part) for part in segment.parts}
         named = {
@@ -210,9 +225,10 @@ class _Cut:
     def _refuse(
         self, parts: Sequence[Part], refused: Mapping[str, str], otherwise: str = ""
     ) -> None:
-        """Move the parts that `refused` names to the host, else all of them.
+        """Move the parts in `refused` to the host, or all parts if `refused` names none of them.
 
-        A copied part stays where it is needed: the parts that need it go.
+        A copied part does not move: the parts that need it do. `otherwise` is the reason for all
+        parts.
         """
         reasons: dict[Part, str] = {}
         for part in parts:
@@ -232,7 +248,7 @@ class _Cut:
         self.host = {**moved, **self.host}
 
     def piece(self, segment: Segment) -> _Piece:
-        """Return a segment with its work."""
+        """Return a segment with its work: a network, or a model file for the interpreter."""
         if segment.on_machine:
             return _Piece(segment, self._networks[segment], self._compiled[segment])
         work = self._source.interpreted(segment.parts, segment.inputs, segment.outputs)
@@ -240,7 +256,7 @@ class _Cut:
 
 
 def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
-    """Return the place of each part of a network that the machine takes as a whole."""
+    """Return the placement of each part of a network that the machine takes as a whole."""
     on_host = _on_host(network)
     return tuple(
         _placed(source, part, Place.HOST, _BETWEEN)
@@ -251,7 +267,7 @@ def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
 
 
 def place_refused(source: Source) -> tuple[Placement, ...]:
-    """Return the parts of a network that does not run, with their own reasons."""
+    """Return the placement of each part of a network that does not run, with its own reason."""
     refused = source.refused()
     return tuple(
         _placed(source, part, Place.REFUSED, refused.get(part.name, "")) for part in source.parts
@@ -261,7 +277,7 @@ def place_refused(source: Source) -> tuple[Placement, ...]:
 def _place_parts(
     source: Source, reasons: Mapping[int, str], pieces: Sequence[_Piece]
 ) -> tuple[Placement, ...]:
-    """Return the place of each part; parts that nothing needs are the host's."""
+    """Return the placement of each part; parts that no output needs are on the host."""
     on_machine = {part for each in pieces if each.segment.on_machine for part in each.segment.parts}
     networks = (each.work for each in pieces if isinstance(each.work, Network))
     on_host = {name for network in networks for name in _on_host(network)}
@@ -286,7 +302,7 @@ def _placed(source: Source, part: Part, place: Place, reason: str = "") -> Place
 
 
 def _on_host(network: Network) -> set[str]:
-    """Return the operators that a network for the machine leaves to stages of the host."""
+    """Return the operators of a network for the machine that its stages on the host calculate."""
     host: set[str] = set()
     machine: set[str] = set()
     for stage in network.stages:

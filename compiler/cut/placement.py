@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each operator of a model file runs, and why."""
+"""The placement of each operator of a model file: its side and the reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Place(Enum):
-    """A side of the cut."""
+    """The side on which an operator runs."""
 
     MACHINE = "machine"
     HOST = "host"
@@ -24,16 +24,16 @@ class Placement:
     """Position in the file, counted from 0."""
     kind: str
     shape: tuple[int, ...] | None
-    """Shape of its first result in one sample of the model; None where it is not known."""
+    """Shape of the operator's first result in one sample of the model; None if it is not known."""
     place: Place
     macs: int
     """Multiply-accumulates of one sample."""
     reason: str = ""
-    """The reason why the machine does not run it."""
+    """Reason why the machine does not run the operator."""
 
     @property
     def remedy(self) -> str:
-        """The change that would move the operator to the machine; empty where none is known."""
+        """Change that would let the machine run the operator; empty if none is known."""
         return next((text for part, text in _REMEDIES if part in self.reason), "")
 
 
@@ -47,7 +47,7 @@ _REMEDIES = (
     ("this kind of operator", "build it from the operators of docs/operators.md"),
     ("no 16-bit modes", "take a larger preset"),
 )
-"""Parts of reasons, and the remedy for the first of them that occurs."""
+"""Remedies by a piece of a reason; the first piece that occurs in a reason counts."""
 
 
 def macs_share(placements: Sequence[Placement]) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cuts a network into segments, alternately of the host and of the machine, few and large."""
+"""The cut of a network into few and large segments, alternately of the host and of the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from systola.compiler.cut.source import Part, Source, Tensor
 
 @dataclass(frozen=True)
 class Segment:
-    """Parts of a network that run together, all inputs of which are there before."""
+    """A segment: parts of a network that run together.
+
+    All its inputs are there before it runs.
+    """
 
     on_machine: bool
     parts: tuple[Part, ...]
@@ -25,7 +28,7 @@ class Segment:
 
 
 class Graph:
-    """The parts of a network that its outputs and its variables depend on."""
+    """A graph of the parts that the outputs and the variables of a network depend on."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -40,7 +43,7 @@ class Graph:
         self._before = {part: self._own_before(part) for part in self.parts}
 
     def copies(self, parts: Iterable[Part]) -> set[Part]:
-        """Return the copied parts that some parts need, those that the copies need included."""
+        """Return the copied parts that `parts` need, directly or for other copies."""
         found: set[Part] = set()
         todo = list(parts)
         while todo:
@@ -53,17 +56,17 @@ class Graph:
         return found
 
     def _own_before(self, part: Part) -> set[Part]:
-        """Return the origins of the tensors that a part takes, none of them copied."""
+        """Return the parts that make the tensors of a part and of its copies, no copied part."""
         takers = {part, *self.copies([part])}
         origins = {self.origins.get(tensor) for taker in takers for tensor in taker.inputs}
         return {each for each in origins if each and not each.copied}
 
     def with_followers(self, host: Set[int]) -> frozenset[int]:
-        """Return the positions in `host`, and of parts that have to stay with them.
+        """Return the positions in `host`, and the positions of parts that must stay with them.
 
-        A piece for the machine does not begin at numbers of float32 that the host calculates: the
-        interpreter may join an operator to the quantisation after it. Nor does it lie between
-        parts that share a variable.
+        A piece for the machine does not begin with numbers of float32 that the host calculates.
+        This is because the interpreter may join an operator to the quantisation after it. It also
+        does not lie between parts that share a variable.
         """
         chosen = set(host) | {part.index for part in self.parts if part.states or part.opening}
         chosen |= self._between_states()
@@ -92,7 +95,7 @@ class Graph:
         return between
 
     def segments(self, host: Set[int]) -> tuple[Segment, ...]:
-        """Return the segments, in the order of execution, where the parts `host` are the host's."""
+        """Return the segments in the order of execution, if the parts `host` run on the host."""
         levels = self._levels(host)
         openings = [part for part in self.parts if part.opening]
         groups: list[tuple[bool, list[Part]]] = []
@@ -120,14 +123,15 @@ class Graph:
         )
 
     def _levels(self, host: Set[int]) -> dict[Part, int]:
-        """Return when each part is executed: even levels are the host's, odd ones the machine's.
+        """Return the number of the turn in which each part is executed.
 
-        Parts that share a variable have the same level.
+        Even numbers are turns of the host, odd numbers turns of the machine. Parts that share a
+        variable have the same number.
         """
         levels: dict[Part, int] = {}
         states: dict[Tensor, int] = {}
         own = [part for part in self.parts if not part.copied and not part.opening]
-        # With parts that wait for each other's variables there would be no end.
+        # If parts wait for each other's variables, the numbers would rise without end.
         for _ in range(len(own) + 2):
             old = dict(levels)
             for part in own:

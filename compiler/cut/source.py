@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model file as operators that can go to the machine or to an interpreter."""
+"""A model file as operators that can run on the machine or in an interpreter."""
 
 from __future__ import annotations
 
@@ -14,44 +14,49 @@ from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
 
 Tensor = Hashable
-"""The name of a tensor in the file, or its number, by the format."""
+"""Type of a tensor's key in the file: a name or a number, by the format."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """An operator of a model file."""
+    """A part: an operator of a model file."""
 
     index: int
     """Position in the file, counted from 0."""
     name: str
-    """Position and kind, as messages have them."""
+    """Position and kind of the operator, as text for messages."""
     kind: str
     inputs: tuple[Tensor, ...]
-    """Without constants of the file."""
+    """Tensors that the operator takes, without constants of the file."""
     outputs: tuple[Tensor, ...]
     macs: int
-    """Multiply-accumulates of one sample, 0 where shapes are not known."""
+    """Multiply-accumulates of one sample; 0 if shapes are not known."""
     copied: bool = False
-    """Whether each piece of the network that takes its results has its own copy: constants that
-    are calculated, and conversions of codes to numbers."""
+    """True if each segment that takes its results has a copy of the operator.
+
+    Such operators calculate constants, or convert codes to numbers.
+    """
     states: frozenset[Tensor] = frozenset()
-    """Variables that it reads or writes, which keep their values from sample to sample."""
+    """Variables that the operator reads or writes; they keep their values from sample to sample."""
     opening: bool = False
-    """Whether it sets variables before the first sample."""
+    """True if the operator sets variables before the first sample."""
 
 
 class Source(ABC):
-    """A model file. Methods raise ModelError, with `refused`, for operators not supported."""
+    """A model file that can be cut into parts.
+
+    Methods raise ModelError if operators are not supported; its `refused` has the reasons.
+    """
 
     semantics: Semantics
     interpreter: Interpreter
-    """The interpreter that defines the results of the file."""
+    """Interpreter that defines the results of the file."""
     parts: Sequence[Part]
-    """In an order in which they can be executed, position by position."""
+    """Operators in an order of execution, which is the order of their positions."""
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     values: Mapping[Tensor, Value]
-    """Tensors that are given or calculated, and have a known shape."""
+    """Values of the tensors that are given or calculated, and have a known shape."""
 
     @abstractmethod
     def refused(self) -> Mapping[str, str]:
@@ -61,12 +66,12 @@ class Source(ABC):
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return some of the parts as a network for the machine."""
+        """Return the parts as a network for the machine."""
 
     def interpreted(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> InterpretedStage:
-        """Return some of the parts as a model for the interpreter."""
+        """Return the parts as a stage that the interpreter runs."""
         for tensor in (*inputs, *outputs):
             if tensor not in self.values:
                 name = self.tensor_name(tensor)
@@ -84,7 +89,7 @@ class Source(ABC):
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return some of the parts as a model file."""
+        """Return the parts as the content of a model file."""
 
     @abstractmethod
     def tensor_name(self, tensor: Tensor) -> str:
@@ -93,7 +98,7 @@ class Source(ABC):
     def check_given(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], types: Collection[str]
     ) -> None:
-        """Raise ModelError where an input of these parts is of none of these types."""
+        """Raise ModelError if an input of the parts has none of these types."""
         for tensor in inputs:
             value = self.values.get(tensor)
             if value is None or value.dtype not in types:
@@ -103,7 +108,7 @@ class Source(ABC):
 
     @abstractmethod
     def check_interpreter(self) -> None:
-        """Take shapes from the interpreter, which is to run the operators of the host.
+        """Take the shapes of tensors from the interpreter, which is to run the host's operators.
 
-        Raises ModelError where it is not installed, or refuses the file.
+        Raises ModelError if the interpreter is not installed, or refuses the file.
         """

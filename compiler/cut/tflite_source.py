@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A .tflite file as operators that can go to the machine or to LiteRT."""
+"""A .tflite file as operators that can run on the machine or in LiteRT."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CALLS = ("CALL", "IF", "WHILE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE")
 
 
 class TfliteSource(Source):
-    """A model with the results of LiteRT's reference kernels."""
+    """A source that has the results of LiteRT's reference kernels."""
 
     def __init__(self, content: bytes) -> None:
         self.semantics, self.interpreter = Semantics.LITERT_2, Interpreter.LITERT
@@ -76,7 +76,7 @@ class TfliteSource(Source):
             )
 
     def _variables(self) -> dict[int, Tensor]:
-        """Return the variable of each tensor that is a reference to one, by the variable's name."""
+        """Return the variable, by its name, of each tensor that is a reference to a variable."""
         graph = self._graph
         return {
             number: (operator.options.get("Container"), operator.options.get("SharedName"))
@@ -94,7 +94,7 @@ class TfliteSource(Source):
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return some of the parts as a network for the machine."""
+        """Return the parts as a network for the machine."""
         graph = self._graph
         self.check_given(parts, inputs, INPUT_TYPES)
         chosen = tuple(graph.operators[part.index] for part in parts)
@@ -104,7 +104,7 @@ class TfliteSource(Source):
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return some of the parts as a model for LiteRT."""
+        """Return the parts as the content of a model file for LiteRT."""
         chosen = [part.index for part in parts]
         return _piece(self._content, chosen, _numbers(inputs), _numbers(outputs))
 
@@ -113,8 +113,11 @@ class TfliteSource(Source):
         return self._graph.tensors[cast("int", tensor)].name
 
     def check_interpreter(self) -> None:
-        """Take shapes from LiteRT; raise ModelError where it is missing or refuses the file."""
-        # Sizes that depend on values, as after control flow, are known after a run only.
+        """Take the shapes of tensors from LiteRT.
+
+        Raises ModelError if LiteRT is not installed, or refuses the file.
+        """
+        # Sizes that depend on values, as after control flow, are known only after a run.
         unsure = any(tensor.open for tensor in self._graph.tensors) or any(
             operator.kind in _CALLS for operator in self._graph.operators
         )
@@ -137,7 +140,10 @@ def _numbers(tensors: Sequence[Tensor]) -> tuple[int, ...]:
 def _piece(
     content: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
 ) -> bytes:
-    """Return the model of some operators of the first subgraph; other subgraphs stay."""
+    """Return the content of a model file with some operators of the first subgraph.
+
+    Other subgraphs stay as they are.
+    """
     # LiteRT's own classes can be packed again; they come without type information.
     schema: Any = import_module("ai_edge_litert.schema_py_generated")
     model = schema.ModelT.InitFromPackedBuf(content, 0)
@@ -165,7 +171,7 @@ def _piece(
 
 
 def _macs(graph: Graph, operator: Operator) -> int:
-    """Multiply-accumulates of an operator in one sample."""
+    """Return the multiply-accumulates of an operator in one sample."""
 
     def shape(position: int) -> tuple[int, ...]:
         number = operator.inputs[position] if position < len(operator.inputs) else -1

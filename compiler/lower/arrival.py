@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a tile of weights takes."""
+"""The time that a tile of weights takes to arrive in the array."""
 
 from __future__ import annotations
 
@@ -10,5 +10,9 @@ from systola.compiler.plan import tile_cycles
 
 
 def arrival(config: Config) -> int:
-    """Cycles from one tile to the next: it has to come from memory and to move into the array."""
+    """Return the cycles from one tile of weights to the next.
+
+    A tile comes from memory in `tile_cycles` and moves into the array row by row. The slower of the
+    two counts.
+    """
     return max(config.rows, ceil(tile_cycles(config)))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that one attempt to fit operations into the buffer can take from those before it.
+"""A store of the maps and steps that earlier attempts to lower a network have made.
 
-From one attempt to the next, one value is spilled, which changes a few operations only. All others
-get the same maps as before, and then their steps are the same, too.
+The compiler lowers a network again until all values fit the buffer. From one attempt to the next it
+spills one value to host memory, which changes a few operations only. All other operations keep
+their maps, and so their steps can be used again.
 """
 
 from __future__ import annotations
@@ -15,41 +16,51 @@ from systola.compiler.lower.step import Step
 from systola.compiler.operations import Node, Value
 
 Home = FeatureMap | HostView
-"""Where a value is."""
+"""Type of the place of a value: a map in the buffer, or a view of host memory."""
 Key = tuple[Node, tuple[Home, ...], Home, int]
-"""An operation, the homes of its sources and of its result, and its number of bands."""
+"""Type of a key of `steps`: an operation, the homes of its sources and of its result, and bands.
+
+The last item is the number of bands.
+"""
 NOWHERE = Lines("nowhere", 0)
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """Maps and steps that the attempts with one batch have made so far.
+    """A store of the maps and steps that all attempts for one batch have made so far.
 
-    Only the sizes of places in host memory are right. Their offsets come from the attempt that was
-    the first to need them.
+    Of a place in host memory, only the size is right. Its offset comes from the first attempt that
+    needed the place.
     """
 
     maps: dict[tuple[Value, FeatureMap, int], FeatureMap] = field(
         default_factory=dict[tuple[Value, FeatureMap, int], FeatureMap]
     )
-    """For each value, map without lines, and number of lines the map with them."""
+    """Maps with their lines, by the value, the map without its lines, and its number of lines."""
     views: dict[tuple[Value, HostView], HostView] = field(
         default_factory=dict[tuple[Value, HostView], HostView]
     )
-    """For each value, and view at offset 0, the view at its offset."""
+    """Views at their offsets, by the value and the same view at offset 0."""
     steps: dict[Key, tuple[list[Step], dict[Lines, tuple[Value, int]]]] = field(
         default_factory=dict[Key, tuple[list[Step], dict[Lines, tuple[Value, int]]]]
     )
-    """For each operation its steps, and the bands that they add to Lowering.bands."""
+    """Steps of each operation, and the entries of Lowering.bands that belong to these steps."""
     taps: dict[bytes, Lines] = field(default_factory=dict[bytes, Lines])
     """Constants of depthwise convolutions, by their content."""
 
     def map(self, value: Value, new: FeatureMap) -> FeatureMap:
-        """Return the map that `value` had in an attempt before, if that was like `new`."""
+        """Return the map of `value` from an earlier attempt if that map is like `new`, else `new`.
+
+        Maps are alike if they differ in nothing but the identity of their lines.
+        """
         like = replace(new, lines=NOWHERE), new.lines.count
         return self.maps.setdefault((value, *like), new)
 
     def view(self, value: Value, new: HostView) -> HostView:
-        """Return the view that `value` had in an attempt before, if that was like `new`."""
+        """Return the view of `value` from an earlier attempt if that view is like `new`, else
+        `new`.
+
+        Views are alike if they differ in nothing but their offset in host memory.
+        """
         like = replace(new, matrix=replace(new.matrix, offset=0))
         return self.views.setdefault((value, like), new)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bands of rows: an operation on maps that the buffer does not hold whole."""
+"""Bands of rows, for an operation on maps that the buffer cannot hold whole."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ Windowed = Convolution | DepthwiseConvolution | Pooling
 
 @dataclass(frozen=True)
 class Band:
-    """Some rows of a map."""
+    """A band: rows `first` to `first` + `count` - 1 of a map."""
 
     first: int
     count: int
 
 
 def cut(height: int, count: int) -> Iterator[Band]:
-    """`height` rows in at most `count` bands, as equal as possible."""
+    """Yield at most `count` bands that together have `height` rows, as equal as possible."""
     size = -(-height // count)
     for first in range(0, height, size):
         yield Band(first, min(size, height - first))
 
 
 def needed(window: Window, height: int, band: Band) -> Band:
-    """The rows of a source of `height` rows that the windows of `band` reach: at least one."""
+    """Return the rows of the source that the windows of `band` reach, at least one.
+
+    `band` has rows of the result. The source has `height` rows.
+    """
     top = window.first[0] + band.first * window.stride[0]
     reach = (band.count - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
     first = min(max(top, 0), height - 1)
@@ -44,19 +47,25 @@ def needed(window: Window, height: int, band: Band) -> Band:
 
 
 def window_of(window: Window, band: Band, origin: int) -> Window:
-    """The windows of `band` over a map that begins with row `origin` of the source."""
+    """Return the windows that make the rows of `band` of the result.
+
+    They are for a map that begins with row `origin` of the source.
+    """
     top = window.first[0] + band.first * window.stride[0] - origin
     return replace(window, first=(top, window.first[1]), out=(band.count, window.out[1]))
 
 
 @lru_cache(maxsize=4096)
 def with_window(node: Windowed, window: Window) -> Windowed:
-    """Return `node` with other windows: the same object each time, so that others can cache it."""
+    """Return `node` with other windows.
+
+    Equal arguments give the same object, so the object can be a key of other caches.
+    """
     return replace(node, window=window)
 
 
 def part_of(node: Unary | Binary, band: Band) -> Unary | Binary:
-    """`node` for the pixels of `band` only."""
+    """Return `node` for the pixels of `band` only; its constants are cut, too."""
     if isinstance(node, Unary):
         return node
     a, b = (

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The maps of many samples as one: row y of all samples, side by side, then row y + 1.
+"""Maps of many samples as one map: row y of all samples side by side, then row y + 1 of all.
 
-Read as a map of as many rows as all samples have, those of one sample are as many rows apart as
-there are samples. So a window that moves by one row meets all samples in turn, its taps further
-apart, and padding stays what it is: no row of one sample lies beside one of another.
+The same lines are also a map with a row for each row of each sample. In this map the rows of one
+sample are as many rows apart as there are samples. So a window that moves by one row meets all
+samples in turn, with its taps further apart. Padding stays right, since all rows above or below a
+sample's first or last row are outside the map.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from systola.compiler.operations import (
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Which pixels of a value stay together in a batch of `samples`.
+    """A rule for the order of a value's pixels in a batch of `samples` samples.
 
-    `together`: rows of maps do; otherwise each pixel is a row. Only operations on windows need it.
+    With `together` a row of a map stays together, and rows of the samples alternate. Operations on
+    windows need this. Without it single pixels of the samples alternate.
     """
 
     samples: int
@@ -39,30 +41,40 @@ class BatchRows:
 
     @property
     def apart(self) -> bool:
-        """Whether rows of more than one pixel lie between those of other samples."""
+        """True if samples alternate in rows of more than one pixel."""
         return self.together and self.samples > 1
 
     def of(self, value: Value) -> tuple[int, int]:
-        """Rows of a value, and pixels of a row."""
+        """Return the number of rows of a value in one sample, and the number of pixels in a row.
+
+        Rows are those pieces of a value that stay together in a batch.
+        """
         return value.grid if self.together and len(value.shape) == 4 else (value.pixels, 1)
 
     def grid(self, value: Value) -> tuple[int, int]:
-        """Height and width of the map of a value."""
+        """Return the height and width, in pixels, of the map of a value for all samples."""
         if self.samples == 1:
             return value.grid
         height, width = self.of(value)
         return height, width * self.samples
 
     def check(self, value: Value, home: FeatureMap | HostView) -> None:
-        """Raises CompileError where the rows of `home` are not those of the value's shape."""
+        """Raise CompileError if `home` has other rows than the shape of `value`.
+
+        This happens after a change of shape. The samples of a batch alternate by rows of the old
+        shape.
+        """
         if not self.apart or home.packed:
             return
         if (home.height, home.width // self.samples) != self.of(value):
             raise CompileError(f"the rows of its input of shape {value.shape} lie apart in a batch")
 
     def check_node(self, node: Node, homes: Sequence[FeatureMap | HostView]) -> None:
-        """Raises CompileError where `node` needs other rows of its sources than they have, or makes
-        others than its result has by its shape."""
+        """Raise CompileError if `node` does not fit the rows of maps in this batch.
+
+        Its sources may have other rows than `node` needs, or it may make other rows than the shape
+        of its result has.
+        """
         if not self.apart:
             return
         if isinstance(node, Convolution | DepthwiseConvolution | Pooling | Lstm | Binary):
@@ -82,21 +94,30 @@ class BatchRows:
             raise CompileError(f"its result of shape {node.result.shape} lies apart in a batch")
 
     def check_axis(self, value: Value, axis: int) -> None:
-        """Raises CompileError where pixels of a row are to be taken apart or put together: those of
-        one sample follow one another, those of the next row do not."""
+        """Raise CompileError if `axis` takes apart, or joins, pixels of a row of `value`.
+
+        In a batch the pixels of a row follow one another in one sample only. The next row of this
+        sample comes after rows of other samples.
+        """
         if self.apart and axis == len(value.shape) - 2 and self.of(value)[1] > 1:
             raise CompileError(f"its axis {axis} is that of the rows of a batch")
 
 
 def by_sample(map_: FeatureMap, samples: int) -> FeatureMap:
-    """The rows of each sample as rows of the map."""
+    """Return the same map with a row for each row of each sample.
+
+    Row y of sample s is row y * `samples` + s.
+    """
     if samples == 1:
         return map_
     return map_.grid(map_.height * samples, map_.width // samples)
 
 
 def window_by_sample(window: Window, samples: int) -> Window:
-    """`window` over a map of `samples` samples, for one that moves by one row, or has one only."""
+    """Return `window` for a map by_sample of `samples` samples.
+
+    `window` must move by one row, or have one row of results.
+    """
     if samples == 1:
         return window
     assert window.stride[0] == 1 or window.out[0] == 1

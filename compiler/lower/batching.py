@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operations run for many samples at a time.
+"""The choice of operations that run for many samples at a time.
 
-A tile of weights takes its time to arrive, however few vectors it is used for. A fully connected
-layer has one for each sample, and so has each step in time of an LSTM, and a small map has as many
-as it has pixels: where these are fewer than the cycles of a tile, operations wait at the end of the
-network until a batch of samples has got there.
+A tile of weights takes the same time to arrive, however few vectors use it. A fully connected layer
+has one vector for each sample, and so has each step in time of an LSTM. A small map has as many
+vectors as pixels. If these are fewer than the cycles of a tile, operations at the end of the
+network wait. They run when a batch of samples has arrived there.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from systola.compiler.operations import (
 )
 
 LINE_CYCLES, LOOP_CYCLES = 10, 50
-"""What each line on its way into a batch takes, and the loop around a batch, as measured."""
+"""Cycles for each line on its way into a batch, and for the loop around a batch, as measured."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Operations that run for `size` samples at a time; by default none."""
+    """A batch: operations that run for `size` samples at a time; by default no operations."""
 
     nodes: tuple[Node, ...] = ()
     size: int = 1
@@ -51,11 +51,12 @@ def batches_to_try(
     samples: int,
     is_hopeless: Callable[[Batch], bool],
 ) -> Iterator[tuple[Batch, bool]]:
-    """Yield batches, the best first, and whether values may go to host memory to make room.
+    """Yield batches to try, the best first, and for each whether values may be spilled.
 
-    Where a batch `is_hopeless` without that, larger ones of the same operations are left out.
-    None does better than a batch for which they must; but if they must in any case, a batch that
-    fills the array does better than none.
+    `is_hopeless` returns whether a batch cannot fit without spilling. If it returns True for the
+    smallest batch of some operations, larger ones are left out. A batch that needs spilling is
+    worse than no batch without spilling. If spilling is needed in any case, a batch that fills the
+    array is better than none.
     """
     choices = batched_nodes(config, operations)
     sizes = batch_sizes(config, samples) if choices else []
@@ -71,14 +72,20 @@ def batches_to_try(
 
 
 def largest_batch(config: Config) -> int:
-    """Samples: four times what hides the arrival of a tile behind one vector of each, so that
-    starting each layer counts little."""
+    """Return the number of samples of the largest batch to try.
+
+    A batch of a quarter of this size, with one vector for each sample, hides the arrival of a tile.
+    In four times as many samples the start of each layer counts little.
+    """
     return 4 * arrival(config)
 
 
 def batched_nodes(config: Config, operations: Operations) -> list[tuple[Node, ...]]:
-    """Operations at the end of the network for which a batch pays, in their order, with and without
-    those on the windows of a map: the choice that saves most first."""
+    """Return the choices of operations at the end of the network for which a batch pays.
+
+    A choice is with or without operations on windows of a map. The choice that saves most comes
+    first. The operations of a choice are in their order in the network.
+    """
     saved: dict[tuple[Node, ...], float] = {}
     for windows in (True, False):
         nodes = _together(config, operations, windows=windows)
@@ -89,7 +96,10 @@ def batched_nodes(config: Config, operations: Operations) -> list[tuple[Node, ..
 
 
 def _together(config: Config, operations: Operations, *, windows: bool) -> tuple[Node, ...]:
-    """What a batch for the end of the network has in it, and all that takes its results."""
+    """Return the operations at the end of the network that go into a batch.
+
+    If an operation is in the batch, all operations that take its result are in it, too.
+    """
     alone = {node for node in operations.nodes if not _batchable(node, windows=windows)}
     while True:
         together = _closed(operations.nodes, alone)
@@ -100,7 +110,10 @@ def _together(config: Config, operations: Operations, *, windows: bool) -> tuple
 
 
 def _gain(config: Config, operations: Operations, together: Sequence[Node]) -> float:
-    """Cycles that a batch saves for each sample, the moves of what goes into it taken off."""
+    """Return the cycles that a batch saves for each sample.
+
+    The cycles to move values into the batch are taken off.
+    """
     layouts = channel_layouts(operations, min(config.rows, config.cols))
     saved = sum(_saved(config, node, layouts) for node in together)
     if len(together) == len(operations.nodes):
@@ -112,7 +125,10 @@ def _gain(config: Config, operations: Operations, together: Sequence[Node]) -> f
 
 
 def batch_sizes(config: Config, samples: int) -> list[int]:
-    """Sizes of a batch to try one after the other: as equal as the number of samples allows."""
+    """Return the sizes of a batch to try, in samples, the largest first.
+
+    The batches of a size are as equal as the number of samples allows.
+    """
     sizes: list[int] = []
     limit = largest_batch(config)
     while limit > 1:
@@ -124,10 +140,11 @@ def batch_sizes(config: Config, samples: int) -> list[int]:
 
 
 def sample_order(rows: int, batch: int, samples: int, width: int = 1) -> NDArray[np.int64]:
-    """For each of `rows` rows of each sample its row where batches lie one behind the other.
+    """Return the row of each row of each sample in a host matrix with batches one after another.
 
-    In a batch the first `width` rows of all samples come first, then the next ones; the first batch
-    has its last places taken if there are fewer samples than places.
+    Each sample has `rows` rows. A batch has the first `width` rows of all its samples, then the
+    next `width` rows of all. If there are fewer samples than places, the first places of the first
+    batch stay empty.
     """
     places = np.arange(samples) + -samples % batch
     first = places // batch * rows * batch + places % batch * width
@@ -138,24 +155,24 @@ def sample_order(rows: int, batch: int, samples: int, width: int = 1) -> NDArray
 def _batchable(node: Node, *, windows: bool) -> bool:
     match node:
         case Convolution():
-            # Rows of all samples alternate, so windows are one row apart, or as many as samples.
+            # Rows of the samples alternate. So windows must be one row apart, or in one row.
             return windows and (node.window.stride[0] == 1 or node.window.out[0] == 1)
         case Pooling():
             return windows
         case Lstm():
-            # The pixels of a step lie together, and not in rows.
+            # The pixels of a step in time must lie together, and not in rows of maps.
             return not windows
         case _:
             return isinstance(node, Product | Unary | Binary | Slice | Concatenation | Reshape)
 
 
 def _pays(config: Config, node: Node) -> bool:
-    """Whether one sample has fewer vectors for a tile than the cycles it takes to arrive."""
+    """Return whether one sample has fewer vectors for a tile than the cycles of its arrival."""
     return isinstance(node, Lstm) or 0 < _vectors(node) < arrival(config)
 
 
 def _vectors(node: Node) -> int:
-    """Vectors of one sample for each tile; 0 for operations without weights."""
+    """Return the vectors of one sample for each tile; 0 for operations without weights."""
     match node:
         case Lstm():
             return 1
@@ -168,7 +185,7 @@ def _vectors(node: Node) -> int:
 
 
 def _saved(config: Config, node: Node, layouts: Mapping[Value, Channels]) -> int:
-    """Cycles that loading weights takes longer for one sample than using them."""
+    """Return the cycles by which, for one sample, the weights take longer to arrive than to use."""
     match node:
         case Lstm():
             inputs, cells = layouts[node.source].blocks, layouts[node.result].blocks
@@ -186,12 +203,12 @@ def _saved(config: Config, node: Node, layouts: Mapping[Value, Channels]) -> int
 
 
 def _lines(value: Value, layout: Channels) -> int:
-    """Buffer lines of a value."""
+    """Return the buffer lines of a value."""
     return value.channels * value.pixels // layout.count * layout.blocks
 
 
 def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
-    """The nodes that neither are in `alone` nor feed, through others, one that is."""
+    """Return the nodes that are not in `alone` and feed no node in `alone`, even through others."""
     needed: set[Value] = set()
     together: list[Node] = []
     for node in reversed(nodes):
@@ -203,9 +220,10 @@ def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
 
 
 def _early(config: Config, nodes: Sequence[Node], together: Sequence[Node]) -> list[Node]:
-    """Those of `together` before which nothing pays, and which the rest of the network feeds.
+    """Return the nodes of `together` that should run for each sample alone, outside the batch.
 
-    They take no longer for each sample alone, and less room.
+    No node before them in the batch gains by it, and nodes outside the batch feed them. For each
+    sample alone they take no longer, and less room.
     """
     fed = {node.result for node in nodes} - {node.result for node in together}
     behind: set[Value] = set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions that put several pixels of a result of few channels side by side into a line."""
+"""Convolutions with few channels that put several pixels of their result side by side in a line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from systola.compiler.operations import Requantisation, Window
 
 
 def pixels_beside(config: Config, source: FeatureMap, weights: NDArray[np.int8]) -> int:
-    """How many pixels of a result of few channels to put side by side into one line.
+    """Return the number of pixels of a result of few channels to put side by side into one line.
 
-    Lines go to host memory whole, so fewer lines take less time. But each pixel in a line takes
-    tiles of its own, beyond the tiles that wait already. Only for windows of one pixel, all in the
-    map; `source` may be one of many samples.
+    Lines go to host memory whole, so fewer lines take less time. But each further pixel in a line
+    needs tiles of its own, and only the tiles in the weight queue cost no time. The weights must be
+    for windows of one pixel, each inside the map. `source` may be a map of many samples.
     """
     blocks, channels, lines = source.channels.blocks, weights.shape[-1], source.pixels
     beats = config.output_pitch // config.host_bus_bytes
@@ -45,7 +45,10 @@ def beside_step(
     weights: NDArray[np.int8],
     output: Requantisation,
 ) -> ConvolutionStep:
-    """Return the step for weights of 1 x 1 x channels x channels, with some pixels side by side."""
+    """Return the step that puts `target.beside` pixels of the result side by side.
+
+    `weights` is 1 x 1 x channels of the source x channels of the result.
+    """
     count, part = target.beside, config.cols // target.beside
     inputs, results = weights.shape[2:]
     wide = np.zeros((1, count, inputs, count, part), np.int8)

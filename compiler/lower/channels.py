@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the channels of a feature map lie in the lines of the buffer."""
+"""The places of a feature map's channels in the lines of the buffer."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ from systola.compiler.operations import (
 
 @dataclass(frozen=True)
 class Channels:
-    """Channels in blocks of a line each; every part begins a block, so that it can be cut off."""
+    """A layout of channels in blocks, where a block has one line for each pixel.
+
+    Every part begins with a new block, so that the part can be cut off.
+    """
 
     parts: tuple[int, ...]
-    """Channels of each part."""
+    """Number of channels of each part."""
     block: int
-    """Channels of a full line."""
+    """Number of channels of a full line."""
 
     @cached_property
     def count(self) -> int:
@@ -47,7 +50,7 @@ class Channels:
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:
-        """For each channel the byte it takes, counted through all blocks; not to be written."""
+        """Place of each channel, in bytes counted through all blocks, as a read-only array."""
         slots: list[NDArray[np.int64]] = []
         first = 0
         for part in self.parts:
@@ -58,16 +61,18 @@ class Channels:
         return whole
 
     def cut(self, start: int, count: int) -> tuple[int, Channels]:
-        """First block and layout of `count` channels from `start` on.
+        """Return the first block, and the layout, of `count` channels from channel `start` on.
 
-        Raises CompileError where they are not whole parts, or whole blocks of one.
+        Raises CompileError if these channels are neither whole parts nor whole blocks of one part.
         """
         return _cut(self, start, count)
 
 
 @lru_cache(maxsize=4096)
 def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
-    """Channels.cut; the same cuts are asked for in each band of a value."""
+    """Do the work of Channels.cut, and keep its results: each band of a value asks for the same
+    cuts.
+    """
     edges = np.cumsum((0, *channels.parts)).tolist()
     inner = [edge for edge in edges if start < edge < start + count]
     parts = tuple(high - low for low, high in pairwise((start, *inner, start + count)))
@@ -81,7 +86,10 @@ def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
 
 @dataclass(frozen=True)
 class _Tie:
-    """Channels `start` onwards of `whole` are those of `part`, and are cut alike."""
+    """A relation of two values: the channels of `part` are the channels of `whole` from `start` on.
+
+    Both values must be cut at the same channels.
+    """
 
     whole: Value
     part: Value
@@ -89,9 +97,10 @@ class _Tie:
 
 
 def channel_layouts(operations: Operations, block: int) -> dict[Value, Channels]:
-    """A layout for each value, such that operations that only pass channels on can do so.
+    """Return a layout of channels for each value.
 
-    That of a value reshaped to another number of channels is that of its source.
+    Operations that only pass channels on, like Slice, then find them as whole blocks. A value that
+    is reshaped to another number of channels keeps the layout of its source.
     """
     counts = {value: value.channels for value in operations.inputs}
     ties: list[_Tie] = []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neutral operations to a program: loops over batches and samples, and all that fits in the buffer.
+"""The way from neutral operations to a program that fits one machine's buffer.
 
-Where some of the operations run for many samples at a time, the program is a loop over the batches,
-and in it one over the samples of a batch, for the operations in front.
+The program is a loop over batches of samples. Inside is a loop over the samples of a batch, for the
+operations before those that run for the whole batch.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 
 EARLY = 2
-"""Steps that have their parameters and constants before the first input comes."""
+"""Number of first steps of a part that get their parameters and constants before its input."""
 EARLY_ENTRIES = 4
-"""Most parameter entries of such a step: more of them would hold up the input."""
+"""Largest number of parameter entries of such a step; more entries would delay the input."""
 
 
 def compile_operations(config: Config, operations: Operations, samples: int) -> Program:
-    """Compiles `operations` for a number of samples of the network.
+    """Compile `operations` for a number of samples of the network.
 
-    Raises CompileError, with number and kind of the operator, for what does not fit the machine.
+    Raises CompileError, with number and kind of the operator, if an operation does not fit the
+    machine.
     """
     if samples < 1:
         raise CompileError(f"number of samples must be at least 1, not {samples}")
@@ -84,10 +85,11 @@ def _compile(
 
 
 def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Spill) -> None:
-    """The parts in their loops: the last one for each batch, one in front for each sample of it.
+    """Emit the loops of a program.
 
-    All batches have the same size; the first begins with places that no sample takes, if need be.
-    A program without any other loop has none for its only batch.
+    The last part runs once for each batch. A part before it runs once for each sample of the batch.
+    All batches have the same size. If there are fewer samples than places, the first batch begins
+    with empty places. A program without any other loop gets none for its only batch.
     """
     *front, last = parts
     registers = [
@@ -127,7 +129,7 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
 
 
 def _gathered_widths(parts: Sequence[Part]) -> list[int]:
-    """Pixels in the rows of what goes into a batch, each width once."""
+    """Return the widths, in pixels, of the rows that are gathered into a batch, each width once."""
     steps = (step for part in parts for _, layer in part.layers for step in layer)
     widths = (step.source.width for step in steps if isinstance(step, GatherStep))
     return list(dict.fromkeys(widths))
@@ -136,7 +138,11 @@ def _gathered_widths(parts: Sequence[Part]) -> list[int]:
 def _emit_part(
     emitter: Emitter, part: Part, tag: int, registers: Mapping[int, int], spill: Spill
 ) -> None:
-    """One execution; its layers are tagged from `tag` on, and `registers` step by their sizes."""
+    """Emit one execution of a part, with a tag at the end of each layer.
+
+    The tags are numbered from `tag` on. At the end each of the index `registers` is increased by
+    its size, so that the next execution takes other samples.
+    """
 
     def load_constants(step: Step) -> None:
         for lines in step.reads:
@@ -152,7 +158,7 @@ def _emit_part(
             with located(step.operator, CompileError):
                 emit(step)
 
-    # A large input would hold up what is needed as soon as its first lines are there.
+    # A large input would hold up parameters that are needed as soon as its first lines are there.
     for step in (step for _, steps in part.layers[:1] for step in steps[:EARLY]):
         for each in step.entries:
             if each.count <= EARLY_ENTRIES:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and products on the array: Convolve, then Activate.
+"""Convolutions and products on the array, each a Convolve and then an Activate.
 
-Where the sums are too many for the accumulators, the blocks of channels of the result are cut into
-groups, or its rows into bands, or each row into parts; all weights are read again for each.
+If the sums are too many for the accumulators, they are made in pieces. The pieces are groups of
+blocks of channels of the result, bands of its rows, or parts of each row. All weights are read
+again for each band or part of a row.
 """
 
 from __future__ import annotations
@@ -24,29 +25,34 @@ from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
-"""Rows and columns of a kernel, and how far rows may be apart, that Set_Config_Window takes."""
+"""Most rows or columns of a kernel, and largest distance of its rows, for Set_Config_Window."""
 MAX_LEFT = 255
-"""Column of the first window that Set_Config_Window takes, to the right or to the left."""
+"""Largest column of the first window that Set_Config_Window takes, to the right or to the left."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What one Convolve covers of the kernel: all, but with packed channels or too many rows."""
+    """A part of a convolution's kernel that one Convolve computes.
+
+    It is the whole kernel, unless channels are packed or the kernel is too large for an
+    instruction.
+    """
 
     kernel: NDArray[np.int8]
-    """Kernel height x kernel width x channels of the source x channels of the result."""
+    """Weights: kernel height x kernel width x channels of the source x channels of the result,
+    int8."""
     source: Channels
     window: Window
 
     @property
     def tiles(self) -> int:
-        """Number of tiles for each block of the result."""
+        """Number of weight tiles of the pass for each block of the result."""
         return self.kernel.shape[0] * self.kernel.shape[1] * self.source.blocks
 
 
 @dataclass(frozen=True)
 class Area:
-    """The results of one Convolve: some rows, or a part of a row."""
+    """An area: the results that one Convolve makes, which are some rows or a part of one row."""
 
     row: int
     rows: int
@@ -55,26 +61,30 @@ class Area:
 
     @property
     def pixels(self) -> int:
-        """Results of each channel."""
+        """Number of results of each channel."""
         return self.rows * self.columns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ConvolutionStep(MapStep):
-    """All windows of a map times weights."""
+    """A step that multiplies all windows of a map by weights."""
 
     passes: tuple[Pass, ...]
     fill: int
     output: Requantisation
     wide: bool = False
-    """Results of int16: each takes two lines of the target, low bytes and high bytes."""
+    """True if results are int16: each takes two lines of the target, low bytes and then high bytes.
+    """
     early: int = 0
-    """Blocks of the source for which the first block of the result has a Convolve of its own, where
-    they are there before the others."""
+    """Number of the source's first blocks that get a Convolve of their own, or 0.
+
+    This Convolve is for the first block of the result. It begins before the other blocks of the
+    source are there, see early_blocks.
+    """
 
     @property
     def _lines(self) -> int:
-        """Of each result."""
+        """Number of lines for each result."""
         return 2 if self.wide else 1
 
     @property
@@ -82,7 +92,7 @@ class ConvolutionStep(MapStep):
         return () if self.output.table is None else (self.output.table,)
 
     def block(self, number: int) -> ConvolutionStep:
-        """The step for one block of channels of the result."""
+        """Return the step for block `number` of the result's channels."""
         channels = self.target.channels
         inside = np.flatnonzero(channels.slots // channels.block == number)
         start, size = int(inside[0]), len(inside)
@@ -121,8 +131,11 @@ class ConvolutionStep(MapStep):
                     self.emit_results(emitter, n, area, accumulator)
 
     def _store_weights(self, emitter: Emitter, groups: list[range]) -> list[list[int]]:
-        """Store the tiles; return for each group of blocks the first tile of each pass."""
-        # Tiles are made here and not with the step: most steps are attempts that do not fit.
+        """Store the weight tiles in weight memory.
+
+        Returns for each group of blocks the number of the first tile of each pass.
+        """
+        # Tiles are made only now, not with the step: most steps belong to attempts that do not fit.
         channels = self.target.channels
         tiles = [window_tiles(emitter.config, p.kernel, p.source, channels) for p in self.passes]
         return [[emitter.store_weights(each[n.start : n.stop]) for each in tiles] for n in groups]
@@ -135,9 +148,9 @@ class ConvolutionStep(MapStep):
         return accumulator
 
     def in_two(self, config: Config, held: int) -> tuple[Step, ...]:
-        """Return a step for the sums and one for the results, or one if the sums are too many.
+        """Return two steps in place of this step: one for the sums, one for the results.
 
-        The accumulators must have room for `held` times the sums.
+        If the accumulators have no room for `held` times the sums, returns this step alone.
         """
         height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
@@ -149,7 +162,11 @@ class ConvolutionStep(MapStep):
         return sums, ResultsStep(operator=self.operator, sums=sums)
 
     def _sizes(self, config: Config) -> tuple[int, int, int]:
-        """Rows and columns of an area, blocks of a group: the largest that fit, in equal parts."""
+        """Return the rows and columns of an area, and the blocks of a group.
+
+        An area is the part of the result that one Convolve makes for a group of blocks. Both are
+        the largest that fit the accumulators, such that all pieces are about equal.
+        """
         height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
         limit = config.accumulator_rows
@@ -161,8 +178,8 @@ class ConvolutionStep(MapStep):
             return 1, -(-width // -(-width // limit)), 1
         bands = -(-height // (limit // width))
         if bands > 1 or self.target.plane != self.target.pixels:
-            # Bands take more than half of the accumulators; Activate puts blocks one behind the
-            # other, which is not where all targets have them.
+            # A band takes more than half of the accumulators. Activate writes blocks without gaps,
+            # but some targets have gaps between their blocks.
             return -(-height // bands), width, 1
         group = min(limit // (height * width), config.parameter_entries, blocks)
         groups = -(-blocks // group)
@@ -218,7 +235,7 @@ class ConvolutionStep(MapStep):
             pitch = source.lines.count // source.height
         line = source.offset
         if left > MAX_LEFT and not source.packed:
-            # No tap is further to the left: the map begins there, with the rest of each row.
+            # No tap is further to the left. So the map can begin there, with the rest of each row.
             source = replace(source, width=source.width - left)
             line, left = line + left, 0
         emitter.window(
@@ -240,7 +257,7 @@ class ConvolutionStep(MapStep):
         )
 
     def emit_results(self, emitter: Emitter, blocks: range, area: Area, accumulator: int) -> None:
-        """Emit the Activate for the sums of `blocks` from row `accumulator` on."""
+        """Emit the Activate for the sums of `blocks`, which begin in row `accumulator`."""
         target, output, lines = self.target, self.output, self._lines
         assert area.pixels * lines == target.plane or len(blocks) == 1
         assert area.columns * lines == target.width or area.rows == 1
@@ -264,7 +281,7 @@ class ConvolutionStep(MapStep):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SumsStep(Step):
-    """The passes of a convolution, whose results follow later."""
+    """A step that makes the sums of a convolution; a ResultsStep turns them into results later."""
 
     convolution: ConvolutionStep
     blocks: range
@@ -287,7 +304,7 @@ class SumsStep(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResultsStep(Step):
-    """The results of a convolution whose sums are there."""
+    """A step that makes the results of a convolution from the sums of an earlier SumsStep."""
 
     sums: SumsStep
 
@@ -323,7 +340,10 @@ def convolution_step(
     fill: int,
     output: Requantisation,
 ) -> ConvolutionStep:
-    """The step for weights of kernel height x kernel width x channels x channels."""
+    """Return the step for a convolution.
+
+    `weights` is kernel height x kernel width x channels of the source x channels of the result.
+    """
     if source.packed:
         passes = _packed_passes(config, weights, window)
     else:
@@ -349,9 +369,11 @@ def product_step(
     target: FeatureMap,
     samples: int,
 ) -> ConvolutionStep:
-    """The step for FULLY_CONNECTED: windows as large as the pixels that make one row of it.
+    """Return the step for FULLY_CONNECTED, as a convolution.
 
-    All pixels are there for each of `samples` samples, as batch_rows has them.
+    A window covers the pixels that make one row of the matrix. The source is a map of `samples`
+    samples, in the order of BatchRows. Raises CompileError if rows do not consist of whole pixels,
+    or if their pixels are not neighbours in a batch.
     """
     layer = node.layer
     if node.wide and not config.wide:
@@ -402,7 +424,7 @@ def product_step(
 
 
 def may_pack(config: Config, channels: int, window: Window) -> bool:
-    """Whether packed channels make a convolution need fewer tiles, and Convolve can take them."""
+    """Return whether packed channels save tiles in a convolution, and Convolve can take them."""
     taps = config.rows // channels
     left = window.first[1]
     return (
@@ -410,14 +432,14 @@ def may_pack(config: Config, channels: int, window: Window) -> bool:
         and window.kernel[1] > 1
         and window.dilation[1] == 1
         and window.stride[1] <= taps
-        # The last pass begins further to the right by less than a kernel.
+        # The last pass begins further to the right, by less than the width of the kernel.
         and -config.rows <= left * channels
         and (left + window.kernel[1] - 1) * channels < config.rows
     )
 
 
 def _parts(window: Window, weights: NDArray[np.int8]) -> list[tuple[slice, slice, Window]]:
-    """Return the kernel in parts of as many rows and columns as Set_Config_Window takes.
+    """Return the kernel in parts that Set_Config_Window takes.
 
     Rows with no weight but 0 are left out.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Depthwise convolutions: by the lanes of the activation unit and by the array, side by side.
+"""Depthwise convolutions, by the lanes of the activation unit and by the array, side by side.
 
-On the array a depthwise convolution is one with a diagonal of weights: a sixteenth of a 16 x 16
-array works, which is what the lanes do in the same time.
+The array takes a depthwise convolution as one with a diagonal of weights. Of a 16 x 16 array then
+only a sixteenth works, which is as much as the lanes do in the same time.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from systola.compiler.operations import DepthwiseConvolution, Requantisation, Wi
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DepthwiseStep(MapStep):
-    """Each channel of a map convolved with a kernel of its own."""
+    """A step in which the lanes convolve each channel of a map with a kernel of its own."""
 
     taps: Lines
-    """For each block of channels a line for each tap."""
+    """Weights in the buffer: for each block of channels a line for each tap."""
     window: Window
     fill: int
     output: Requantisation
@@ -46,7 +46,7 @@ class DepthwiseStep(MapStep):
 
     @property
     def cycles(self) -> int:
-        """Cycles of the step: one for each tap of each result, and some to load the taps."""
+        """Cycles of the step: one for each tap of each result, and some to load the weights."""
         blocks, taps = self.target.channels.blocks, self.window.kernel[0] * self.window.kernel[1]
         return blocks * taps * (self.target.pixels + 1) + STARTED
 
@@ -77,12 +77,12 @@ class DepthwiseStep(MapStep):
 
 @dataclass(frozen=True)
 class BlockSteps:
-    """What makes a block of channels of the result."""
+    """The steps that make one block of channels of the result."""
 
     lanes: tuple[DepthwiseStep | PoolingStep, ...] = ()
-    """What the lanes do of it."""
+    """Steps of the lanes, for some rows of the block."""
     array: ConvolutionStep | None = None
-    """What the array does of it: other rows."""
+    """Step of the array, for the other rows of the block; None if there are none."""
 
 
 def depthwise_steps(
@@ -93,7 +93,10 @@ def depthwise_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """Return the steps for `node`, see depthwise_blocks."""
+    """Return the steps for `node` on a source that has been computed, in the order of emission.
+
+    For `taps` and `hidden` see depthwise_blocks.
+    """
     blocks = depthwise_blocks(config, node, source, target, taps, hidden, array_first=True)
     if all(block.array is None for block in blocks):
         return [_lanes_step(config, node, node.window, source, target, taps)]
@@ -105,15 +108,16 @@ def block_by_block(
 ) -> list[Step]:
     """Return the steps of all blocks in an order in which no unit waits for another for long.
 
-    `before`: a step in front of each block, which makes its source. The array then is a block
-    behind the lanes, and its results come after the next work of the lanes.
+    `before` has a step for each block, which makes the source of the block on the array. In this
+    order the array works on its rows of a block one block later than the lanes. The results of
+    these rows are made after the lanes' work on the next block.
     """
     steps: list[Step] = []
     waiting: Sequence[Step] = ()
     made = 0
     for number, block in enumerate(blocks):
         array = block.array.in_two(config, 1) if block.array else ()
-        # The source of a block without lanes does not wait for those of the block before it.
+        # If the lanes have no work on the next block, its source is made before the lanes begin.
         alone = number + 1 < len(blocks) and not blocks[number + 1].lanes
         steps += before[made : number + 1 + alone]
         made = number + 1 + alone
@@ -123,10 +127,10 @@ def block_by_block(
 
 
 def side_by_side(config: Config, blocks: Sequence[BlockSteps]) -> list[Step]:
-    """Return the steps of all blocks with a source that has been computed.
+    """Return the steps of all blocks of an operation on a source that has been computed.
 
-    The array makes the sums of some blocks before the lanes take the results of a block. Results
-    come after the work of the lanes during which they become ready.
+    The array makes the sums of some blocks in advance. The activation unit makes their results
+    after the work of its lanes during which the sums become ready.
     """
     arrays = [block.array for block in blocks if block.array]
     steps: list[Step] = []
@@ -176,10 +180,10 @@ def depthwise_blocks(
 ) -> list[BlockSteps]:
     """Return the steps for each block of `node`: some rows in the lanes, the others on the array.
 
-    With `array_first` the upper ones are those on the array, which has them before the lanes are
-    through with the source, if it is no longer busy with that.
-    `taps` keeps the weights that were given lines already, by their content. `hidden`:
-    cycles that the array is busy with something else meanwhile.
+    `taps` has the lines of weights that are in the buffer already, by their content. `hidden` is
+    the number of cycles that the array is busy with other work meanwhile. With `array_first` the
+    array takes the upper rows, and the lanes the lower ones. Choose it if the array is no longer
+    busy with the source: then it has its rows before the lanes have read the source.
     """
     blocks = _blocks(source.channels)
     shares = _rows_in_lanes(config, node, target, len(blocks), hidden)
@@ -204,7 +208,10 @@ def lanes_band(
     taps: dict[bytes, Lines],
     band: Band,
 ) -> DepthwiseStep:
-    """Return the step for rows of the result by the lanes; `taps` as depthwise_blocks has it."""
+    """Return the step in which the lanes make rows `band` of the result.
+
+    For `taps` see depthwise_blocks.
+    """
     here = target.band(band.first, band.count)
     return _lanes_step(config, node, window_of(node.window, band, 0), source, here, taps)
 
@@ -212,7 +219,7 @@ def lanes_band(
 def array_band(
     config: Config, node: DepthwiseConvolution, source: FeatureMap, target: FeatureMap, band: Band
 ) -> ConvolutionStep:
-    """Return the step for some rows of the result, of one block, by the array."""
+    """Return the step in which the array makes rows `band` of the result, which has one block."""
     return convolution_step(
         config,
         node.operator,
@@ -226,7 +233,10 @@ def array_band(
 
 
 def rows_of_one(config: Config, node: DepthwiseConvolution, target: FeatureMap, hidden: int) -> int:
-    """Return the rows in the lanes for a `target` of one block, see depthwise_blocks."""
+    """Return the number of rows that the lanes make of a `target` of one block; others the array.
+
+    For `hidden` see depthwise_blocks.
+    """
     (rows,) = _rows_in_lanes(config, node, target, 1, hidden)
     return rows
 
@@ -243,31 +253,35 @@ def _rows_in_lanes(
 
 
 FEW = 4
-"""Blocks from which on some are wholly on the array."""
+"""Least number of blocks for which the array may make some blocks as a whole."""
 HELD = 3
-"""Room for sums beside which others are held: some rows at the end may be too few for any."""
+"""Largest number of blocks with sums in the accumulators that wait to become results.
+
+The accumulators must have room for all of them. Rows at the end may be too few for any sums.
+"""
 SOON = 200
-"""Cycles that the lanes may wait for results rather than have them later."""
+"""Cycles that the lanes may wait for sums to become ready, before other work goes first."""
 STARTED, READ_OUT = 15, 13
-"""Cycles of an instruction in the lanes, and of one that reads sums, beside its vectors."""
+"""Cycles of an instruction beyond its vectors, in the lanes and in the read of sums."""
 
 
 @lru_cache(maxsize=4096)
 def rows_in_lanes(
     tile: int, taps: int, size: tuple[int, int], blocks: int, hidden: int, met: bool
 ) -> list[int]:
-    """Return for each block the rows of its result that the lanes calculate.
+    """Return for each block the number of rows of its result that the lanes calculate.
 
-    Both units should need the same time for all blocks. Both need a cycle for each tap of a vector,
-    the array at least `tile` cycles for each tap, and the activation unit another one for each
-    vector from the array, which is busy `hidden` cycles with something else meanwhile. `met`:
-    the array reads from half of the banks, and the lanes wait for it in a quarter of the cycles.
-    Either each block has nearly as many rows in the lanes, or some blocks have none there.
+    The rest is for the array, such that both units need the same time for all blocks. Each unit
+    needs a cycle for each tap of a vector, and the array at least `tile` cycles for each tap. The
+    activation unit, to which the lanes belong, needs another cycle for each vector from the array.
+    The array is busy with other work for `hidden` cycles. `met` is True if the array reads from
+    half of the banks: the lanes then wait for it in a quarter of the cycles. Either each block has
+    nearly as many rows in the lanes, or some blocks have none there.
     """
     height, width = size
 
     def cycles(rows: Sequence[int]) -> int:
-        """Return those of the busier unit."""
+        """Return the cycles of the busier unit."""
         array, lanes = hidden, 0
         for upper in rows:
             lower = (height - upper) * width
@@ -289,17 +303,17 @@ def rows_in_lanes(
             ]
     whole = vectors * blocks // (height * width)
     for count in (whole, whole + 1):
-        # Of few blocks the last one on the array would have no other beside it.
+        # Among few blocks, the last block on the array would have no work of the lanes beside it.
         if 0 < count <= blocks - 2 and blocks >= FEW:
             choices.append(_spread(blocks, count, 0, height))
     return min(choices, key=cycles)
 
 
 def _spread(blocks: int, count: int, few: int, many: int) -> list[int]:
-    """Return `few` for `count` of the blocks, which are none of the last two, and else `many`.
+    """Return a list of row counts: `few` for `count` of the blocks, `many` for the others.
 
-    What the array does of a block it does beside the work of the lanes on the next one, and its
-    results come after that.
+    The last two blocks always get `many`. The array works on its rows of a block while the lanes
+    work on the next block. The results of these rows come even later.
     """
     chosen = {(number + 1) * (blocks - 2) // count - 1 for number in range(count)}
     return [few if number in chosen else many for number in range(blocks)]
@@ -335,7 +349,7 @@ def _part(node: DepthwiseConvolution, channels: range) -> DepthwiseConvolution:
 
 @lru_cache(maxsize=4096)
 def _diagonal(node: DepthwiseConvolution) -> NDArray[np.int8]:
-    """Return the weights of `node` as those of a convolution, most of which are zero."""
+    """Return the weights of `node` as weights of a full convolution, most of which are zero."""
     weights = node.weights
     channels = np.arange(weights.shape[2], dtype=np.int64)
     result = np.zeros((*weights.shape, weights.shape[2]), np.int8)
@@ -369,7 +383,7 @@ def _lanes_step(
 
 @lru_cache(maxsize=4096)
 def _tap_lines(node: DepthwiseConvolution, channels: Channels) -> tuple[bytes, NDArray[np.int8]]:
-    """Lay out a line for each tap of each block of channels: as bytes, and as lines."""
+    """Return a line for each tap of each block of channels, once as bytes and once as an array."""
     taps: NDArray[np.int8] = node.weights.reshape(-1, channels.count)
     content = np.zeros((len(taps), channels.blocks * channels.block), np.int8)
     content[:, channels.slots] = taps

@@ -2,10 +2,10 @@
 """Convolutions that begin with the blocks of their source that are there first.
 
 A Convolve waits for the youngest instruction of the activation unit that writes its source. It
-follows this instruction line by line. It also follows the instructions just before it, as long as
-each begins where its predecessor has ended. It waits until all older ones are complete, though it
-needs other lines first. So the first tiles along K are a Convolve of their own where the
-last blocks of the source come out of order.
+follows this instruction line by line. It also follows the instructions just before, as long as each
+begins where its predecessor has ended. It waits until all older ones are complete, though it needs
+other lines first. So if the last blocks of the source come out of order, the first tiles along K
+get a Convolve of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from systola.compiler.lower.step import MapStep, Step
 
 @dataclass(frozen=True)
 class _Piece:
-    """Lines of the source that a step writes; of no block where it writes others."""
+    """The lines of the source that a step writes; `blocks` is empty if it writes none of them."""
 
     first: int
     end: int
@@ -30,9 +30,9 @@ class _Piece:
 
 
 def begin_early(steps: Sequence[Step], depth: int) -> Step:
-    """Return the last step, or another one for it if it is a convolution that can begin earlier.
+    """Return the last step, or in place of it a convolution that begins earlier, if it can.
 
-    `depth`: instructions that wait for the activation unit at most.
+    `depth` is the largest number of instructions that wait for the activation unit.
     """
     step = steps[-1]
     if not isinstance(step, ConvolutionStep) or step.source.packed or len(step.passes) != 1:
@@ -45,9 +45,11 @@ def begin_early(steps: Sequence[Step], depth: int) -> Step:
 
 
 def _early(pieces: Sequence[_Piece], blocks: int) -> int:
-    """Return how many of the first `blocks` come before all that is awaited as a whole.
+    """Return the number of first blocks of the source that an early Convolve can take.
 
-    `pieces`: the lines that were written last, the youngest first.
+    They are complete before the instructions for which a Convolve of all blocks waits. `pieces` has
+    the lines that were written last, the youngest first. The result is 0 if an early Convolve would
+    not help.
     """
     if not pieces:
         return 0
@@ -61,7 +63,10 @@ def _early(pieces: Sequence[_Piece], blocks: int) -> int:
 
 
 def _pieces(steps: Sequence[Step], source: FeatureMap, depth: int) -> Iterator[_Piece]:
-    """Yield the lines that steps write, youngest first, from the last writer of `source` on."""
+    """Yield the lines that each step writes, the youngest step first.
+
+    The first piece is of the last step that writes `source`. At most `depth` pieces are yielded.
+    """
     found = 0
     for step in reversed(steps):
         if isinstance(step, SumsStep | LoadStep | StoreStep):
@@ -87,7 +92,7 @@ def _piece(step: Step, source: FeatureMap) -> _Piece:
 
 
 def _target(step: Step, lines: Lines) -> FeatureMap | None:
-    """Return the map that `step` makes of `lines`, if it makes one."""
+    """Return the map that `step` makes in `lines`, or None."""
     if isinstance(step, ResultsStep):
         step = step.sums.convolution
     if isinstance(step, MapStep) and step.target.lines is lines:

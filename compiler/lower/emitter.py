@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds a program, with the weights, parameters, tables and constants that it reads."""
+"""The builder of a program, with the weights, parameters, tables and constants that it reads."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from systola.compiler.ring import Ring
 from systola.compiler.schedule import MAX_HOST_BYTES, MAX_WEIGHT_TILES
 
 AHEAD = 4
-"""Read_Weights that are issued ahead of the one whose tiles are used."""
+"""Number of Read_Weights that are issued ahead of the tiles in use."""
 
 
 @dataclass(frozen=True)
 class _Use:
-    """Stands before an instruction that takes tiles from the weight queue."""
+    """A mark in the body: the next instruction takes `count` tiles from tile `first` on."""
 
     first: int
     count: int
@@ -51,11 +51,11 @@ _WINDOW_WORDS: Mapping[str, str] = {
     "out_height": "rows of its result",
     "out_width": "columns of its result",
 }
-"""The operands of Set_Config_Window in the words of a network."""
+"""Operands of Set_Config_Window in the words of a network, for messages."""
 
 
 def _check_window(operands: Mapping[str, int]) -> None:
-    """Raise CompileError where Set_Config_Window does not have one of its operands."""
+    """Raise CompileError if an operand of Set_Config_Window is out of range."""
     for field in BY_OPCODE[Opcode.SET_CONFIG_WINDOW].fields:
         value, (low, high) = operands[field.name], field.range
         if not low <= value <= high:
@@ -64,12 +64,13 @@ def _check_window(operands: Mapping[str, int]) -> None:
 
 
 class Emitter:
-    """A program in the making.
+    """A builder of a program, which begins empty.
 
-    Instructions go to the body. Parameter entries and tables are loaded once, as far as `entries`
-    and `tables` say that all of them fit: where they are first used, but in front of the body if
-    that is in a loop. Where they do not fit, they are loaded each time before they are used.
-    Constants are in front. Read_Weights are put in at the end.
+    Instructions go to the body of the program. Parameter entries and tables are loaded once if all
+    `entries` and `tables` of the program fit. Their load comes before their first use, or before
+    the body if this use is in a loop. If they do not fit, they are loaded before each use.
+    Constants can be loaded once in the same way. Read_Weights are added when the program is
+    finished.
     """
 
     def __init__(
@@ -80,7 +81,12 @@ class Emitter:
         entries: set[Entries],
         tables: set[bytes],
     ) -> None:
-        """`host_offset`: first byte of the host window for data and program."""
+        """Begin a program for a machine of `config`.
+
+        `places` has the number of the first buffer line of each Lines. Data and program begin at
+        byte `host_offset` of the host window. `entries` and `tables` are all parameter entries and
+        tables that the program uses.
+        """
         self.config = config
         self._places = places
         self._host_offset = tiles(host_offset, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
@@ -99,12 +105,15 @@ class Emitter:
         self._table_ring = Ring(0, config.tables)
         self._entry_places: dict[bytes, int] = {}
         self._recent_entries: dict[tuple[int, int], int] = {}
-        """Where those are that do not stay and are still there, by their source and number."""
+        """Places of entries that are loaded before each use and not overwritten yet.
+
+        The key is their offset in the host window and their number.
+        """
         self._table_places: dict[bytes, int] = {}
         self._sums: dict[Hashable, range] = {}
-        """For steps whose results follow later, the accumulator rows of their sums."""
+        """Accumulator rows of sums that wait to become results, by the step that made them."""
         self._constants: set[Lines] = set()
-        """Those that are loaded once."""
+        """Constants that have been loaded."""
         self._window: dict[str, int] | None = None
         self._scale: dict[str, int] | None = None
         self._registers = list(range(REGISTERS - 1, 0, -1))
@@ -112,76 +121,92 @@ class Emitter:
         self._sample_places: dict[int, int] = {}
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """Appends an instruction; raises CompileError for an operand out of range."""
+        """Append an instruction; raises CompileError if an operand is out of range."""
         self._body.append(self._encoded(opcode, **operands))
 
     def tag(self, number: int, unit: Unit) -> None:
-        """Marks in the trace when `unit` has completed all up to here: the end of a layer."""
+        """Emit a mark for the trace, recorded when `unit` has completed all instructions before it.
+
+        The mark ends a layer.
+        """
         self.emit(Opcode.DEBUG_TAG, tag=number, wait=unit)
 
     def line(self, lines: Lines, offset: int = 0) -> int:
-        """Number of a line in the buffer."""
+        """Return the number in the buffer of line `offset` of `lines`."""
         return self._places[lines] + offset
 
     def take_register(self) -> int:
-        """An index register that is not in use."""
+        """Return an index register that is not in use; raises CompileError if none is left."""
         if not self._registers:
             raise CompileError(f"more than {REGISTERS - 1} index registers are needed")
         return self._registers.pop()
 
     def count_samples(self, sizes: Mapping[HostMatrix, int]) -> Mapping[int, int]:
-        """Index registers for matrices that all go on by a part at the same time, from now on.
+        """Return an index register for each size, with which matrices go to their next part.
 
-        `sizes`: bytes of a part of each; those of the same size share a register. Gives the
-        register for each size.
+        A part of a matrix is for a sample or a batch. `sizes` has for each matrix the bytes of a
+        part. Matrices with parts of one size share a register. From now on sample_register finds
+        these registers.
         """
         registers = {size: self.take_register() for size in dict.fromkeys(sizes.values())}
         self._sample_registers.update({matrix: registers[sizes[matrix]] for matrix in sizes})
         return registers
 
     def sample_register(self, matrix: HostMatrix) -> int:
-        """The index register for a matrix; 0, which is no register, where it has one part."""
+        """Return the index register that moves a matrix from part to part, by sample or by batch.
+
+        It is 0, which is no register, if the matrix has one part only.
+        """
         return self._sample_registers.get(matrix, 0)
 
     def count_places(self, widths: Iterable[int], first: int) -> None:
-        """Index registers for the place of a sample in its batch, in rows of `widths` pixels; they
-        begin with that of sample `first`."""
+        """Take an index register for each of the `widths`, with the place of a sample in its batch.
+
+        A register counts the place in rows of `width` pixels. The registers begin with the place of
+        sample `first`.
+        """
         for width in widths:
             register = self._sample_places[width] = self.take_register()
             self.emit(Opcode.SET_REGISTER, register=register, value=first * width)
 
     def sample_place(self, width: int) -> int:
-        """The index register with the place of a sample in its batch, in rows of `width` pixels."""
+        """Return the index register with a sample's place in its batch, counted in pixels.
+
+        It is the register for rows of `width` pixels.
+        """
         return self._sample_places[width]
 
     def next_place(self) -> None:
-        """The next sample of a batch."""
+        """Emit instructions that move the index registers to the next sample of a batch."""
         for width, register in self._sample_places.items():
             self.emit(Opcode.SET_REGISTER, register=register, first=register, value=width)
 
     def first_place(self) -> None:
-        """The first sample of another batch."""
+        """Emit instructions that set the index registers to the first sample of another batch."""
         for register in self._sample_places.values():
             self.emit(Opcode.SET_REGISTER, register=register)
 
     def free_register(self, register: int) -> None:
-        """Gives an index register back."""
+        """Give an index register back."""
         self._registers.append(register)
 
     def loop(self, count: int, register: int = 0) -> None:
-        """Opens a loop; an index register is added to `count`."""
+        """Open a loop; its count is `count` plus the index register `register`."""
         self._open_loops += 1
         self.emit(Opcode.LOOP, count=count, count_register=register)
         self._forget()
 
     def end_loop(self) -> None:
-        """Closes the innermost loop."""
+        """Close the innermost loop."""
         self._open_loops -= 1
         self.emit(Opcode.END_LOOP)
         self._forget()
 
     def _forget(self) -> None:
-        """What comes now may follow other instructions than those just emitted."""
+        """Forget the settings made so far.
+
+        The next instruction may follow another one than the instruction just emitted.
+        """
         self._window = self._scale = None
         self._recent_entries = {}
 
@@ -192,8 +217,8 @@ class Emitter:
         *,
         pitch: int | None = None,
     ) -> None:
-        """Sets the window over `source`, whose rows are `pitch` lines apart, else its width."""
-        # A single window along a side has no stride, whatever the model says.
+        """Set the window over `source`; its rows are `pitch` lines apart, or else its width."""
+        # A single window along a side has no stride, even if the model has one there.
         stride_y, stride_x = (
             stride if out > 1 else 1 for stride, out in zip(window.stride, window.out, strict=True)
         )
@@ -218,15 +243,16 @@ class Emitter:
             self._window = operands
 
     def scale(self, **operands: int) -> None:
-        """Sets the scales of Vector; what is left out has its default."""
+        """Set the scales of Vector; operands that are left out have their defaults."""
         if operands != self._scale:
             self.emit(Opcode.SET_CONFIG_SCALE, **operands)
             self._scale = operands
 
     def store_weights(self, packed: NDArray[np.uint8]) -> int:
-        """Puts tiles, ... x bytes of a tile, into weight memory; the number of the first one.
+        """Put tiles into weight memory, and return the number of the first tile.
 
-        The same tiles are stored only once.
+        The last axis of `packed` has the bytes of a tile. The same tiles are stored only once.
+        Raises CompileError if the weights are too many.
         """
         key = hashlib.sha256(packed.tobytes()).digest()
         first = self._tile_places.setdefault(key, self._tiles)
@@ -239,11 +265,14 @@ class Emitter:
         return first
 
     def use_weights(self, first: int, count: int) -> None:
-        """The next instruction takes these tiles."""
+        """Note that the next instruction takes `count` tiles from tile `first` on."""
         self._body.append(_Use(first, count))
 
     def accumulators(self, rows: int) -> int:
-        """First of that many accumulator rows; the last ones given stay as long as possible."""
+        """Return the first of `rows` accumulator rows.
+
+        Rows that were returned before stay unchanged as long as possible.
+        """
         first = self._accumulators.take(rows)
         assert all(held.stop <= first or first + rows <= held.start for held in self._sums.values())
         return first
@@ -253,11 +282,16 @@ class Emitter:
         self._sums[step] = rows
 
     def held_sums(self, step: Hashable) -> int:
-        """Return the first row of the sums of `step`, which need it no more."""
+        """Return the first accumulator row of the sums of `step`, which are no longer held after
+        this."""
         return self._sums.pop(step).start
 
     def parameters(self, entries: Entries, first: int = 0, count: int | None = None) -> int:
-        """Where entries `first` to `first` + `count` - 1 are, as operand `parameter`."""
+        """Return the place of parameter entries in the machine, as an operand.
+
+        The entries are `first` to `first` + `count` - 1 of `entries`. If they are not in the
+        machine, their load is emitted. Raises CompileError if the machine has too few entries.
+        """
         count = entries.count - first if count is None else count
         source = self._store(entries.content) + first * entry_bytes(self.config)
         if not self._entries_stay:
@@ -286,7 +320,10 @@ class Emitter:
         return self._entry_places[entries.content] + first
 
     def table(self, content: bytes) -> int:
-        """Number of a table."""
+        """Return the number of the machine's table with this content.
+
+        Emits its load if it is not there. Raises CompileError if the machine has no tables.
+        """
         if self.config.tables == 0:
             raise CompileError(f"the machine '{self.config.name}' has no tables")
         source = self._store(content)
@@ -301,9 +338,10 @@ class Emitter:
         return self._table_places[content]
 
     def constants(self, lines: Lines, *, once: bool) -> None:
-        """Loads the content of constant lines, once or each time that the program comes here.
+        """Emit the load of constant lines, which have a content.
 
-        Once means where they are first used, but in front of the body if that is in a loop.
+        With `once` the load is emitted a single time: before the first use, or before the body if
+        this use is in a loop. Without it there is a load at each call.
         """
         assert lines.content is not None
         if once and lines in self._constants:
@@ -336,7 +374,7 @@ class Emitter:
             raise CompileError(f"too large for one instruction: {error}") from None
 
     def _store(self, content: bytes) -> int:
-        """Offset in the host window of `content`, stored only once."""
+        """Return the offset in the host window of `content`, which is stored only once."""
         if content not in self._stored:
             unit = max(TABLE_BYTES, self.config.host_bus_bytes)
             self._data.extend(bytes(-len(self._data) % unit))
@@ -345,7 +383,10 @@ class Emitter:
         return self._stored[content]
 
     def image(self) -> Image:
-        """The finished program, from Require_Machine to Halt, in a host window that holds it."""
+        """Return the finished program, from Require_Machine to Halt, in a host window.
+
+        Raises CompileError if the host window would be over 4 GiB.
+        """
         self.emit(Opcode.HALT)
         front = (require_machine(self.config), *self._front)
         program = b"".join((*front, *self._with_weight_reads()))
@@ -361,7 +402,7 @@ class Emitter:
         return Image(program, host, start, weights)
 
     def _with_weight_reads(self) -> list[bytes]:
-        """The body with Read_Weights in front of the instructions that need them."""
+        """Return the body, with Read_Weights before the instructions that need their tiles."""
         result: list[bytes] = []
         straight: list[bytes | _Use] = []
         for item in self._body:
@@ -372,9 +413,10 @@ class Emitter:
         return result + self._straight_with_reads(straight)
 
     def _straight_with_reads(self, items: list[bytes | _Use]) -> list[bytes]:
-        """Instructions without a loop: tiles that follow one another in memory come in one go.
+        """Return instructions of a piece without loops, with their Read_Weights.
 
-        They are read before earlier ones are used, as then the weight port never waits.
+        Tiles that follow one another in memory come with one Read_Weights. It is issued before
+        earlier tiles are used, so that the weight port never waits.
         """
         reads: list[_Use] = []
         starts: set[int] = set()

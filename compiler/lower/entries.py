@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameter entries and weight tiles as the machine takes them."""
+"""Parameter entries and weight tiles, as bytes in the machine's format."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from systola.compiler.operations import Requantisation
 
 @dataclass(frozen=True)
 class Entries:
-    """Parameter entries that lie one behind the other."""
+    """Parameter entries, one after another in memory."""
 
     content: bytes
-    """As Load_Parameters reads them."""
+    """Bytes of the entries, in the order in which Load_Parameters reads them."""
     count: int
 
 
 def common_entry(config: Config, output: Requantisation) -> Entries:
-    """One entry with the same values for all channels."""
+    """Return one entry with the same values for all channels."""
     lanes = np.zeros(config.cols, np.int64)
     shift = output.shift + lanes
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
@@ -34,9 +34,10 @@ def common_entry(config: Config, output: Requantisation) -> Entries:
 
 @lru_cache(maxsize=4096)
 def channel_entries(config: Config, output: Requantisation, channels: Channels) -> Entries:
-    """Make an entry for each block of channels; slots without a channel have multiplier 0.
+    """Return an entry for each block of channels; bytes without a channel have multiplier 0.
 
-    Each band of an operation, and each attempt to fit a network, asks for the same ones.
+    Results are kept: each band of an operation, and each attempt to fit a network, asks for the
+    same entries.
     """
     slots, block = channels.slots, channels.block
     # A block of channels may be shorter than the columns of the array.
@@ -49,7 +50,7 @@ def channel_entries(config: Config, output: Requantisation, channels: Channels) 
 
 
 def masked_entry(config: Config, output: Requantisation, columns: range) -> Entries:
-    """Make an entry for some of the `columns`; the results of the others are the zero point."""
+    """Return an entry for `columns` only; the results of all other columns are the zero point."""
     lanes = np.zeros(config.cols, np.int64)
     lanes[columns.start : columns.stop] = 1
     shift = output.shift + 0 * lanes
@@ -58,9 +59,9 @@ def masked_entry(config: Config, output: Requantisation, columns: range) -> Entr
 
 
 def division_entry(config: Config, bits: int) -> Entries:
-    """One entry that divides by 2^bits, half away from zero, with DOUBLE rounding.
+    """Return one entry that divides by 2^bits, half away from zero, with DOUBLE rounding.
 
-    That is gemmlowp's RoundingDivideByPOT: the shift to the left by one and the multiplier of a
+    This is gemmlowp's RoundingDivideByPOT. The shift to the left by one and the multiplier of a
     half cancel out before the shift to the right rounds.
     """
     lanes = np.zeros(config.cols, np.int64)
@@ -68,7 +69,7 @@ def division_entry(config: Config, bits: int) -> Entries:
 
 
 def joined(*parts: Entries) -> Entries:
-    """Entries one behind the other."""
+    """Return the entries of all `parts`, one after another."""
     return Entries(b"".join(part.content for part in parts), sum(part.count for part in parts))
 
 
@@ -79,7 +80,7 @@ def _pack(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
 ) -> Entries:
-    """Entries from values for whole entries, `config.cols` each."""
+    """Return entries made of values for whole entries, `config.cols` values for each entry."""
     count = len(bias) // config.cols
     planes = np.zeros((len(bias), PARAMETER_PLANES), np.uint8)
     planes[:, 0:4] = bias.astype("<i4").view(np.uint8).reshape(-1, 4)
@@ -93,7 +94,8 @@ def _pack(
 def window_tiles(
     config: Config, weights: NDArray[np.int8], source: Channels, target: Channels
 ) -> NDArray[np.uint8]:
-    """Tiles in the order of Convolve: (blocks of the target, tiles of each, bytes of a tile).
+    """Return tiles in the order of Convolve: blocks of the target x tiles of each x bytes of a
+    tile.
 
     `weights` is kernel height x kernel width x channels of the source x channels of the target.
     """

@@ -14,68 +14,80 @@ from systola.compiler.lower.channels import Channels
 
 @dataclass(eq=False)
 class Lines:
-    """Consecutive lines of the buffer, which get their place later; each object is another one."""
+    """Consecutive lines of the buffer, which get their place later.
+
+    Two objects are never the same lines.
+    """
 
     name: str
     count: int
     content: NDArray[np.int8] | None = None
-    """Constants, count x bytes of a line: loaded once, and never changed."""
+    """Constants, `count` x bytes of a line, loaded once and never changed; None for other lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureMap:
-    """A map or a part of one: block b of pixel p is line `offset` + b * `plane` + p of `lines`."""
+    """A map in the buffer, or a part of one.
+
+    Block b of pixel p is line `offset` + b * `plane` + p of `lines`.
+    """
 
     lines: Lines
     offset: int = 0
     height: int
     width: int
     plane: int
-    """Lines from one block of channels to the next."""
+    """Number of lines from one block of channels to the next."""
     channels: Channels
     packed: bool = False
-    """The pixels of a row lie side by side, in whole lines to a row, as Convolve takes them."""
+    """True if the pixels of a row are packed: they follow each other without gaps in whole lines.
+
+    Convolve has a mode for such a source.
+    """
     beside: int = 1
-    """Pixels of a value in each pixel here, in equal parts of the line: a result on its way out."""
+    """Number of pixels of the value that share a line, for an output on its way to host memory."""
 
     @property
     def pixels(self) -> int:
-        """Pixels of the map."""
+        """Number of pixels of the map."""
         return self.height * self.width
 
     def grid(self, height: int, width: int) -> FeatureMap:
-        """The same pixels in another order of rows."""
+        """Return a map of the same pixels with another height and width."""
         assert height * width == self.pixels and not self.packed
         return replace(self, height=height, width=width)
 
     def part(self, start: int, pixels: int) -> FeatureMap:
-        """A row of `pixels` pixels from pixel `start` on."""
+        """Return a map of one row of `pixels` pixels, from pixel `start` on."""
         assert start + pixels <= self.pixels and not self.packed
         return replace(self, offset=self.offset + start, height=1, width=pixels)
 
     def band(self, first: int, count: int) -> FeatureMap:
-        """`count` rows of pixels from row `first` on."""
+        """Return a map of `count` rows of pixels, from row `first` on."""
         assert first + count <= self.height and not self.packed
         return replace(self, offset=self.offset + first * self.width, height=count)
 
     def cut(self, start: int, count: int) -> FeatureMap:
-        """Some of the channels; raises CompileError where they are not whole blocks."""
+        """Return a map of `count` channels from channel `start` on.
+
+        Raises CompileError if these channels are not whole blocks.
+        """
         block, channels = self.channels.cut(start, count)
         return replace(self, offset=self.offset + block * self.plane, channels=channels)
 
     def one_block(self, number: int) -> FeatureMap:
-        """The channels of one block."""
+        """Return a map of the channels of block `number`."""
         slots = self.channels.slots // self.channels.block
         here = np.flatnonzero(slots == number)
         return self.cut(int(here[0]), len(here))
 
     def block(self, number: int) -> int:
-        """Offset of a block of channels in the lines."""
+        """Return the offset of block `number` of the channels in the lines."""
         return self.offset + number * self.plane
 
 
 def new_map(name: str, height: int, width: int, channels: Channels) -> FeatureMap:
-    """A map with lines of its own."""
+    """Return a map with lines of its own."""
     pixels = height * width
     return FeatureMap(
         lines=Lines(name, pixels * channels.blocks),
@@ -87,10 +99,11 @@ def new_map(name: str, height: int, width: int, channels: Channels) -> FeatureMa
 
 
 def runs(*maps: FeatureMap) -> list[tuple[tuple[int, ...], int, int]]:
-    """Consecutive lines that cover maps of equal pixels and blocks, all alike.
+    """Return runs of consecutive lines that cover several maps of equal pixels and channels.
 
-    For each run the offsets in the lines of each map, its number of blocks, and its lines. Blocks
-    that do not follow one another make a run each.
+    A run has the offsets of its first line, one for each map, its number of blocks and its number
+    of lines. Blocks that do not follow one another make a run each. Raises CompileError if the maps
+    differ.
     """
     first = maps[0]
     blocks = first.channels.blocks

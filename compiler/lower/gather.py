@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of one sample into a batch."""
+"""The copy of one sample's values into a batch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from systola.compiler.operations import identity
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GatherStep(MapStep):
-    """A map copied, row by row, to the place of its sample in a map of many samples.
+    """A step that copies a map, row by row, to the place of its sample in a map of many samples.
 
-    That place is in `emitter.sample`, in samples; the rows of a sample before take `width` each.
+    The place is in an index register, see Emitter.sample_place. It counts pixels: `width` for each
+    earlier sample of the batch.
     """
 
     def emit(self, emitter: Emitter) -> None:
@@ -57,7 +58,7 @@ class GatherStep(MapStep):
 
 
 def gather_step(config: Config, operator: str, source: FeatureMap, samples: int) -> GatherStep:
-    """The step for a value of `operator`; its target is a new map for so many samples."""
+    """Return the step that copies a value of one sample into a new map for `samples` samples."""
     name = f"{source.lines.name} of {samples} samples"
     return GatherStep(
         operator=operator,

@@ -17,10 +17,14 @@ from systola.compiler.lower.step import Step
 
 @dataclass(frozen=True, kw_only=True)
 class HostView:
-    """A map or a part of one: block b of pixel p is block `block` + b of row `row` + p."""
+    """A map in host memory, or a part of one.
+
+    Block b of pixel p is block `block` + b of row `row` + p of `matrix`.
+    """
 
     matrix: HostMatrix
-    """A row for each pixel; of packed channels, for each row of pixels."""
+    """Matrix in host memory: a row for each pixel, or with packed channels for each row of pixels.
+    """
     row: int = 0
     block: int = 0
     height: int
@@ -28,40 +32,46 @@ class HostView:
     channels: Channels
     packed: bool = False
     beside: int = 1
-    """Both as FeatureMap has them."""
+    """Number of pixels of the value that share a row; `packed` is as in FeatureMap."""
 
     @property
     def pixels(self) -> int:
-        """Pixels of the map."""
+        """Number of pixels of the map."""
         return self.height * self.width
 
     @property
     def rows(self) -> int:
-        """Rows of the matrix that it takes."""
+        """Number of rows of the matrix that the map takes."""
         return self.height if self.packed else self.pixels
 
     def grid(self, height: int, width: int) -> HostView:
-        """The same pixels in another order of rows."""
+        """Return a view of the same pixels with another height and width.
+
+        Raises CompileError if channels are packed.
+        """
         if self.packed:
             raise CompileError("packed channels cannot be reshaped")
         return replace(self, height=height, width=width)
 
     def part(self, start: int, pixels: int) -> HostView:
-        """A row of `pixels` pixels from pixel `start` on."""
+        """Return a view of one row of `pixels` pixels, from pixel `start` on."""
         return replace(self, row=self.row + start, height=1, width=pixels)
 
     def cut(self, start: int, count: int) -> HostView:
-        """Some of the channels; raises CompileError where they are not whole blocks."""
+        """Return a view of `count` channels from channel `start` on.
+
+        Raises CompileError if these channels are not whole blocks.
+        """
         block, channels = self.channels.cut(start, count)
         return replace(self, block=self.block + block, channels=channels)
 
     def band(self, first: int, count: int) -> HostView:
-        """`count` rows of pixels from row `first` on."""
+        """Return a view of `count` rows of pixels, from row `first` on."""
         start = first if self.packed else first * self.width
         return replace(self, row=self.row + start, height=count)
 
     def whole_map(self, name: str) -> FeatureMap:
-        """A map in the buffer, with lines of its own, for what is here."""
+        """Return a map in the buffer, with lines of its own, that has room for all of this view."""
         if self.packed:
             pitch = -(-self.width * self.channels.count // self.channels.block)
             lines, plane = Lines(name, self.height * pitch), 0
@@ -79,7 +89,7 @@ class HostView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoadStep(Step):
-    """A map from host memory into the buffer."""
+    """A step that reads a map from host memory into the buffer."""
 
     source: HostView
     target: FeatureMap
@@ -112,7 +122,7 @@ class LoadStep(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StoreStep(Step):
-    """A map from the buffer into host memory."""
+    """A step that writes a map from the buffer to host memory."""
 
     source: FeatureMap
     target: HostView
@@ -146,12 +156,18 @@ class StoreStep(Step):
 
 
 def _block_groups(blocks: int, together: bool) -> list[tuple[int, int]]:
-    """First block and blocks of each instruction: all in one where they lie as it wants them."""
+    """Return the first block and the number of blocks for each instruction.
+
+    With `together` one instruction takes all blocks, else each block has an instruction.
+    """
     return [(0, blocks)] if together else [(block, 1) for block in range(blocks)]
 
 
 def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
-    """Where the host puts an input for the map `source`, so many times."""
+    """Return the view of host memory for an input that is read into the map `source`.
+
+    It has room for `times` such maps.
+    """
     if source.packed:
         rows, columns = source.height, source.width * source.channels.count
     else:
@@ -167,7 +183,10 @@ def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> H
 
 
 def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
-    """Where an output of the layout of `source` goes, so many times."""
+    """Return the view of host memory for an output with the layout of the map `source`.
+
+    It has room for `times` such maps.
+    """
     matrix = HostMatrix(
         offset=offset,
         rows=times * source.pixels,
@@ -179,7 +198,7 @@ def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> 
 
 
 def spill_view(config: Config, source: FeatureMap, offset: int) -> HostView:
-    """A place for one map of the layout of `source` that is written and read again."""
+    """Return the view of host memory for a spilled map with the layout of `source`."""
     pitch = max(config.input_pitch, config.output_pitch)
     matrix = HostMatrix(
         offset=offset,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From neutral operations to steps on feature maps in the buffer of one machine."""
+"""The way from neutral operations to steps on feature maps in the buffer of one machine."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ from systola.compiler.operations import (
 )
 
 INPUTS_AHEAD = 2
-"""Operations in front of which the input of the second one is read already."""
+"""Number of operations, from the present one on, that have had their inputs read."""
 
 
 class Lowering:
-    """The steps for `operations` on a machine, and the maps that they work on.
+    """The steps for `operations` on a machine, made by the constructor, and the maps they work on.
 
-    A map for a batch has a row for each row of pixels, with that row of all samples side by side.
-    Without operations on windows in the batch, each pixel is such a row. Raises CompileError, with
-    number and kind of the operator, for what does not fit the machine.
+    In a map for a batch, a row has the same row of pixels of all samples side by side. Without
+    operations on windows in the batch, each pixel is such a row. The constructor raises
+    CompileError, with number and kind of the operator, if an operation does not fit the machine.
     """
 
     def __init__(
@@ -84,9 +84,10 @@ class Lowering:
         spill: Spill,
         attempts: Attempts | None = None,
     ) -> None:
-        """Lower `operations`; with `attempts` only what differs from all those before.
+        """Lower `operations` into steps.
 
-        Places in host memory are then not those of a program.
+        With `attempts` only steps that no earlier attempt has made are new. The offsets of places
+        in host memory are then not final.
         """
         self._attempts = attempts or Attempts()
         self._config = config
@@ -104,28 +105,33 @@ class Lowering:
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._joined: dict[Value, Concatenation] = {}
-        """What alone takes a value of the present part, and may give it its place."""
+        """Concatenation of each value that it alone takes: the value may be made in its place in
+        it."""
         self._wholes: dict[Value, Home] = {}
-        """Results of such, from the first of their parts on."""
+        """Homes of results of such concatenations, made when their first part is made."""
         self.host_end = 0
-        """Bytes of host memory for inputs, outputs and what is spilled."""
+        """Bytes of host memory for inputs, outputs and spilled values."""
         self.steps: list[Step] = []
-        """Of all parts."""
+        """Steps of all parts."""
         self.values: dict[Lines, Value] = {}
-        """Lines that hold a whole value, and could do so in host memory."""
+        """Value in each Lines object with a whole value; it could be in host memory instead."""
         self.bands: dict[Lines, tuple[Value, int]] = {}
-        """Lines that hold a band, the value it is for, and into how many rows that can be cut."""
+        """Value and number of rows for each Lines object with a band of a value.
+
+        The value can be cut into as many bands as it has rows.
+        """
         self.spilled: dict[Value, int] = {}
-        """Values in host memory, and the bytes that they take."""
+        """Size in bytes of each spilled value."""
         self._gathered: dict[Value, FeatureMap] = {}
         self._rows_of: dict[Value, tuple[Value, ...]] = {}
-        """For values that were made in their places, the values that are their rows."""
+        """Values that are the rows of another value, because they were made in their places in it.
+        """
         self.parts: list[Part] = []
-        """One for each sample, one for each batch of samples, or both."""
+        """Parts of the program: one for single samples, one for batches of samples, or both."""
         if alone := [node for node in operations.nodes if node not in batch.nodes]:
             self.parts.append(self._part(operations, alone, batch))
         self.batch_begins = len(self.steps)
-        """The first step for a batch."""
+        """Number of the first step for a batch."""
         if batch.nodes:
             self._at_once = batch.size
             self._rows = BatchRows(batch.size, together=windows)
@@ -180,13 +186,14 @@ class Lowering:
         return Part(self._at_once, inputs, outputs, before, layers, self.steps[first:])
 
     def _finish(self, waiting: Waiting) -> None:
-        """The last steps of what waits."""
+        """Append the last steps of a pooling that waits."""
         for node, steps in waiting.rest():
             self.steps += steps
             self._layers.append((node, steps))
 
     def _first_uses(self, inputs: Sequence[Value], nodes: Sequence[Node]) -> dict[Value, int]:
-        """Those of the network's inputs that are not there yet, and the node that takes each."""
+        """Return for each input that is not in the buffer yet the number of the first node to take
+        it."""
         uses: dict[Value, int] = {}
         for number, node in enumerate(nodes):
             for source in node.sources:
@@ -195,8 +202,11 @@ class Lowering:
         return uses
 
     def _in_place(self, value: Value, like: FeatureMap) -> FeatureMap | None:
-        """The place of `value` in the concatenation that alone takes it, for a map like `like`, if
-        it can be made there."""
+        """Return the place in a concatenation for `value`, if it can be made there, else None.
+
+        The concatenation must be the only user of `value`, and the place must suit a map like
+        `like`.
+        """
         node = self._joined.get(value)
         if node is None or node.result in self._spill.values:
             return None
@@ -204,12 +214,12 @@ class Lowering:
             self._wholes[node.result] = self._target(node, [])
         place = dict(places(node, self._wholes[node.result], self._rows))[value]
         assert isinstance(place, FeatureMap)
-        # Maps of LSTMs have lines in front of them.
+        # Maps of LSTMs have lines before their first pixel.
         alike = like.plane == like.pixels == place.pixels and like.channels == place.channels
         return place.grid(like.height, like.width) if alike else None
 
     def _gather(self, node: Node, batch: Batch) -> list[Step]:
-        """The steps, as the end of `node`, for what one sample leaves for its batch."""
+        """Return the steps, added after `node`, that copy values of one sample into its batch."""
         first = len(self.steps)
         for value in dict.fromkeys(source for each in batch.nodes for source in each.sources):
             if value in self._homes:
@@ -248,18 +258,21 @@ class Lowering:
         if isinstance(home, FeatureMap):
             self.steps.append(StoreStep(operator="the output", source=home, target=view))
         else:
-            # A part of a value that is in host memory.
+            # The output is a part of a value in host memory.
             node = Unary(operator="the output", result=value, source=value)
             self._elementwise(node, [home], view)
         return view
 
     @property
     def _times(self) -> int:
-        """How often the present part is executed."""
+        """Number of executions of the present part."""
         return tiles(self._samples, self._at_once)
 
     def _may_spill(self, value: Value, source: FeatureMap) -> None:
-        """A value of a batch stays: a smaller batch takes less room, too."""
+        """Note that a value could leave the buffer.
+
+        The values of a batch stay, as a smaller batch takes less room, too.
+        """
         if self._at_once == 1:
             self.values.setdefault(source.lines, value)
 
@@ -268,7 +281,9 @@ class Lowering:
         self.host_end = tiles(end, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
 
     def _input_map(self, value: Value, operations: Operations) -> FeatureMap:
-        """Packed, where all that takes it are convolutions that gain from it."""
+        """Return a map for an input; it is packed if all its users are convolutions that gain by
+        it.
+        """
         users = [node for node in operations.nodes if value in node.sources]
         if value not in operations.outputs and all(
             isinstance(node, Convolution) and may_pack(self._config, value.channels, node.window)
@@ -292,7 +307,7 @@ class Lowering:
         match node:
             case Reshape():
                 home = homes[0]
-                # The rows of a batch stay what they are.
+                # The rows of a batch keep their width.
                 if node.result.channels == home.channels.count and not self._rows.apart:
                     home = home.grid(*self._rows.grid(node.result))
                 self._homes[node.result] = home
@@ -313,7 +328,7 @@ class Lowering:
                 self._calculate(node, homes, target)
 
     def _target(self, node: Node, homes: list[Home]) -> Home:
-        """A new map for the result of `node`, or a place in host memory."""
+        """Return a new map for the result of `node`, or its place in host memory."""
         channels = self._layouts[node.result]
         height, width = self._rows.grid(node.result)
         match node:
@@ -323,7 +338,8 @@ class Lowering:
                 target = new_map(node.result.name, homes[0].height, homes[0].width, channels)
             case Binary():
                 like = max(homes, key=lambda each: each.pixels, default=None)
-                # With a constant of more pixels than the value, its shape is that of the result.
+                # If a constant has more pixels than the value, its shape is the shape of the
+                # result.
                 if like is not None and like.channels.count != node.result.channels:
                     height, width = like.height, like.width
                 target = new_map(node.result.name, height, width, channels)
@@ -349,7 +365,10 @@ class Lowering:
         return self._attempts.view(node.result, view)
 
     def _beside(self, node: Convolution, source: Home) -> int:
-        """How many pixels of the result lie side by side: only on its way out."""
+        """Return how many pixels of the result to put side by side.
+
+        Only results on their way out of the buffer have more than one.
+        """
         stays = self._used[node.result] or node.result in self._spill.values
         each = Window(kernel=(1, 1), dilation=node.window.dilation, out=node.source.grid)
         if stays or node.window != each or isinstance(source, HostView):
@@ -398,15 +417,16 @@ class Lowering:
             self._whole(node, homes, target)
 
     def _steps(self, node: Node, sources: list[FeatureMap], target: FeatureMap) -> list[Step]:
-        """The steps for `node` on maps in the buffer."""
+        """Return the steps for `node` on maps in the buffer."""
         taps, hidden = self._attempts.taps, self._ahead(node)
         return node_steps(self._config, node, sources, target, self._at_once, taps, hidden)
 
     def _ahead(self, node: Node) -> int:
-        """Return the cycles of the array during `node` with a convolution that takes its result.
+        """Return the cycles that the array works for the next operation while `node` runs.
 
-        That begins with blocks of channels that are there. One whose own results are taken block
-        by block is counted there.
+        The next operation must be a convolution that takes the result of `node`. It starts with
+        blocks of channels that are complete. If its own results are taken block by block, the
+        result is 0, since these cycles are counted for the operation that takes them.
         """
         if not isinstance(node, DepthwiseConvolution):
             return 0
@@ -418,7 +438,7 @@ class Lowering:
             return 0
         blocks, tile = self._layouts[node.result].blocks, arrival(self._config)
         if node.result.pixels < tile:
-            # All tiles of both are waited for.
+            # For both operations, tiles take longer to arrive than to use.
             return blocks * self._layouts[users[0].result].blocks * tile
         return (blocks - 1) * node.result.pixels
 
@@ -435,7 +455,7 @@ class Lowering:
                 self._elementwise(copy, [home], part)
 
     def _windows(self, node: Windowed, source: Home, target: Home) -> None:
-        """The windows of `node`, some rows of the result at a time."""
+        """Make the windows of `node` for some rows of the result at a time."""
 
         def piece(band: Band) -> tuple[list[Step], list[Step]]:
             loads: list[Step] = []
@@ -452,7 +472,7 @@ class Lowering:
         self._in_bands(node, target.height, piece)
 
     def _elementwise(self, node: Unary | Binary, homes: list[Home], target: Home) -> None:
-        """`node`, some pixels at a time."""
+        """Make the steps for `node`, some pixels at a time."""
         pixels = target.pixels
         target = target.grid(pixels, 1)
 
@@ -472,7 +492,7 @@ class Lowering:
         self._in_bands(node, pixels, piece)
 
     def _whole(self, node: Node, homes: list[Home], target: Home) -> None:
-        """A `node` that cannot be cut."""
+        """Make the steps for a `node` that cannot be cut into bands."""
         loads: list[Step] = []
         maps = [
             self._loaded(node, home, loads) if isinstance(home, HostView) else home
@@ -491,7 +511,11 @@ class Lowering:
     def _in_bands(
         self, node: Node, rows: int, piece: Callable[[Band], tuple[list[Step], list[Step]]]
     ) -> None:
-        """The pieces one after the other; what one loads is loaded before the one in front ends."""
+        """Append the steps for a result of `rows` rows, band by band.
+
+        `piece` returns two lists of steps for a band: loads, and the work. The loads of a band come
+        before the work on the previous band.
+        """
         pieces = [piece(band) for band in cut(rows, self._spill.bands.get(node.result, 1))]
         steps = [step for loads, work in pieces for step in (*loads, *work)]
         for lines in {lines for step in steps for lines in (*step.reads, *step.writes)}:
@@ -515,7 +539,10 @@ class Lowering:
         band: Band,
         steps: Callable[[FeatureMap], list[Step]],
     ) -> list[Step]:
-        """What `steps` calculates for a band of `target`, and its way to host memory."""
+        """Return the steps that make a band of `target`.
+
+        If `target` is in host memory, they write the band to it.
+        """
         if isinstance(target, FeatureMap):
             return steps(target.band(band.first, band.count))
         view = target.band(band.first, band.count)
@@ -533,7 +560,7 @@ class Lowering:
         return source.part(node.start * inner, height * width).grid(height, width)
 
     def _check_whole(self, value: Value, source: Home) -> None:
-        """Raises CompileError where a reshape has made the channels of the map something else."""
+        """Raise CompileError if a reshape has changed the channels of the map."""
         pixels = source.pixels // self._at_once
         if value.channels != source.channels.count or value.pixels != pixels:
             raise CompileError(

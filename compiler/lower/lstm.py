@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSTM: a loop over the steps in time.
+"""LSTM gate by gate: a loop over the steps in time.
 
-The hidden states of all steps lie in a map with one pixel in front for the state at the start; x
-and h of a step are addressed with an index register.
+The hidden states of all steps lie in one map. A pixel before the map's first one has the state at
+the start. An index register addresses the input x and the hidden state h of a step.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from systola.compiler.operations import (
 )
 
 GATE_INTEGER_BITS = 3
-"""Integer bits of the argument of a gate."""
+"""Integer bits of the argument of a gate's function."""
 
 
 @dataclass(frozen=True)
 class GateParts:
-    """One gate: tiles and entries for x and for h."""
+    """One gate of an LSTM: weight tiles and parameter entries for x and for h."""
 
     function: Function
     input_tiles: NDArray[np.uint8]
@@ -51,38 +51,46 @@ class GateParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where everything is; lists have an item for each gate."""
+    """The places of all that an LSTM uses; lists have an item for each gate."""
 
     cell: int
     gates: list[int]
-    """Buffer lines, as `cell`."""
+    """First buffer lines of the gates; `cell` is the first buffer line of the cells."""
     input_sums: list[int]
     recurrent_sums: int
-    """Accumulator rows; the gates take turns."""
+    """First accumulator row of the sums for h, which all gates use one after another.
+
+    `input_sums` are the first accumulator rows of the sums for x.
+    """
     input_tiles: list[int]
     recurrent_tiles: list[int]
     state: int
-    """Buffer lines of a state of int16, where there is one."""
+    """First buffer line of a state of int16, used only by an LSTM that has such a state."""
     time: int
-    """The index register with the line of the present step."""
+    """Index register with the line of the present step."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LstmStep(Step):
-    """All steps in time of some sequences at once."""
+    """A step of the program that does all steps in time of some sequences at once."""
 
     source: FeatureMap
-    """The pixels of a step, one of each sequence, lie together."""
+    """Map of x; the pixels of a step in time lie together, one of each sequence."""
     hidden: FeatureMap
-    """As many pixels as the source, behind those for the state at the start."""
+    """Map of the hidden states, with as many pixels as the source.
+
+    The pixels for the state at the start lie before it.
+    """
     sequences: int
     start: Lines
-    """Constants for each sequence: a line of hidden state, and behind all these two of a cell,
-    which serve a state of int16, too."""
+    """Constants for the start: for each sequence a line of hidden state, then two lines of a cell.
+
+    The lines of a cell also serve as the start of a state of int16.
+    """
     gates: tuple[GateParts, GateParts, GateParts, GateParts]
     """Input, forget, cell and output gate."""
     scratch: Lines
-    """For the cells, the gates, and a state of int16; two lines for each block of each sequence."""
+    """Lines for the cells, the gates and a state of int16: two for each block of each sequence."""
     copy_entry: Entries
     forget_entry: Entries
     update_entry: Entries
@@ -92,7 +100,7 @@ class LstmStep(Step):
     limit: int
     has_tanh: bool
     biases: Lines | None
-    """Of a state of int16: two lines for each block of each sequence, gate after gate."""
+    """Biases for a state of int16, gate by gate: two lines for each block of each sequence."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -120,7 +128,7 @@ class LstmStep(Step):
 
     @property
     def _rows(self) -> int:
-        """Vectors of a gate."""
+        """Number of vectors of a gate."""
         return self.hidden.channels.blocks * self.sequences
 
     def emit(self, emitter: Emitter) -> None:
@@ -130,7 +138,8 @@ class LstmStep(Step):
             raise CompileError(f"sums of {needed} vectors do not fit the accumulators")
         sums = emitter.accumulators(needed)
         cell = emitter.line(self.scratch)
-        # In the order of use, so that one instruction reads all tiles of a step.
+        # Tiles are stored in the order of their use, so that one instruction reads all tiles of a
+        # step.
         recurrent_tiles = [emitter.store_weights(gate.recurrent_tiles) for gate in self.gates]
         input_tiles = [emitter.store_weights(gate.input_tiles) for gate in self.gates]
         places = Places(
@@ -157,10 +166,11 @@ class LstmStep(Step):
         emitter.free_register(places.time)
 
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
-        """One step, and the products of x for the next one.
+        """Emit one step in time, and the products of x for the next one.
 
-        The array never waits for the functions: the cells are calculated while it works on the
-        output gate, and that and the hidden state while it works on the next x.
+        The array never waits for the functions. The cells are calculated while the array works on
+        the output gate. The output gate and the hidden state are calculated while it works on the
+        next x.
         """
         if self.biases is not None:
             emitter.scale()
@@ -196,7 +206,7 @@ class LstmStep(Step):
 
     @property
     def _rounding(self) -> Rounding:
-        """Of sums and divisions."""
+        """Rounding of sums and divisions."""
         return Rounding.DOUBLE if self.biases is None else Rounding.SINGLE
 
     def _emit_start(self, emitter: Emitter, places: Places) -> None:
@@ -226,7 +236,8 @@ class LstmStep(Step):
                 )
 
     def _emit_inputs(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """The products of x, `ahead` lines behind that of the present step, for all gates."""
+        """Emit the products of x for all gates; x is `ahead` lines after the line of the present
+        step."""
         for number, gate in enumerate(self.gates):
             self._emit_product(
                 emitter,
@@ -239,7 +250,7 @@ class LstmStep(Step):
             )
 
     def _emit_recurrent(self, emitter: Emitter, places: Places, number: int) -> None:
-        """The product of the hidden state before for one gate."""
+        """Emit the product of one gate's weights and the hidden state of the step before."""
         if self.biases is not None:
             tiles = self.gates[number].recurrent_tiles
             emitter.use_weights(places.recurrent_tiles[number], tiles.shape[0] * tiles.shape[1])
@@ -287,7 +298,10 @@ class LstmStep(Step):
         )
 
     def _emit_function(self, emitter: Emitter, places: Places, number: int) -> None:
-        """A gate, of the sums for x that its lines hold and those for the hidden state."""
+        """Emit the function of a gate, of the sum of its products with x and with h.
+
+        Its buffer lines have the products with x.
+        """
         gate = self.gates[number]
         self._emit_sums(
             emitter,
@@ -315,7 +329,7 @@ class LstmStep(Step):
         )
 
     def _emit_cell(self, emitter: Emitter, places: Places) -> None:
-        """The cells, and their tanh in the place of the cell gate."""
+        """Emit the new cells, and their tanh, which takes the place of the cell gate."""
         into, forget, new, _ = places.gates
         cell = places.cell
         emitter.scale(limit=self.limit)
@@ -397,7 +411,10 @@ class LstmStep(Step):
 
 
 def hidden_map(name: str, steps: int, sequences: int, channels: Channels) -> FeatureMap:
-    """A map for the hidden states: in each block one pixel more of each sequence in front."""
+    """Return a map for the hidden states of `steps` steps in time.
+
+    In each block of its lines a pixel of each sequence lies before the map.
+    """
     plane = (steps + 1) * sequences
     return FeatureMap(
         lines=Lines(name, plane * channels.blocks),
@@ -412,7 +429,7 @@ def hidden_map(name: str, steps: int, sequences: int, channels: Channels) -> Fea
 def lstm_step(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap, sequences: int
 ) -> LstmStep:
-    """The step for `node`; raises CompileError where the machine has no 16-bit modes."""
+    """Return the step for `node`; raises CompileError if the machine has no 16-bit modes."""
     if not config.wide:
         raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
     rows = hidden.channels.blocks * sequences
@@ -446,7 +463,7 @@ def lstm_step(
 
 
 def _biases(node: Lstm, biases: NDArray[np.int16], hidden: FeatureMap, sequences: int) -> Lines:
-    """Low and high bytes in lines of their own, the same for all sequences."""
+    """Return the biases for all sequences; low and high bytes have lines of their own."""
     channels, count = hidden.channels, len(biases)
     blocks = np.zeros((count, channels.blocks * channels.block), np.int16)
     blocks[:, channels.slots] = biases

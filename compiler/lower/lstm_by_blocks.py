@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSTM of one sequence, block by block of its cells: as few tiles for each step as there can be.
+"""LSTM of one sequence, block by block of its cells: the fewest possible tiles for each step.
 
-Each step needs all recurrent weights again, and these come from memory. So the products of x are
-made for all steps at once, before the first one. The four gates of a block come one after the
-other. The lanes make the new state of a block while the array works on the next block. A step
-begins with the tiles for the first blocks of the state, while the lanes make the last block.
+Each step in time needs all recurrent weights again, and these come from memory. So the products of
+the input x are made for all steps at once, before the first step. The four gates of a block come
+one after another. The lanes make the new state of a block while the array works on the next block.
+A step begins with the tiles for the first blocks of the state, while the lanes make the last block.
 
-Cells beyond the last full block, if all four gates of these fit one tile, are mixed: the columns of
-that tile are FORGET, INPUT, CELL and OUTPUT of these cells. Four more tiles put the sums of each
-gate, as numbers of 16 bits, into all quarters of a vector of its own. The state of these cells
-is then there in four lines, with one quarter each and the zero point elsewhere. So one tile has
-the weights of these rows for the four gates of a block.
+Cells beyond the last full block are mixed if all their four gates fit one tile. The columns of this
+tile are FORGET, INPUT, CELL and OUTPUT of these cells. Four more tiles bring the sums of each gate,
+as numbers of 16 bits, to all quarters of a vector of its own. The new state of these cells is then
+in four lines, each with one quarter and the zero point elsewhere. So one tile has the weights of
+these rows for the four gates of a block.
 """
 
 from __future__ import annotations
@@ -41,54 +41,58 @@ from systola.compiler.lower.step import Step
 from systola.compiler.operations import Requantisation, Window
 
 GATE_INTEGER_BITS = 3
-"""Integer bits of the argument of a gate."""
+"""Integer bits of the argument of a gate's function."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Buffer lines, accumulator rows, tiles and index registers."""
+    """The buffer lines, accumulator rows, tiles and index registers of an LSTM."""
 
     inputs: int
-    """The products of x: for each tile along N two lines for each step."""
+    """First line of the products of x: for each tile along N two lines for each step."""
     states: int
-    """The state before each step and after the last one: a line for each block."""
+    """First line of the state before each step and after the last one: a line for each block."""
     quarters: int
-    """The state of the mixed cells before each step: four lines."""
+    """First line of the state of the mixed cells before each step: four lines for a step."""
     cells: int
     mixed: int
-    """Sums of the mixed tile, two lines."""
+    """First line of the sums of the mixed tile: two lines. `cells` is the first line of the cells.
+    """
     spread: int
-    """Gates of the mixed cells."""
+    """First line of the gates of the mixed cells."""
     sums: int
-    """Accumulator rows: one for each tile along N, and GATES for spread sums."""
+    """First accumulator row: one for each tile along N, and GATES for spread sums."""
     tiles: int
-    """First tile of a step."""
+    """Number of the first tile of a step."""
     line: int
-    """The register with the line of the present step among the `inputs`."""
+    """Index register with the line of the present step among the `inputs`."""
     state: int
-    """The register with the line of the present step among the `states`."""
+    """Index register with the line of the present step among the `states`.
+
+    `quarter` is such a register for the `quarters`.
+    """
     quarter: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LstmByBlocksStep(Step):
-    """All steps in time of one sequence."""
+    """A step of the program that does all steps in time of one sequence, block by block."""
 
     source: FeatureMap
     hidden: FeatureMap
     layout: Layout
     weights: Weights
     input_entries: Entries
-    """One for each tile along N."""
+    """Parameter entries of the products of x, one for each tile along N."""
     recurrent_entries: Entries
     copy_entry: Entries
     forget_entry: Entries
     update_entry: Entries
     hidden_output: Requantisation
     hidden_entries: Entries
-    """For all columns, and for each quarter of the mixed cells."""
+    """Entries of the state: for all columns, and for each quarter of the mixed cells."""
     start: Lines
-    """States before the first step, and two lines of zeros for each block of cells."""
+    """Constants: states before the first step, and two lines of zeros for each block of cells."""
     scratch: Lines
     cell_bits: int
     limit: int
@@ -203,9 +207,9 @@ class LstmByBlocksStep(Step):
             )
 
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
-        """Emit a step, and the first products of the next one.
+        """Emit a step in time, and the first products of the next step.
 
-        The products of a block stand before the work of the lanes on the two blocks before it.
+        The products of a block are emitted before the lanes' work on the two blocks before it.
         """
         blocks = self.layout.blocks
         self._emit_block(emitter, places, 1)
@@ -252,9 +256,10 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the products of the mixed tile and the first block, for the step that is `ahead`.
+        """Emit the products of the mixed tile and the first block, of a step in time.
 
-        Products with the last block of the state come later.
+        The step is `ahead` steps after the present one. Products with the last block of the state
+        come later, in _emit_first_late.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         if mixed:
@@ -273,7 +278,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first_late(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the rest of these products."""
+        """Emit the products of the mixed tile and the first block with the state's last block."""
         mixed, blocks = self.layout.mixed, self.layout.blocks
         self._emit_product(
             emitter,
@@ -288,7 +293,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_block(self, emitter: Emitter, places: Places, block: int) -> None:
-        """Emit the products of the gates of a block; not of the first one."""
+        """Emit the products of the gates of a block that is not the first."""
         mixed, blocks = self.layout.mixed, self.layout.blocks
         tile = places.tiles + 2 * mixed + (mixed + GATES) * blocks
         tile += (block - 1) * (mixed + GATES * blocks) + GATES * mixed * (block > 1)
@@ -308,7 +313,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_spread(self, emitter: Emitter, places: Places) -> None:
-        """Emit the sums of the mixed tile, and the product that gives each gate a vector."""
+        """Emit the sums of the mixed tile, and the product that gives each gate its own vector."""
         layout = self.layout
         blocks, mixed = layout.blocks, layout.mixed
         self._emit_sums(emitter, places, 0, places.inputs)
@@ -431,7 +436,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_tanh(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
-        """Emit the tanh of the cells of a block, in the place of their cell gate."""
+        """Emit the tanh of the cells of a block, which takes the place of their cell gate."""
         if self.has_tanh:
             emitter.emit(
                 Opcode.VECTOR,
@@ -476,7 +481,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_results(self, emitter: Emitter, places: Places) -> None:
-        """Emit copies of the states of all steps to where the result lies."""
+        """Emit copies of the hidden states of all steps to the lines of the result."""
         hidden, layout, steps = self.hidden, self.layout, self.source.pixels
         blocks = layout.blocks
         lines = [(places.states + blocks + block, blocks) for block in range(blocks)]

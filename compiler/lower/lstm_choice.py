@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step for an LSTM: block by block of its cells where that pays, else gate by gate."""
+"""The choice of the step for an LSTM: block by block of its cells if this pays, else by gates."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from systola.compiler.operations import Lstm, identity
 def chosen_lstm(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap, sequences: int
 ) -> Step:
-    """Return the step for `node`, which takes fewer tiles block by block.
+    """Return the step for `node`: block by block if possible, since this takes fewer tiles.
 
-    Raises CompileError where the machine has no 16-bit modes.
+    Raises CompileError if the machine has no 16-bit modes.
     """
     if sequences == 1 and may_go_by_blocks(config, node, source, hidden):
         return lstm_by_blocks(config, node, source, hidden)
@@ -35,7 +35,7 @@ def chosen_lstm(
 
 
 def may_go_by_blocks(config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap) -> bool:
-    """Return whether a step by blocks can take `node`, and has room for all steps at once."""
+    """Return whether a step by blocks can take `node`, and has room for all steps in time."""
     size, steps = hidden.channels.block, source.pixels
     layout = Layout(node.cells, size)
     return (
@@ -53,9 +53,9 @@ def may_go_by_blocks(config: Config, node: Lstm, source: FeatureMap, hidden: Fea
 def lstm_by_blocks(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap
 ) -> LstmByBlocksStep:
-    """Return the step for `node`, see may_go_by_blocks.
+    """Return the step by blocks for `node`, for which may_go_by_blocks must be true.
 
-    Raises CompileError where the machine has no 16-bit modes.
+    Raises CompileError if the machine has no 16-bit modes.
     """
     if not config.wide:
         raise CompileError(f"the machine '{config.name}' has no 16-bit modes")

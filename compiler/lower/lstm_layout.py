@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the cells of an LSTM lie in tiles where it goes block by block, see lstm_by_blocks."""
+"""The places of an LSTM's cells in weight tiles, for an LSTM that runs block by block of cells.
+
+The method is described in compiler/lower/lstm_by_blocks.py.
+"""
 
 from __future__ import annotations
 
@@ -16,49 +19,52 @@ from systola.compiler.operations import Gate, Lstm, Requantisation
 
 GATES = 4
 FORGET, INPUT, CELL, OUTPUT = range(GATES)
-"""Places of the gates in a block."""
+"""Number of each gate's tile among the four tiles of a block of cells."""
 SPREAD = (FORGET, INPUT, OUTPUT, CELL)
-"""Places of the gates of the mixed cells where they lie apart; gates with SIGMOID come first."""
+"""Order of the gates of the mixed cells when each has a vector; gates with SIGMOID come first."""
 LATE = 1
 """Number of last blocks of the state that the first products of a step do not wait for."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the cells of an LSTM lie in tiles."""
+    """A layout of the cells of an LSTM in tiles."""
 
     cells: int
     size: int
-    """Rows and columns of a tile."""
+    """Number of rows and columns of a tile."""
 
     @property
     def rest(self) -> int:
-        """Mixed cells; 0 for none."""
+        """Number of mixed cells, which share a tile for all their gates; 0 if there are none."""
         rest = self.cells % self.size
         return rest if rest * GATES <= self.size else 0
 
     @property
     def mixed(self) -> int:
-        """Number of mixed tiles along N."""
+        """Number of mixed tiles along N, 0 or 1."""
         return int(self.rest > 0)
 
     @property
     def blocks(self) -> int:
-        """Blocks of cells that are not mixed."""
+        """Number of blocks of cells that are not mixed."""
         return self.cells // self.size if self.mixed else -(-self.cells // self.size)
 
     @property
     def quarter(self) -> int:
-        """Columns of a gate in a mixed tile."""
+        """Number of columns for a gate in a mixed tile."""
         return self.size // GATES
 
     @property
     def tiles(self) -> int:
-        """Tiles along N: the mixed one, and then four of each block."""
+        """Number of tiles along N: the mixed tile, and then four for each block."""
         return self.mixed + GATES * self.blocks
 
     def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return gate and cell of each column of each tile along N; the cell is -1 for none."""
+        """Return the gate and the cell of each column of each tile along N.
+
+        The cell is -1 for a column without one.
+        """
         gates = np.tile(np.arange(GATES), (self.blocks, 1)).reshape(-1, 1)
         firsts = np.repeat(np.arange(self.blocks) * self.size, GATES)[:, np.newaxis]
         cells = firsts + np.arange(self.size)
@@ -77,20 +83,24 @@ class Layout:
 
 @dataclass(frozen=True)
 class Weights:
-    """Tiles of an LSTM, each of size x size."""
+    """The tiles of an LSTM's weights, each of size x size, int8."""
 
     inputs: NDArray[np.int8]
-    """Tiles along N x tiles along K."""
+    """Tiles of the weights of x: tiles along N x tiles along K."""
     recurrent: NDArray[np.int8]
-    """Tiles along N x blocks of the state."""
+    """Tiles of the recurrent weights: tiles along N x blocks of the state."""
     rest: NDArray[np.int8]
-    """For the mixed tile, and the gates of each block, one for the state of the mixed cells."""
+    """Tiles for the state of the mixed cells: one for the mixed tile, one for the gates of each
+    block."""
     spread: NDArray[np.int8]
-    """From each gate of the mixed tile to all quarters, in the order of SPREAD."""
+    """Tiles that bring each gate of the mixed tile to all quarters, in the order of SPREAD."""
 
 
 def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
-    """Yield how many lines each of the regions of Places takes that are in the buffer."""
+    """Yield the number of buffer lines of each region of an LSTM's scratch memory.
+
+    Regions come in the order of the first six fields of Places in lstm_by_blocks.
+    """
     yield 2 * steps * layout.tiles
     yield (steps + 1) * layout.blocks
     yield (steps + 1) * GATES * layout.mixed
@@ -100,7 +110,10 @@ def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
 
 
 def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weights:
-    """Cut the weights of the `gates`, in their places, into tiles; x has the channels `source`."""
+    """Cut the weights of the `gates`, in the order of their places, into tiles.
+
+    The input x has the channels `source`.
+    """
     size, blocks, mixed = layout.size, layout.blocks, layout.mixed
     of_gate, of_cell = layout.columns()
 
@@ -137,7 +150,7 @@ def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weigh
 
 
 def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
-    """Return the tiles of a step in the order of their use, all in a row."""
+    """Return the tiles of a step in time, one after another in the order of their use."""
     mixed, size = layout.mixed, layout.size
     first = weights.recurrent[: mixed + GATES]
     parts = [weights.rest[: 2 * mixed], first[:, :-LATE], first[:, -LATE:]]
@@ -150,7 +163,11 @@ def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
 
 
 def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
-    """Return for each column of each tile along N the weights of the rows that other gates use."""
+    """Return the sum of weights in each column that do not belong to the column's gate.
+
+    The result is for each column of each tile along N. A tile has such weights in the rows of other
+    gates, where the hidden state is its zero point.
+    """
     away = np.zeros((layout.tiles, layout.size), np.int64)
     if layout.mixed:
         sums = weights.rest[1:].sum(axis=1, dtype=np.int64)
@@ -164,7 +181,7 @@ def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
 def tile_entries(
     config: Config, layout: Layout, sums: list[Requantisation], less: NDArray[np.int64]
 ) -> Entries:
-    """Make the entries of all tiles along N, the biases by so much `less`."""
+    """Return the entries of all tiles along N, with biases that are smaller by `less`."""
     of_gate, of_cell = layout.columns()
 
     def columns(values: list[NDArray[np.int32]]) -> NDArray[np.int64]:
@@ -195,7 +212,7 @@ def start_lines(layout: Layout, node: Lstm) -> NDArray[np.int8]:
 
 
 def packed(config: Config, tiles: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """Return tiles as they lie in weight memory."""
+    """Return tiles in the format of weight memory."""
     size = tiles.shape[-1]
     flat = tiles.reshape(-1, size, size)
     packed = np.zeros((len(flat), config.rows, config.weight_row_pitch), np.int8)

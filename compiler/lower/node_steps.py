@@ -36,11 +36,11 @@ def node_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """The steps for `node` on `samples` samples, as batch_rows has them.
+    """Return the steps for `node` on `samples` samples, in the order of batch_rows.
 
-    `taps` remembers the constants of depthwise convolutions, of which equal ones are there once.
-    `hidden`: cycles that the array is busy with something else during a depthwise convolution.
-    Raises CompileError for what the machine cannot do.
+    `taps` keeps the constants of depthwise convolutions, so that equal ones are stored once.
+    `hidden` is the number of cycles that the array is busy with other work during a depthwise
+    convolution. Raises CompileError if the machine cannot do the operation.
     """
     match node:
         case Convolution() if target.beside > 1:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A convolution and the depthwise one or the pooling after it, in pieces.
+"""A convolution, and the depthwise convolution or pooling after it, in interleaved pieces.
 
-A block of the second needs one block of the first only. So the lanes work on a block while the
-array makes the next one: the rows in the lanes of a block are emitted before the next block of the
-convolution, its rows on the array after that.
-
-Where the first has a single block, the lanes work on rows while the array makes the next ones.
+A block of the second operation needs only one block of the first. So the lanes work on a block
+while the array makes the next one. Of each block, the rows in the lanes are emitted before the
+convolution's next block, and the rows on the array after it. If the first operation has a single
+block, the lanes work on rows while the array makes the next rows.
 """
 
 from __future__ import annotations
@@ -38,14 +37,17 @@ class Made:
 
     config: Config
     parts: tuple[Value, ...]
-    """The source of the operation, or the values that are its rows, in their places."""
+    """Source of the other operation; or the values that are the rows of this source."""
     layers: list[tuple[Node, list[Step]]]
-    """The operations so far, and their steps."""
+    """Operations that have been lowered so far, with their steps."""
     steps: list[Step]
-    """All steps so far."""
+    """All steps that have been made so far."""
 
     def convolutions(self) -> list[ConvolutionStep]:
-        """Return the convolutions that made the parts, if these are the last steps; else none."""
+        """Return the convolutions that made the parts, or an empty list.
+
+        The list is empty if their steps are not the last ones.
+        """
         count = len(self.parts)
         found: list[ConvolutionStep] = []
         for part, (node, steps) in zip(self.parts, self.layers[-count:], strict=False):
@@ -55,7 +57,7 @@ class Made:
         return found if len(found) == count and found == self.steps[-count:] else []
 
     def replace(self, pieces: Sequence[list[Step]], rest: Sequence[Step]) -> None:
-        """Put other steps for the last operations, and then the `rest`."""
+        """Replace the steps of the last operations by `pieces`, a list for each; append `rest`."""
         count = len(pieces)
         del self.steps[-count:]
         nodes = [node for node, _ in self.layers[-count:]]
@@ -71,10 +73,10 @@ def in_pieces(
     taps: dict[bytes, Lines],
     ahead: int,
 ) -> bool:
-    """Make `node` in pieces, between pieces of the convolutions before; return whether that pays.
+    """Make `node` in pieces, between pieces of the convolutions before it, if this pays.
 
-    `taps` as depthwise_blocks has it, `ahead`: cycles that the array is busy with something else
-    after them.
+    Returns whether it pays. For `taps` see depthwise_blocks. `ahead` is the number of cycles that
+    the array is busy with other work after the pieces.
     """
     config, makers = made.config, made.convolutions()
     if isinstance(node, DepthwiseConvolution) and makers and is_worth_rows(makers, node):
@@ -97,7 +99,7 @@ def in_pieces(
 
 
 def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
-    """Return the cycles by which the array is busier than the activation unit with a block.
+    """Return the cycles by which the array is busier with a block than the activation unit.
 
     A tile takes at least `tile` cycles.
     """
@@ -121,7 +123,10 @@ def pooling_blocks(
 def interleaved(
     config: Config, convolution: ConvolutionStep, blocks: Sequence[BlockSteps]
 ) -> tuple[list[Step], list[Step]]:
-    """Return the steps up to the end of the convolution, and those after it."""
+    """Return the steps of the convolution and the blocks, interleaved.
+
+    They are in two lists: up to the end of the convolution, and after it.
+    """
     made = [convolution.block(number) for number in range(len(blocks))]
     steps = block_by_block(config, blocks, made)
     end = steps.index(made[-1]) + 1
@@ -137,10 +142,11 @@ def row_by_row(
     taps: dict[bytes, Lines],
     ahead: int,
 ) -> tuple[list[list[Step]], list[Step]]:
-    """Return the steps up to the end of each of the convolutions, and those after them.
+    """Return the steps for convolutions with a single block, interleaved with rows of `node`.
 
-    These make all rows of `source`, one after the other. `taps` as depthwise_blocks has it,
-    `ahead`: cycles that the array is busy with something else after them.
+    There is a list up to the end of each convolution, and one for the steps after all of them. The
+    convolutions make all rows of `source`, one after another. For `taps` see depthwise_blocks.
+    `ahead` is the number of cycles that the array is busy with other work after them.
     """
     window, height = node.window, target.height
     row = window.kernel[0] * window.kernel[1] * target.width + STARTED
@@ -174,7 +180,7 @@ def row_by_row(
 
 
 def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
-    """Return the convolution in bands, of which each hides `row` cycles of the lanes."""
+    """Return the convolution in bands, each long enough to hide `row` cycles of the lanes."""
     height = convolution.target.height
     each = max(hidden_cycles(convolution) // height, 1)
     bands = cut(height, max(1, height // -(-row // each)))
@@ -182,7 +188,10 @@ def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
 
 
 def is_worth_rows(convolutions: Sequence[ConvolutionStep], node: DepthwiseConvolution) -> bool:
-    """Return whether rows of `node` are hidden, and the convolutions have one block each."""
+    """Return whether the convolutions are long enough to hide rows of `node` in the lanes.
+
+    Each convolution must have one block.
+    """
     taps = node.window.kernel[0] * node.window.kernel[1]
     hidden = sum(hidden_cycles(each) for each in convolutions)
     one = all(each.target.channels.blocks == 1 for each in convolutions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lowering is asked for, and what comes out of it."""
+"""The arguments and the results of lowering."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from systola.compiler.operations import Node, Value
 
 @dataclass(frozen=True)
 class Spill:
-    """What does not stay in the buffer."""
+    """A choice of the values that leave the buffer because it is too small."""
 
     values: frozenset[Value] = frozenset()
-    """Values that are in host memory."""
+    """Values that are kept in host memory."""
     bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
-    """For results of operations on such values, in how many bands of rows they are calculated."""
+    """Number of bands of rows in which each result is calculated that needs such a value or is one.
+    """
     overlap: bool = True
-    """Operations may be interleaved, parts of a value made in their place, and inputs loaded early,
-    for which more is there at one time."""
+    """True if the compiler may use more of the buffer at a time to save cycles.
+
+    It then interleaves operations, makes parts of a value in their place, and loads inputs early.
+    """
     constants: bool = False
-    """Constants are loaded each time that they are used."""
+    """True if constants are loaded before each use."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Operations that are executed one after the other for `samples` samples at a time."""
+    """Operations that are executed one after another for `samples` samples at a time."""
 
     samples: int
     inputs: dict[Value, HostView]
     outputs: dict[Value, HostView]
     before: list[Step]
-    """The steps in front of the layers."""
+    """Steps before the layers."""
     layers: list[tuple[Node, list[Step]]]
-    """What the steps of each operation do, for operations that have some."""
+    """Steps after the layers; `layers` has the steps of each operation that has some."""
     behind: list[Step]

@@ -16,17 +16,17 @@ from systola.compiler.lower.feature_map import Lines
 
 @dataclass
 class Life:
-    """The steps, first and last, between which lines hold something."""
+    """The life of some lines: the steps, first and last, between which they hold something."""
 
     lines: Lines
     first: int
     last: int
     what: str
-    """What they are, for messages."""
+    """Description of the lines, for messages."""
 
 
 class Misfit(CompileError):
-    """What finds no place beside what is needed at the same time."""
+    """An error for lines that find no place beside other lines that are needed at the same time."""
 
     def __init__(self, life: Life, size: int) -> None:
         reason = (
@@ -38,7 +38,10 @@ class Misfit(CompileError):
 
 
 def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
-    """First line of each in a buffer of `size` lines; raises Misfit where they do not fit."""
+    """Return the first line of each in a buffer of `size` lines.
+
+    Raises Misfit if the lines do not fit.
+    """
     in_time = sorted(lives, key=lambda life: life.first)
     if most_at_once(lives) <= size:
         places: dict[Lines, int] = {}
@@ -53,7 +56,7 @@ def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
 
 
 def most_at_once(lives: Sequence[Life]) -> int:
-    """Return the lines that are in use in the same step at most: less room is never enough."""
+    """Return the most lines that are in use in the same step; a smaller buffer is never enough."""
     changes: dict[int, int] = {}
     for life in lives:
         changes[life.first] = changes.get(life.first, 0) + life.lines.count
@@ -62,14 +65,14 @@ def most_at_once(lives: Sequence[Life]) -> int:
 
 
 def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Do the same as fill for lives in the order of their first steps.
+    """Do the same as fill, but quicker, for lives in the order of their first steps.
 
-    Only lives that have not ended can meet the next one, so they alone are looked at.
+    Only lives that have not ended can meet the next one, so only these are searched.
     """
     there: list[tuple[int, int, int]] = []
-    """First line, number of lines and last step of each, by the first line."""
+    """First line, number of lines and last step of each life, sorted by the first line."""
     floor, end = 0, max((life.last for life in order), default=0)
-    """Lines below the floor are taken until the end."""
+    """Number of lines at the bottom that are taken until the end."""
     for life in order:
         there = [each for each in there if each[2] >= life.first]
         at = floor
@@ -88,7 +91,10 @@ def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> 
 
 
 def fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Gives each the lowest place that is free all its life; the first that has none."""
+    """Give each of the lives the lowest place that is free all its life.
+
+    Returns the first life that has no place, or None.
+    """
     firsts = np.array([life.first for life in order])
     lasts = np.array([life.last for life in order])
     counts = np.array([life.lines.count for life in order])

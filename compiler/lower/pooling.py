@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling."""
+"""Pooling on the lanes of the activation unit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from systola.compiler.operations import (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PoolingStep(MapStep):
-    """Each window of a map reduced to a pixel."""
+    """A step that reduces each window of a map to a pixel."""
 
     reduction: Reduction
     window: Window
@@ -37,7 +37,7 @@ class PoolingStep(MapStep):
 
     @property
     def cycles(self) -> int:
-        """What it takes: one for each tap of each result."""
+        """Cycles of the step: one for each tap of each result."""
         taps = self.window.kernel[0] * self.window.kernel[1]
         return taps * self.target.pixels * self.target.channels.blocks
 
@@ -66,10 +66,10 @@ class PoolingStep(MapStep):
 def pooling_steps(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap, samples: int
 ) -> list[PoolingStep]:
-    """The steps for `node` on `samples` samples, as batch_rows has them.
+    """Return the steps for `node` on `samples` samples, in the order of batch_rows.
 
-    Raises CompileError for what neither one instruction nor two can do: the largest of windows is
-    that of the largest in each of their rows.
+    The largest element of a window can be made by two instructions, as the largest of its rows'
+    largest elements. Raises CompileError if neither one instruction nor two can do the pooling.
     """
     height, width = source.height, source.width // samples
     window, edges = node.window, node.window.counts_differ(source.height, width)
@@ -94,7 +94,8 @@ def pooling_steps(
         return [_step(config, node, source, target, window, edges)]
     if node.reduction != Reduction.MAX:
         raise CompileError("the windows of its average lie apart in a batch")
-    # Rows first, each for itself; then columns, of all samples side by side.
+    # The rows of a window come first, each for itself. Then come the columns, of all samples side
+    # by side.
     rows, out = height, window.out
     name = f"rows of {node.operator}"
     between = new_map(name, rows, out[1] * samples, source.channels)
@@ -127,10 +128,10 @@ def pooling_steps(
 def _steps_by_count(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
 ) -> Iterator[PoolingStep]:
-    """Yield steps without taps outside the map, each for windows of a row with equal counts.
+    """Yield steps without taps outside the map, for windows in a row with equal numbers of taps.
 
-    A window that reaches over the edge divides by the taps inside, and there are more counts than
-    parameter entries.
+    A window that reaches over the edge divides by the number of its taps inside the map. These
+    steps are needed if there are more such numbers than parameter entries.
     """
     window = node.window
     (top, left), (stride_y, stride_x) = window.first, window.stride
@@ -159,7 +160,7 @@ def _steps_by_count(
 
 
 def _inside(first: int, taps: int, apart: int, size: int) -> range:
-    """Return the taps from column or row `first` on that lie within 0 to `size` - 1."""
+    """Return the taps, from column or row `first` on, that lie within 0 to `size` - 1."""
     begin = max(0, -(first // apart))
     return range(min(begin, taps), max(min(taps, -(-(size - first) // apart)), min(begin, taps)))
 
@@ -172,7 +173,7 @@ def _step(
     window: Window,
     edges: bool,
 ) -> PoolingStep:
-    """One instruction; `edges`: windows reach over the edge of a sample."""
+    """Return the step for one instruction; with `edges` its windows reach over a sample's edge."""
     reduction, output = node.reduction, node.output
     entries = common_entry(config, output)
     if reduction == Reduction.AVERAGE:
@@ -197,11 +198,12 @@ def _step(
 
 
 def reciprocal(count: int) -> Requantisation:
-    """Division of a sum of `count` int8 by `count`, half away from zero.
+    """Return the division of a sum of `count` int8 by `count`, half away from zero.
 
-    The multiplier is the least one above 1 / count: SINGLE rounds half up, and so the negative
-    halves lie below a half, too. It has 31 bits, and stays too near to 1 / count to carry any other
-    quotient over a half: that takes 2 * 128 * count^2, or 40 bits, for the largest window.
+    The multiplier is the least one above 1 / count. SINGLE rounds half up; as negative halves come
+    out below a half, they are rounded away from zero, too. The multiplier has 31 bits. It is so
+    near to 1 / count that it carries no other quotient over a half. This needs a fraction with a
+    denominator above 2 * 128 * count^2, which has 40 bits for the largest window.
     """
     shift = 1 - count.bit_length()
     multiplier = (1 << (31 - shift)) // count + 1

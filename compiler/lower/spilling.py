@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes to host memory where the unified buffer is too small for all of a network."""
+"""The choice of values that go to host memory if the unified buffer is too small for a network."""
 
 from __future__ import annotations
 
@@ -19,39 +19,42 @@ from systola.compiler.lower.placement import Life, Misfit, most_at_once, place
 from systola.compiler.operations import Operations, Value
 
 SHARE = 8
-"""Bands are cut so that each takes at most that part of the buffer, as far as rows go."""
+"""Number of parts of the buffer: a band takes at most one of them, as far as rows allow."""
 
 MOST_STEPS = 200_000
-"""In all attempts; large networks take ten thousand."""
+"""Most steps in all attempts together; large networks take ten thousand."""
 
 
 _found: WeakKeyDictionary[Operations, dict[tuple[Config, Batch], Spill]] = WeakKeyDictionary()
-"""For operations that are still in use, the spilling that fits: it is the same for any number of
-samples."""
+"""Choices of spilled values that fit, by machine and batch, for operations still in use.
+
+They suit any number of samples.
+"""
 
 
 def is_hopeless(config: Config, operations: Operations, batch: Batch) -> bool:
-    """Return whether `batch` needs more lines at once than the buffer has.
+    """Return whether `batch` needs more lines at once than the buffer has, without spilling.
 
-    Nothing is in host memory then. A larger batch of the same operations needs even more.
+    A larger batch of the same operations needs even more lines.
     """
     spill = Spill(overlap=False)
     try:
         lives = _lives(Lowering(config, operations, batch.size, batch, spill), spill)
     except CompileError:
-        return False  # Another size may do.
+        return False  # Another size may be possible.
     return most_at_once(lives) > config.buffer_lines
 
 
 def fitted(
     config: Config, operations: Operations, samples: int, batch: Batch, *, spilling: bool
 ) -> tuple[Lowering, dict[Lines, int], Spill]:
-    """The steps, the places of all lines, and what is not in the buffer: as little as possible.
+    """Return the steps, the places of all lines, and the choice of values outside the buffer.
 
-    Where something finds no place, first no operations are interleaved. Then, each time, the
-    largest of what is there at the same time goes: a value to host memory, or the operations on
-    such values are cut into more bands. Raises CompileError where nothing is left that could go,
-    and without `spilling` at once.
+    As little as possible is outside. If lines find no place, first operations are no longer
+    interleaved. Then, each time, the largest of the things in the buffer at that time gives way. A
+    value goes to host memory, the operations on such values get more bands, or constants are loaded
+    at each use. Raises CompileError if nothing is left that could go, and without `spilling` at
+    once.
     """
     known = _found.setdefault(operations, {})
     spill = known.get((config, batch), Spill())
@@ -82,7 +85,7 @@ def fitted(
     known[config, batch] = spill
     if tried == 1:
         return lowering, places, spill
-    # Now with places in host memory: the same lines live at the same time.
+    # This time with the final places in host memory. The same lines live at the same time.
     final = Lowering(config, operations, samples, batch, spill)
     pairs = zip(lives, _lives(final, spill), strict=True)
     same = {before.lines: life.lines for before, life in pairs}
@@ -90,7 +93,7 @@ def fitted(
 
 
 def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
-    """From when to when each lines hold something; constants hold it all the time, if they can."""
+    """Return the life of all lines; constants live all the time if they stay in the buffer."""
     steps = lowering.steps
     lives: dict[Lines, Life] = {}
     for number, step in enumerate(steps):
@@ -104,7 +107,7 @@ def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
                 life = lives[lines] = Life(lines, number - ahead, number, what)
             life.last = max(life.last, number)
     for life in lives.values():
-        # What a batch takes of one sample stays while the others are calculated.
+        # Values that a batch takes from one sample stay while the other samples are calculated.
         if life.first < lowering.batch_begins <= life.last:
             life.first = -1
     return list(lives.values())
@@ -143,7 +146,7 @@ def _relieved(
 
 
 def _larger_preset(config: Config) -> str:
-    """Return a hint at the preset with the next larger buffer; empty where there is none."""
+    """Return a hint at the preset with the next larger buffer; empty if there is none."""
     larger = [each for each in PRESETS.values() if each.buffer_lines > config.buffer_lines]
     if not larger:
         return ""
@@ -154,7 +157,7 @@ def _larger_preset(config: Config) -> str:
 def _without(
     config: Config, operations: Operations, spill: Spill, lines: Lines, lowering: Lowering
 ) -> Spill:
-    """`spill` with one more value in host memory, and what touches it in bands."""
+    """Return `spill` with one more value in host memory, and its operations in bands."""
     value = lowering.values[lines]
     bands = dict(spill.bands)
     touching: list[Value] = [

@@ -13,44 +13,44 @@ from systola.compiler.lower.feature_map import FeatureMap, Lines
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step(ABC):
-    """What a step needs before it can be emitted."""
+    """A piece of a program that knows the lines and entries it needs before it is emitted."""
 
     operator: str
-    """The operator it comes from, for messages."""
+    """Operator that the step belongs to, for messages."""
 
     @property
     @abstractmethod
     def reads(self) -> tuple[Lines, ...]:
-        """Lines that must hold something."""
+        """Lines that must hold something before the step."""
 
     @property
     @abstractmethod
     def writes(self) -> tuple[Lines, ...]:
-        """Lines that are overwritten, those that it only needs meanwhile included."""
+        """Lines that are overwritten, including lines that the step needs only meanwhile."""
 
     @property
     def entries(self) -> tuple[Entries, ...]:
-        """Parameter entries that it uses."""
+        """Parameter entries that the step uses."""
         return ()
 
     @property
     def tables(self) -> tuple[bytes, ...]:
-        """Tables that it uses."""
+        """Tables that the step uses."""
         return ()
 
     @property
     def has_loop(self) -> bool:
-        """Whether its instructions are a loop."""
+        """True if the instructions of the step are a loop."""
         return False
 
     @abstractmethod
     def emit(self, emitter: Emitter) -> None:
-        """Emits its instructions; raises CompileError where the machine is too small."""
+        """Emit the instructions of the step; raises CompileError if the machine is too small."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MapStep(Step):
-    """A feature map made of another one."""
+    """A step that makes a feature map from another one."""
 
     source: FeatureMap
     target: FeatureMap

@@ -23,7 +23,7 @@ HALF = 1 << 30, 0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorStep(Step):
-    """One map, or two, to one of the same size."""
+    """A step that makes, from one map or two, a map of the same size, element by element."""
 
     operation: Operation
     a: FeatureMap
@@ -74,7 +74,11 @@ class VectorStep(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RepeatStep(MapStep):
-    """A map copied to as many of another one's pixels as it has, and that doubled to the end."""
+    """A step that fills a map with copies of a smaller map.
+
+    It copies the smaller map once. Then it copies the filled part, which doubles each time, until
+    the target is full.
+    """
 
     def emit(self, emitter: Emitter) -> None:
         source, target = self.source, self.target
@@ -98,7 +102,7 @@ class RepeatStep(MapStep):
 
 
 def copy_step(config: Config, operator: str, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """`target` becomes equal to `source`."""
+    """Return the step that makes `target` equal to `source`."""
     unit = identity()
     return VectorStep(
         operator=operator,
@@ -112,7 +116,7 @@ def copy_step(config: Config, operator: str, source: FeatureMap, target: Feature
 
 
 def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """The step for `node`; raises CompileError where it needs a table and there is none."""
+    """Return the step for `node`; raises CompileError if it needs a table and there is none."""
     output = node.output
     if node.table is not None:
         if config.tables == 0:
@@ -137,9 +141,10 @@ def binary_steps(
     target: FeatureMap,
     samples: int,
 ) -> list[Step]:
-    """The steps for `node`; operands of one pixel are copied to as many as the target has.
+    """Return the steps for `node`.
 
-    All pixels are there for each of `samples` samples.
+    An operand of one pixel is copied to all pixels of the target first. All maps are of `samples`
+    samples. Raises CompileError if a sample's pixels in the target are not neighbours.
     """
     steps: list[Step] = []
     maps: list[FeatureMap] = []
@@ -161,7 +166,7 @@ def binary_steps(
         maps.append(wide)
     a, b = node.scale_a, node.scale_b
     if node.operation == Operation.ADD and (b.multiplier, b.shift) == HALF:
-        # The hardware adds faster where the operand with that scale comes first.
+        # The hardware adds faster if the operand with this scale comes first.
         a, b, maps = b, a, maps[::-1]
     steps.append(
         VectorStep(
@@ -179,7 +184,7 @@ def binary_steps(
 
 
 def scale_operands(a: Scale, b: Scale) -> dict[str, int]:
-    """Operands of Set_Config_Scale."""
+    """Return the operands of Set_Config_Scale."""
     return {
         "multiplier_a": a.multiplier,
         "shift_a": a.shift,
@@ -191,7 +196,10 @@ def scale_operands(a: Scale, b: Scale) -> dict[str, int]:
 
 
 def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap, samples: int) -> FeatureMap:
-    """A map of constants, one for each element of the map `like`, whose samples share them."""
+    """Return a map of constants, one for each element of a sample of the map `like`.
+
+    All `samples` samples of the map share the constants.
+    """
     channels = like.channels
     result = new_map(name, like.height, like.width, channels)
     content = np.zeros((result.pixels, channels.blocks * channels.block), np.int8)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poolings beside convolutions: the array and the activation unit work at the same time.
 
-A pooling needs the activation unit only, a convolution needs it for its last pass only. So in a
-batch the steps of a pooling that other operations do not wait for yet come before convolutions, as
-many before each as it hides.
+A pooling needs only the activation unit. A convolution needs this unit only for its last pass. So
+in a batch, a pooling that no other operation waits for yet is put between convolutions. Before each
+convolution come as many steps of the pooling as the convolution hides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from systola.compiler.operations import Node, Pooling
 
 
 def early_poolings(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with each pooling right behind what makes its source."""
+    """Return the nodes with each pooling directly after the node that makes its source."""
     order: list[Node] = []
     moved: set[Node] = set()
     for node in nodes:
@@ -31,25 +31,25 @@ def early_poolings(nodes: Sequence[Node]) -> list[Node]:
 
 
 class Waiting:
-    """The steps of one pooling that have no place yet."""
+    """A store for the steps of one pooling that have no place in the program yet."""
 
     def __init__(self) -> None:
         self._node: Node | None = None
         self._steps: list[PoolingStep] = []
 
     def hold(self, node: Pooling, steps: Sequence[PoolingStep]) -> None:
-        """Keeps the steps of `node`; there are none left of the one before."""
+        """Keep the steps of `node`; no steps of an earlier pooling may be left."""
         assert self._node is None
         self._node, self._steps = node, list(steps)
 
     def is_needed(self, node: Node) -> bool:
-        """Whether `node` takes what is not calculated yet, or is a pooling itself."""
+        """Return whether `node` takes the result of the waiting pooling, or is a pooling itself."""
         if self._node is None:
             return False
         return isinstance(node, Pooling) or self._node.result in node.sources
 
     def hidden_by(self, steps: Sequence[Step]) -> list[PoolingStep]:
-        """The next steps that take no longer than the array with these."""
+        """Return the next waiting steps that take no longer than the array needs for `steps`."""
         left = sum(hidden_cycles(step) for step in steps if isinstance(step, ConvolutionStep))
         hidden: list[PoolingStep] = []
         while self._steps and (left := left - self._steps[0].cycles) >= 0:
@@ -57,7 +57,7 @@ class Waiting:
         return hidden
 
     def rest(self) -> list[tuple[Node, list[Step]]]:
-        """The node and its last steps, if it waits; it does so no more."""
+        """Return the waiting node with its last steps, if any, which no longer wait."""
         rest: list[tuple[Node, list[Step]]] = []
         if self._node is not None:
             rest.append((self._node, [*self._steps]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The means of windows, rounded as ONNX Runtime does."""
+"""Means of windows, rounded as ONNX Runtime does."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from systola.compiler.operations import Pooling, Value, Window, scalar_requantis
 from systola.compiler.quantise import MAX_STEPS
 
 MAX_COUNT = 1 << 22
-"""Elements that can be added within 32 bits, with a margin."""
+"""Largest number of elements that can be added within 32 bits, with a margin."""
 MAX_COUNTS = 1 << 12
-"""Elements in a window that reaches over the edge."""
+"""Largest number of elements in a window that reaches over the edge."""
 TOLERATED = 2
-"""Sums that one pool may round otherwise before two are taken, which is twice the work."""
+"""Largest number of sums that one pooling may round otherwise; beyond it two poolings are used.
+
+Two poolings take twice the work.
+"""
 
 Mean = Callable[[NDArray[np.int64], Quantisation, Quantisation, int], NDArray[np.int64]]
 """Function that computes codes of means before they are clamped; a code grows with its sum.
@@ -68,9 +71,10 @@ class _Averages:
     """A requantisation of the sums of windows."""
 
     fits: tuple[Fit, ...]
-    """Fits by the number of elements in the sum: all numbers from 1 on, or one for all windows."""
+    """Fits by the number of elements in a sum: for 1, 2, ... elements, or one fit for all windows.
+    """
     biases: tuple[int, ...]
-    """Zero points of as many elements."""
+    """Zero points of the sums, one for each fit."""
     zero_point: int
     floor: int
     ceiling: int

@@ -36,7 +36,7 @@ class BinaryScales:
     table: NDArray[np.int64] | None
     """Table to apply to the result if the machine does not have its bounds."""
     differing: int
-    """Pairs of codes with another result than ONNX Runtime's."""
+    """Number of pairs of codes with another result than ONNX Runtime's."""
 
 
 def reference_codes(

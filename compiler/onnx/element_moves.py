@@ -17,7 +17,7 @@ from systola.compiler.errors import ModelError
 from systola.compiler.onnx.model import Constant, OnnxNode
 
 MOST_ELEMENTS = 1 << 24
-"""Elements of the moved tensor and of its result."""
+"""Largest number of elements of a moved tensor, and of its result."""
 OUTSIDE = -1
 """Position that padding puts where there is no element."""
 
@@ -183,7 +183,7 @@ _ROUNDED: Mapping[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""Functions that choose the nearest of two pixels, by mode."""
+"""Functions that choose the nearest of two pixels, by the name of the mode."""
 
 
 def _resize(call: Call, x: Constant) -> list[Constant]:
@@ -252,4 +252,4 @@ ELEMENT_MOVES: Mapping[str, Callable[[Call, Any], list[Any]]] = {
     "Split": _split,
     "Tile": _tile,
 }
-"""Moves by the kind of node."""
+"""Functions that move elements, by the kind of node."""

@@ -24,7 +24,7 @@ class Codes:
     """A tensor of int8 or uint8 that is calculated."""
 
     value: Value
-    """Elements as they are stored, int8 in any shape."""
+    """Value with the elements in their storage order, int8, in any shape."""
     shape: tuple[int, ...]
     """Shape of the tensor."""
     layout: Layout
@@ -39,7 +39,7 @@ class Dequantised:
     quantisation: Quantisation
     """Quantisation of the codes."""
     curve: NDArray[np.float32] | None = None
-    """Numbers for all codes; None for the numbers of the quantisation."""
+    """Numbers that the codes stand for, for all codes; None if the quantisation gives them."""
 
     @property
     def numbers(self) -> NDArray[np.float32]:
@@ -76,7 +76,7 @@ class Weights:
     scales: NDArray[np.float32]
     """One scale, or one for each element along `axis`."""
     zero_points: NDArray[np.int64]
-    """Zero points, as many as scales."""
+    """Zero points, one for each scale."""
     axis: int
 
     @property
@@ -96,7 +96,7 @@ class HostArray:
     """A tensor on the host, of another type than int8."""
 
     value: Value
-    """Value in the tensor's shape."""
+    """Value on the host, in the tensor's shape."""
 
 
 Entry = Constant | Codes | Dequantised | Pending | Weights | HostArray

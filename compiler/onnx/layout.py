@@ -27,7 +27,7 @@ class Layout:
     """
 
     factors: tuple[int, ...]
-    """Factors, all above 1."""
+    """Factors of the number of elements, all above 1."""
     order: tuple[int, ...]
 
     def divided(self, shape: Sequence[int]) -> Layout | None:

@@ -29,7 +29,7 @@ class Linear:
     weights: NDArray[np.int64]
     """Weights without their zero points; the last axis counts the results."""
     scales: NDArray[np.float32]
-    """Scales of source times weights: one for each result, or one."""
+    """Scale of the source times scales of the weights: one for each result, or one for all."""
     bias: NDArray[np.int64]
 
 

@@ -34,7 +34,7 @@ _FIELDS: Mapping[str, str] = {
     "UINT8": "int32_data",
     "BOOL": "int32_data",
 }
-"""Fields for content that is not raw bytes, by the types of tensors that are read."""
+"""Names of the fields with a tensor's content if it is not raw bytes, by the type."""
 ELEMENT_TYPES: Mapping[str, str] = {
     "FLOAT": "float32",
     "DOUBLE": "float64",
@@ -44,7 +44,7 @@ ELEMENT_TYPES: Mapping[str, str] = {
     "UINT8": "uint8",
     "BOOL": "bool",
 }
-"""numpy's name of each of ONNX's types."""
+"""Names of types in numpy, by their names in ONNX."""
 
 
 def read_onnx(content: bytes) -> OnnxModel:

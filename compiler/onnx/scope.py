@@ -28,11 +28,11 @@ from systola.compiler.operations import Node, Reshape, Unary, Value
 from systola.compiler.quantise import table_bytes
 
 MAX_ELEMENTS = 1 << 23
-"""Elements of a calculated value, for all samples in one sample of the model."""
+"""Largest number of elements of a calculated value, in one sample of the model."""
 MAX_WEIGHTS = 1 << 24
-"""Elements of constants with scales."""
+"""Largest number of elements of constants with scales."""
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
-"""Bounds of meaningful scales of activations; beyond them calculations would overflow."""
+"""Least and largest scale of activations; beyond these bounds calculations would overflow."""
 
 
 class Scope:
@@ -55,11 +55,11 @@ class Scope:
         self.inexact_channels = 0
         self._entries: dict[str, Entry] = {}
         self._from_host: set[Value] = set()
-        """Values that the host has before the machine does."""
+        """Values that are on the host before they are on the machine."""
         self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
         self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self._first_shape: dict[Value, Value] = {}
-        """First value with the same elements, for each value that is another shape of it."""
+        """First value with the same elements, for each value that is a change of shape of it."""
 
     def define(self, name: str, entry: Entry) -> None:
         """Define the tensor `name`."""

@@ -177,7 +177,8 @@ _APPLY: dict[str, Callable[..., NDArray[np.generic]]] = {
     "Pow": np.power,
     "PRelu": _bent,
 }
-"""Functions of two arrays, of constants or of one number and all codes of the other operand."""
+"""Functions of two arrays; both are constants, or one is a number and the other all codes' numbers.
+"""
 
 
 def _curve(node: OnnxNode, a: Entry, b: Entry) -> Dequantised | None:

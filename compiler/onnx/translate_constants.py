@@ -13,7 +13,7 @@ from systola.compiler.onnx.scope import Scope, entry_shape
 
 
 def translate_constant(scope: Scope, node: OnnxNode) -> None:
-    """Constant, of numbers."""
+    """Translate Constant of numbers."""
     for name, dtype in (
         ("value_float", np.float32),
         ("value_floats", np.float32),
@@ -30,7 +30,7 @@ def translate_constant(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_shape(scope: Scope, node: OnnxNode) -> None:
-    """Shape of any tensor."""
+    """Translate Shape of any tensor."""
     shape = list(entry_shape(scope.entry(node, 0)))
     if scope.repeat > 1 and shape and not isinstance(scope.entry(node, 0), np.ndarray):
         shape[0] *= scope.repeat

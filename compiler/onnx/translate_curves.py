@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one number: bounds of what is pending, and tables of codes."""
+"""The translation of functions of one number, to bounds or to tables of codes.
+
+Relu and Clip bound a result that waits for its quantisation. Other functions become tables.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ Curve = Callable[[OnnxNode, Numbers], Numbers]
 
 
 def translate_relu(scope: Scope, node: OnnxNode) -> None:
-    """Relu."""
+    """Translate Relu."""
     _limit(scope, node, Limits(low=0.0))
 
 
 def translate_clip(scope: Scope, node: OnnxNode) -> None:
-    """Clip to constant bounds, which are attributes before version 11."""
+    """Translate Clip to constant bounds, which are attributes before version 11."""
     largest = float(np.finfo(np.float32).max)
     bounds = [node.number("min", -largest), node.number("max", largest)]
     for position in (1, 2):
@@ -55,7 +58,7 @@ def _limit(scope: Scope, node: OnnxNode, limits: Limits) -> None:
 
 
 def translate_curve(scope: Scope, node: OnnxNode) -> None:
-    """A function of each element: its values for all codes."""
+    """Translate a function of each element to its values for all codes."""
     source = scope.entry(node, 0)
     if not isinstance(source, Dequantised):
         raise ModelError("its input must come from a DequantizeLinear")
@@ -63,7 +66,7 @@ def translate_curve(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_curve(scope: Scope, node: OnnxNode) -> None:
-    """QLinearLeakyRelu and QLinearSigmoid, operators of ONNX Runtime."""
+    """Translate QLinearLeakyRelu and QLinearSigmoid, operators of ONNX Runtime."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     quantisation = scope.quantisation(node, 3, 4)
     numbers = _values(node, node.kind.removeprefix("QLinear"), source.numbers)
@@ -72,13 +75,13 @@ def translate_qlinear_curve(scope: Scope, node: OnnxNode) -> None:
 
 
 def _values(node: OnnxNode, kind: str, numbers: Numbers) -> Numbers:
-    """Return the function of each number; what is no number becomes the least code, as in ORT."""
+    """Return the function of each number; NaN becomes the least code later, as in ONNX Runtime."""
     with np.errstate(all="ignore"):
         return _FUNCTIONS[kind](node, numbers).astype(np.float32)
 
 
 _SIGMOID_END = 18
-"""Beyond it ONNX Runtime's sigmoid stays the same."""
+"""Distance from 0 beyond which ONNX Runtime's sigmoid stays the same."""
 _SIGMOID_ABOVE = (
     4.37031012579801e-11,
     1.15627324459942e-07,
@@ -171,7 +174,7 @@ def _thresholded(node: OnnxNode, x: Numbers) -> Numbers:
 
 
 def _exact(function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Curve:
-    """A function that is calculated in float64, and rounded once."""
+    """Return a curve for a function that is calculated in float64, and rounded once."""
     return lambda _, x: function(x.astype(np.float64)).astype(np.float32)
 
 

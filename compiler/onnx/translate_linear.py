@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and products with constant weights."""
+"""The translation of convolutions and products with constant weights."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 MAX_WEIGHTS = 1 << 28
 TOLERATED = 1e-3
-"""Distance of a bias from a whole number of steps of the sums that counts as none."""
+"""Largest distance of a bias from a whole number of steps of the sums that counts as none."""
 
 
 def translate_conv(scope: Scope, node: OnnxNode) -> None:
-    """Conv between DequantizeLinear and QuantizeLinear."""
+    """Translate Conv between DequantizeLinear and QuantizeLinear."""
     source = scope.dequantised(node, 0)
     weights = _dequantised_weights(scope, node, 1)
     linear = _convolution(node, source, weights, scope.optional(node, 2))
@@ -50,7 +50,7 @@ def translate_conv(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_conv(scope: Scope, node: OnnxNode) -> None:
-    """QLinearConv."""
+    """Translate QLinearConv, an operator on codes."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     weights = _weights(scope, node, 3, 4, 5, axis=0)
     linear = _convolution(node, source, weights, scope.optional(node, 8))
@@ -59,14 +59,14 @@ def translate_qlinear_conv(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_matmul(scope: Scope, node: OnnxNode) -> None:
-    """MatMul between DequantizeLinear and QuantizeLinear."""
+    """Translate MatMul between DequantizeLinear and QuantizeLinear."""
     source = scope.dequantised(node, 0)
     linear = _product(source, _dequantised_weights(scope, node, 1), 1.0, None, transposed=False)
     _define_product(scope, node, linear)
 
 
 def translate_qlinear_matmul(scope: Scope, node: OnnxNode) -> None:
-    """QLinearMatMul."""
+    """Translate QLinearMatMul, an operator on codes."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     weights = _weights(scope, node, 3, 4, 5, axis=1)
     linear = _product(source, weights, 1.0, None, transposed=False)
@@ -75,7 +75,7 @@ def translate_qlinear_matmul(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_gemm(scope: Scope, node: OnnxNode) -> None:
-    """Gemm between DequantizeLinear and QuantizeLinear."""
+    """Translate Gemm between DequantizeLinear and QuantizeLinear."""
     source = scope.dequantised(node, 0)
     bias = scope.optional(node, 2)
     if bias is not None and node.number("beta", 1.0) != 1.0:
@@ -86,7 +86,7 @@ def translate_gemm(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qgemm(scope: Scope, node: OnnxNode) -> None:
-    """QGemm, an operator of ONNX Runtime."""
+    """Translate QGemm, an operator of ONNX Runtime."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     weights = _weights(scope, node, 3, 4, 5, axis=1 - node.integer("transB", 0))
     linear = _gemm(scope, node, source, weights, scope.optional(node, 6))
@@ -104,7 +104,7 @@ def _define_product(scope: Scope, node: OnnxNode, linear: Linear) -> None:
 
 
 def _weights(scope: Scope, node: OnnxNode, codes: int, scale: int, zero: int, axis: int) -> Weights:
-    """Weights of a QLinear operator."""
+    """Return the weights of a QLinear operator, with their scales and zero points."""
     array = scope.constant(node, codes)
     scales, zero_points, _ = scope.scales(node, scale, zero, str(array.dtype))
     return Weights(array, scales, zero_points, axis)
@@ -118,7 +118,7 @@ def _dequantised_weights(scope: Scope, node: OnnxNode, position: int) -> Weights
 
 
 def _centred(weights: Weights, axis: int) -> NDArray[np.int64]:
-    """Codes less zero points, where scales are along `axis`."""
+    """Return the codes of weights less their zero points; several scales must be along `axis`."""
     codes = weights.codes
     if str(codes.dtype) not in ("int8", "uint8") or codes.size > MAX_WEIGHTS or codes.size == 0:
         raise ModelError(f"weights of {codes.dtype} and shape {codes.shape} are not supported")
@@ -135,7 +135,11 @@ def _centred(weights: Weights, axis: int) -> NDArray[np.int64]:
 
 
 def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The bias in units of the sums; ONNX Runtime takes codes of int32 as they stand."""
+    """Return the bias in units of the sums.
+
+    ONNX Runtime takes codes of int32 without a look at their scale, so this must be the sums'
+    scale.
+    """
     match bias:
         case None:
             return np.zeros(count, np.int64)
@@ -157,7 +161,7 @@ def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArra
 
 
 def _alike(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:
-    """Whether two scales, or lists of scales, are the same but for their rounding."""
+    """Return whether two scales, or lists of scales, are the same except for their rounding."""
     if 1 not in (a.size, b.size) and a.size != b.size:
         return False
     return bool(np.allclose(a, b, rtol=1e-5, atol=0))
@@ -202,7 +206,8 @@ def _gemm(
         raise ModelError(f"an input of shape {source.codes.shape} is not supported")
     alpha = node.number("alpha", 1.0)
     if alpha != 1 and isinstance(bias, Weights) and node.kind == "Gemm":
-        # ONNX Runtime calculates this one in float32, where codes of the bias have their own scale.
+        # With another alpha, ONNX Runtime calculates Gemm in float32. The bias then has its own
+        # scale.
         bias = bias.numbers
     linear = _product(source, weights, alpha, bias, transposed=node.integer("transB", 0) != 0)
     if isinstance(bias, np.ndarray) and bias.dtype == np.float32:
@@ -231,7 +236,7 @@ def _product(
 
 
 def _repeated(scope: Scope, node: OnnxNode, value: Value, count: int) -> Value:
-    """Add a value with the channels of `value` `count` times; returns it."""
+    """Return a value with the channels of `value` `count` times; adds the operations for it."""
     result, items = repeated(str(node), value, count)
     for item in items:
         scope.add(item)
@@ -268,13 +273,13 @@ def _add_product(
 def _rows(
     scope: Scope, node: OnnxNode, source: Codes, weights: NDArray[np.int64]
 ) -> tuple[Value, NDArray[np.int64]]:
-    """Rows to be multiplied as they are stored, and the weights in that order."""
+    """Return the rows to be multiplied, in their storage order, and the weights in this order."""
     layout = source.layout.divided(source.shape)
     if layout is not None:
         *outer, inner = layout.axes(source.shape)
         rows = sum(len(parts) for parts in outer)
         if layout.order[:rows] == tuple(range(rows)):
-            # The rows follow one another; their elements may lie in any order.
+            # The rows follow one another; their elements may be in any order.
             factors = tuple(layout.factors[part] for part in inner)
             order = tuple(part - rows for part in layout.order[rows:])
             return source.value, weights[Layout(factors, order).numbers]
@@ -333,7 +338,7 @@ def _add_convolution(
 
 
 def _copies(scope: Scope, node: OnnxNode, source: Value, count: int, fill: int) -> Value:
-    """Each channel `count` times."""
+    """Return a value with each channel `count` times; adds the operation for it."""
     channels = count * source.channels
     check_moves(source.channels, channels)
     result = Value(f"{source.name} for {node}", (*source.shape[:-1], channels))
@@ -353,7 +358,7 @@ def _add_groups(
     groups: int,
     output: LinearOutput,
 ) -> None:
-    """A convolution for each group of channels."""
+    """Add a convolution for each group of channels."""
     inputs, outputs = weights.shape[2], weights.shape[3] // groups
     results: list[Value] = []
     for group in range(groups):

@@ -23,7 +23,7 @@ from systola.compiler.operations import Value
 from systola.compiler.quantised_softmax import fits_float32
 
 ALONG_ONE_AXIS = 13
-"""First version of the operators in which Softmax is along one axis."""
+"""First version of the operators in which Softmax goes along one axis."""
 
 
 def translate_softmax(scope: Scope, node: OnnxNode) -> None:

@@ -26,7 +26,7 @@ from systola.compiler.onnx.scope import Scope, entry_shape
 from systola.compiler.operations import Value
 
 CASTS = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
-"""Types that constants may be converted to, by ONNX's numbers."""
+"""Types to which constants may be converted, by their numbers in ONNX."""
 
 
 def translate_identity(scope: Scope, node: OnnxNode) -> None:

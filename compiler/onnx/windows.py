@@ -10,7 +10,7 @@ from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.operations import Window
 
 MOST = 1 << 20
-"""Largest number in a window: beyond any map."""
+"""Largest number in a window, which is beyond the size of any map."""
 
 
 def read_window(

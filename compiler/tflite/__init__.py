@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a TensorFlow Lite model to operations."""
+"""The front end for TensorFlow Lite models."""

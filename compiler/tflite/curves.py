@@ -29,9 +29,9 @@ from systola.compiler.tflite.graph import Operator, Tensor
 _BITS = 20
 """Bits by which RSQRT shifts its first factor to the left."""
 _STEPS = 5
-"""Newton steps of the inverse square root."""
+"""Number of Newton steps for the inverse square root."""
 _ONE, _HALF_THREE, _HALF_ROOT = 1 << 28, (1 << 28) + (1 << 27), 1518500250
-"""1 and 3/2 with 28 fractional bits, sqrt(1/2) with 31."""
+"""Numbers 1 and 3/2 with 28 fractional bits, and sqrt(1/2) with 31."""
 
 Numbers = NDArray[np.float32]
 
@@ -135,4 +135,4 @@ CURVE_TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]
     "RSQRT": inverse_root_table,
     "NEG": negative_table,
 }
-"""Tables by the names of the operators."""
+"""Functions that make a table, by the name of the operator."""

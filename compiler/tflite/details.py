@@ -29,11 +29,11 @@ class Details:
     shape_signatures: tuple[tuple[int, ...], ...]
     """Shape of each tensor with -1 for open sizes; empty where the file has no open sizes."""
     has_variables: bool
-    """Whether operators read and write variables, which keep values from one run to the next."""
+    """True if operators read and write variables, which keep values from one run to the next."""
     has_state: bool
-    """Whether operators have state inside them, such as LSTMs, which a reset clears."""
+    """True if operators such as LSTMs have state inside them, which a reset clears."""
     signatures: Mapping[str, Signature]
-    """Functions by name, in the order of LiteRT."""
+    """Signatures, which are functions of the file, by their names in the order of LiteRT."""
 
 
 def read_details(content: bytes) -> Details:

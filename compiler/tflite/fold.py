@@ -27,7 +27,7 @@ from systola.compiler.whole_numbers import WHOLE_NUMBERS, WHOLE_TYPES
 
 MOST_ELEMENTS = 1 << 24
 _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
-"""Moves that need more than elements."""
+"""Kinds of moves that need more than elements, as they also fill."""
 
 
 def fold_constants(graph: Graph) -> Graph:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the translation of one operator may look at and add to."""
+"""The state of a translation that one operator of a TensorFlow Lite model may read and add to."""
 
 from __future__ import annotations
 
@@ -25,39 +25,42 @@ from systola.compiler.tflite.fully_connected import (
 from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
 
 MOST_ELEMENTS = 1 << 23
-"""Elements of a tensor that is calculated; with more, compiling would take long."""
+"""Most elements of a calculated tensor; with more elements, compiling would take long."""
 
 
 @dataclass(frozen=True)
 class Padded:
-    """What PAD makes of a value, which a convolution may take instead."""
+    """A value that PAD pads, with the padding; a convolution may take the value and pad itself."""
 
     source: Value
     before: tuple[int, ...]
-    """Elements before those of the source along each axis."""
+    """Number of elements before the source along each axis."""
     fill: int
 
 
 @dataclass(frozen=True)
 class Moved:
-    """How a value of int8 comes from another one by moves alone."""
+    """A value of int8 that is made from another value by moves alone."""
 
     source: Value
     origin: Positions
-    """As in `moves`, flat."""
+    """Position in the source of each element, flat, in the format of compiler/moves.py."""
     fill: int
     by_host: bool
-    """Whether one of the moves stays on the host."""
+    """True if one of the moves stays on the host."""
 
 
 class Scope:
-    """The graph and the operations so far.
+    """A scope with the graph, and the operations that have been translated so far.
 
-    All methods raise ModelError for what is not supported.
+    All methods raise ModelError if something is not supported.
     """
 
     def __init__(self, graph: Graph, repeat: int, semantics: Semantics) -> None:
-        """`repeat`: first dimension of all that is calculated; its parts become samples."""
+        """Begin a translation with the results of the interpreter `semantics`.
+
+        `repeat` is the first dimension of all calculated tensors; its parts become samples.
+        """
         self.graph = graph
         self.semantics = semantics
         self.repeat = repeat
@@ -66,23 +69,24 @@ class Scope:
         self.padded: dict[Value, Padded] = {}
         self.moved: dict[Value, Moved] = {}
         self.dequantised: dict[Value, tuple[Value, Tensor]] = {}
-        """For values of float32 that are nothing but int8: those, and what has their scale."""
+        """Codes of int8, and a tensor with their scale, for values of float32 that are dequantised
+        codes."""
         self._values: dict[int, Value] = {}
 
     def tensor(self, operator: Operator, position: int) -> Tensor:
-        """Input tensor `position` of an operator, constant or not."""
+        """Return input tensor `position` of an operator, constant or not."""
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         if number < 0:
             raise ModelError(f"its input {position} is missing")
         return self.graph.tensors[number]
 
     def optional(self, operator: Operator, position: int) -> Tensor | None:
-        """Input tensor `position`, None where it is missing."""
+        """Return input tensor `position`, or None if it is missing."""
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         return None if number < 0 else self.graph.tensors[number]
 
     def whole_numbers(self, operator: Operator, position: int) -> NDArray[np.int64]:
-        """Content of an input that must be a constant of int32 or int64."""
+        """Return the content of an input that must be a constant of int32 or int64."""
         tensor = self.tensor(operator, position)
         if tensor.data is None:
             raise ModelError(f"its input {position} must be a constant")
@@ -93,7 +97,7 @@ class Scope:
     def source(
         self, operator: Operator, position: int = 0, dtype: str = "int8"
     ) -> tuple[Value, Tensor]:
-        """An input that is calculated, and its tensor."""
+        """Return a calculated input, and its tensor."""
         tensor = self.tensor(operator, position)
         need_type("input", tensor, dtype)
         number = operator.inputs[position]
@@ -102,7 +106,7 @@ class Scope:
         return self._values[number], tensor
 
     def operand(self, operator: Operator, position: int) -> tuple[Value | NDArray[np.int8], Tensor]:
-        """An input that is calculated or constant, and its tensor."""
+        """Return an input that is calculated or constant, and its tensor."""
         tensor = self.tensor(operator, position)
         if tensor.data is None:
             return self.source(operator, position)
@@ -112,7 +116,7 @@ class Scope:
     def result(
         self, operator: Operator, position: int = 0, dtype: str = "int8"
     ) -> tuple[Value, Tensor]:
-        """A result, and its tensor."""
+        """Return a result, and its tensor."""
         if position >= len(operator.outputs):
             raise ModelError(f"it has no result {position}")
         number = operator.outputs[position]
@@ -121,7 +125,7 @@ class Scope:
         return self.define(number), tensor
 
     def define(self, number: int) -> Value:
-        """The value of a tensor that is calculated, made when it is asked for first."""
+        """Return the value of a calculated tensor, which the first call makes."""
         if number not in self._values:
             tensor = self.graph.tensors[number]
             shape = tensor.shape
@@ -136,11 +140,11 @@ class Scope:
         return self._values[number]
 
     def alias(self, operator: Operator, source: Value) -> None:
-        """Makes the result of an operator the same value as one that is there."""
+        """Make the result of an operator the same value as `source`."""
         self._values[operator.outputs[0]] = source
 
     def add(self, *items: Item) -> None:
-        """Appends operations."""
+        """Append operations."""
         self.items += items
 
     def host(
@@ -150,19 +154,19 @@ class Scope:
         result: Value,
         *sources: Value,
     ) -> None:
-        """Appends something that the host does."""
+        """Append an operation of the host."""
         stage = HostStage(operator=str(operator), sources=sources, result=result, function=function)
         self.items.append(stage)
 
 
 def one_result(operator: Operator, inputs: int) -> None:
-    """Raises ModelError unless the operator has one result and at least `inputs` inputs."""
+    """Raise ModelError unless the operator has one result and at least `inputs` inputs."""
     if len(operator.outputs) != 1 or len(operator.inputs) < inputs:
         raise ModelError("the numbers of its inputs and outputs are wrong")
 
 
 def check_maps(*values: Value) -> None:
-    """Raises ModelError unless the values are feature maps."""
+    """Raise ModelError unless the values are feature maps."""
     for value in values:
         if len(value.shape) != 4 or value.shape[0] != 1:
             raise ModelError(
@@ -187,7 +191,10 @@ def channel_requantisation(
     weight_sums: NDArray[np.int64],
     axis: int,
 ) -> Requantisation:
-    """That of a convolution with `weights`, whose channels are along `axis`."""
+    """Return the requantisation of a convolution with `weights`.
+
+    The channels of the weights are along `axis`.
+    """
     n = len(weight_sums)
     if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != axis):
         raise ModelError("its weights need one scale, or one for each output")
@@ -212,7 +219,7 @@ def channel_requantisation(
 def activated_requantisation(
     operator: Operator, scale: float, result: Tensor, bias: int = 0
 ) -> Requantisation:
-    """One scale for all channels, and the activation fused into the operator."""
+    """Return a requantisation with one scale for all channels, and the fused activation."""
     activation = fused_activation(operator)
     q, shift = multiplier(scale)
     return scalar_requantisation(

@@ -30,7 +30,7 @@ _OTHERS = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RANK")
 """Operators of one input that have results of another shape, which is left as it is stored."""
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "PRELU")
 _MOST_ELEMENTS = 1 << 24
-"""Elements of an input that are moved to find a shape."""
+"""Largest number of elements of an input that are moved to find the shape of a result."""
 
 
 def with_known_shapes(
@@ -55,7 +55,7 @@ def with_known_shapes(
 def _shapes(
     operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> list[tuple[int, ...]]:
-    """Return the shapes of all results; none where they cannot be calculated."""
+    """Return the shapes of all results, or an empty list if they cannot be calculated."""
     kind, first = operator.kind, inputs[source_position(operator)] if inputs else None
     if first is None or first.size > _MOST_ELEMENTS:
         return []

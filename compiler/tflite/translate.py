@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the graph of a TensorFlow Lite model to operations for the machine and the host."""
+"""The way from the graph of a TensorFlow Lite model to operations for the machine and the host."""
 
 from __future__ import annotations
 
@@ -94,12 +94,11 @@ _ALL_TRANSLATORS = {**TRANSLATORS, FLIP_SIGN: translate_flip_sign}
 def translate(
     graph: Graph, semantics: Semantics = Semantics.LITERT_2, repeat: int | None = None
 ) -> Translation:
-    """Return the operations of a network, without those that its outputs do not need.
+    """Return the operations of a network, without operations that its outputs do not need.
 
-    Their results equal those of the interpreter that `semantics` names. `repeat`: samples in one of
-    the model's, None for what its shapes suggest.
-
-    Raises ModelError, with number and kind of the operator, for what is not supported.
+    Their results equal the results of the interpreter `semantics`. `repeat` is the number of
+    samples in one sample of the model; with None it follows from the model's shapes. Raises
+    ModelError, with number and kind of the operator, if something is not supported.
     """
     if not graph.inputs or not graph.outputs:
         raise ModelError("the model has no inputs or no outputs")
@@ -113,7 +112,7 @@ def translate(
         try:
             return _translated(graph, operators, repeat, semantics)
         except ModelError:
-            # Something mixes the samples: then they are one.
+            # An operator mixes the samples, so all of them are one sample.
             pass
     return _translated(graph, operators, 1, semantics)
 
@@ -166,7 +165,7 @@ def _translated(
 
 
 def _live(items: list[Item], outputs: tuple[Value, ...]) -> tuple[Item, ...]:
-    """The items that the outputs depend on."""
+    """Return the items that the outputs depend on."""
     wanted = set(outputs)
     live: list[Item] = []
     for item in reversed(items):
@@ -207,7 +206,10 @@ def check_order(graph: Graph) -> None:
 
 
 def _repeat(graph: Graph, operators: list[Operator]) -> int:
-    """Samples in one of the model's: the first dimension, where all that is calculated has it."""
+    """Return the number of samples in one sample of the model.
+
+    It is the first dimension if all calculated tensors have the same one, else 1.
+    """
     numbers = {*graph.inputs, *(number for operator in operators for number in operator.outputs)}
     shapes = [graph.tensors[number].shape for number in numbers]
     sizes = {shape[0] if len(shape) > 1 else 1 for shape in shapes}
@@ -215,7 +217,7 @@ def _repeat(graph: Graph, operators: list[Operator]) -> int:
 
 
 def _needed(graph: Graph) -> list[Operator]:
-    """The operators that the outputs depend on."""
+    """Return the operators that the outputs depend on."""
     wanted = set(graph.outputs)
     needed: list[Operator] = []
     for operator in reversed(graph.operators):

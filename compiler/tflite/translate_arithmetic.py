@@ -66,7 +66,7 @@ ADD_BITS = 20
 """Bits by which ADD and SUB shift their operands to the left first."""
 
 MOST_SUM_SCALE = 4
-"""Scale of sums of ADD and SUB from which on LiteRT's arithmetic overflows 32 bits."""
+"""Least scale of sums of ADD and SUB for which LiteRT's arithmetic overflows 32 bits."""
 
 
 def translate_binary(scope: Scope, operator: Operator) -> None:

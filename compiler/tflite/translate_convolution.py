@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and products as operations."""
+"""The translation of convolutions and products to operations."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from systola.compiler.tflite.scope import Scope, channel_requantisation, check_m
 from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 DEPTHWISE_BLOCK = 32
-"""Channels of a depthwise convolution with wide weights that one convolution takes."""
+"""Most channels of a depthwise convolution with wide weights that one convolution takes."""
 MOST_WEIGHTS = 1 << 25
-"""Weights of a convolution, with those that are 0 because they belong to no group."""
+"""Most weights of a convolution, with the weights that are 0 because they belong to no group."""
 
 
 def translate_convolution(scope: Scope, operator: Operator) -> None:
-    """CONV_2D; where it has groups, the weights between them are 0."""
+    """Translate CONV_2D. If it has groups, the weights between them are 0."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -61,7 +61,7 @@ def translate_convolution(scope: Scope, operator: Operator) -> None:
 
 
 def translate_depthwise(scope: Scope, operator: Operator) -> None:
-    """DEPTHWISE_CONV_2D; where it makes several channels of each, they are copied first."""
+    """Translate DEPTHWISE_CONV_2D. If it makes several channels of each, they are copied first."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -107,10 +107,10 @@ def _add_blocks(
     values: NDArray[np.int64],
     output: Requantisation,
 ) -> None:
-    """A depthwise convolution with some weights of more than 8 bits.
+    """Add a depthwise convolution with some weights of more than 8 bits.
 
     The blocks of channels that have such weights are convolutions of few channels. Mostly one
-    channel has them: the least or the largest weight of all is there.
+    channel has such weights, the channel with the least or the largest weight of all.
     """
     made: list[Value] = []
     for start, stop, parts in _blocks(values):
@@ -183,7 +183,7 @@ def _blocks(values: NDArray[np.int64]) -> list[tuple[int, int, list[NDArray[np.i
 
 
 def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
-    """TRANSPOSE_CONV: a convolution of the map with zeros between its pixels."""
+    """Translate TRANSPOSE_CONV to a convolution of the map with zeros between its pixels."""
     one_result(operator, 3)
     source, source_tensor = scope.source(operator, 2)
     result, result_tensor = scope.result(operator)
@@ -257,7 +257,10 @@ def _add_convolution(
     output: Requantisation,
     groups: int,
 ) -> None:
-    """A convolution with weights of the channels of one group, which is made one of all."""
+    """Add a convolution; `values` are weights for the channels of one group.
+
+    They become the weights of one convolution of all channels.
+    """
     height, width, channels, n = values.shape
     if groups > 1:
         if values.size * groups > MOST_WEIGHTS:
@@ -287,7 +290,10 @@ def _add_convolution(
 def _without_padding(
     scope: Scope, source: Value, tensor: Tensor, window: Window
 ) -> tuple[Value, Window]:
-    """What PAD pads, where the window can do that itself."""
+    """Return the value before PAD, and the window with this padding, if the window can pad.
+
+    Otherwise returns `source` and `window`.
+    """
     padded = scope.padded.get(source)
     if padded is None or padded.fill != tensor.zero_point or padded.before[0]:
         return source, window
@@ -301,7 +307,7 @@ def _without_padding(
 
 
 def translate_fully_connected(scope: Scope, operator: Operator) -> None:
-    """FULLY_CONNECTED."""
+    """Translate FULLY_CONNECTED."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -317,7 +323,7 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
         raise ModelError(f"it makes shape {shape}, not {result_tensor.shape}")
     rows = source.pixels * source.channels // k
     if k % source.channels or copies > 1:
-        # Its rows are not whole pixels.
+        # The rows of the product are not whole pixels.
         matrix = Value(f"{source.name} for {operator}", (rows, k))
         scope.add(Reshape(operator=str(operator), result=matrix, source=source))
         source, items = repeated(str(operator), matrix, copies)
@@ -333,7 +339,7 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
 def read_window(
     operator: Operator, source: Value, result: Value, kernel: tuple[int, int]
 ) -> Window:
-    """The window of an operator over `source`, padding as LiteRT calculates it.
+    """Return the window of an operator over `source`, with padding as LiteRT calculates it.
 
     EXPLICIT padding comes from dilated_convolutions.
     """
@@ -376,6 +382,6 @@ def read_window(
 
 
 def check_shape(result: Value, shape: tuple[int, ...]) -> None:
-    """Raises ModelError unless the result has that shape."""
+    """Raise ModelError unless the result has this shape."""
     if result.shape != shape:
         raise ModelError(f"its result should have the shape {shape}, not {result.shape}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that only move elements, as operations."""
+"""The translation of operators that only move elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from systola.compiler.tflite.scope import Moved, Padded, Scope, one_result, same
 
 
 def translate_reshape(scope: Scope, operator: Operator) -> None:
-    """RESHAPE, SQUEEZE and EXPAND_DIMS, of values of any type."""
+    """Translate RESHAPE, SQUEEZE and EXPAND_DIMS, of values of any type."""
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
     source, _ = scope.source(operator, dtype=dtype)
@@ -57,7 +57,7 @@ def translate_reshape(scope: Scope, operator: Operator) -> None:
 
 
 def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> None:
-    """The same elements in the same order."""
+    """Add a change of shape: the same elements in the same order."""
     if math.prod(source.shape) != math.prod(result.shape):
         raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
     if source.dtype == "int8":
@@ -67,7 +67,7 @@ def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> 
 
 
 def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) -> None:
-    """Where only dimensions of 1 come or go, the result is padded, too."""
+    """Note that the result of a reshape is padded, too, if only dimensions of 1 come or go."""
     axes = [axis for axis, size in enumerate(source.shape) if size > 1]
     wide = [axis for axis, size in enumerate(result.shape) if size > 1]
     if [source.shape[axis] for axis in axes] != [result.shape[axis] for axis in wide]:
@@ -81,7 +81,7 @@ def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) 
 
 
 def translate_move(scope: Scope, operator: Operator) -> None:
-    """Elements that only change their places, of values of any type."""
+    """Translate operators that only move elements, of values of any type."""
     position = source_position(operator)
     tensor = scope.tensor(operator, position)
     source, _ = scope.source(operator, position, tensor.dtype)
@@ -120,7 +120,7 @@ def translate_move(scope: Scope, operator: Operator) -> None:
 def add_move(
     scope: Scope, operator: Operator, source: Value, result: Value, origin: Positions, fill: int
 ) -> None:
-    """A move, or one that makes up for moves before it, where the host would be in between."""
+    """Add a move, joined to the moves before it if this keeps them off the host."""
     items = moved(str(operator), source, result, origin, fill)
     if result.dtype == "int8":
         origin = origin.reshape(-1)
@@ -143,7 +143,7 @@ def _by_host(items: list[Item]) -> bool:
 
 
 def _twin(scope: Scope, source: Value, result: Value) -> Value:
-    """The int8 that stand for `result`, which is `source` in another order."""
+    """Return the value of int8 that stands for `result`, which is `source` in another order."""
     twin = Value(f"{result.name} quantised", result.shape)
     scope.dequantised[result] = twin, scope.dequantised[source][1]
     return twin
@@ -159,7 +159,7 @@ def _fill(scope: Scope, operator: Operator, zero_point: int) -> int:
 
 
 def _of_one_sample(scope: Scope, origin: Positions, size: int) -> Positions:
-    """The origin for a sample, where the first dimension counts samples."""
+    """Return the origin for one sample, if the first dimension counts samples."""
     if scope.repeat == 1:
         return origin
     each = origin.reshape(scope.repeat, -1)
@@ -172,7 +172,7 @@ def _of_one_sample(scope: Scope, origin: Positions, size: int) -> Positions:
 
 
 def translate_concatenation(scope: Scope, operator: Operator) -> None:
-    """CONCATENATION of values with the same scale and zero point."""
+    """Translate CONCATENATION of values with the same scale and zero point."""
     if operator.options.get("FusedActivationFunction", "NONE") != "NONE":
         raise ModelError("a fused activation is not supported")
     result, _ = _joined_result(scope, operator)
@@ -190,7 +190,7 @@ def translate_concatenation(scope: Scope, operator: Operator) -> None:
 
 
 def translate_pack(scope: Scope, operator: Operator) -> None:
-    """PACK: concatenation along an axis of its own."""
+    """Translate PACK, a concatenation along a new axis."""
     result, _ = _joined_result(scope, operator)
     axis = checked_axis(int(operator.options.get("Axis", 0)), len(result.shape))
     if axis == 0 and scope.repeat > 1:
@@ -254,7 +254,7 @@ def _rescaled(
 
 
 def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, axis: int) -> None:
-    """Values one behind the other, on the machine where that takes few moves."""
+    """Join values along an axis, on the machine if this takes few moves."""
     outer = math.prod(result.shape[:axis])
     if result.dtype != "int8" or (outer * len(parts) > MOST_PARTS and axis < len(result.shape) - 1):
         scope.host(operator, Concatenate(axis), result, *parts)
@@ -264,7 +264,7 @@ def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, ax
             Concatenation(operator=str(operator), result=result, parts=tuple(parts), axis=axis)
         )
         return
-    # Pixels of the parts in turn.
+    # The pixels of the parts come in turn.
     pieces: list[Value] = []
     flat: list[Value] = []
     for part in parts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling and means as operations."""
+"""The translation of poolings and means."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from systola.compiler.tflite.translate_arithmetic import complement
 from systola.compiler.tflite.translate_convolution import check_shape, read_window
 
 MAX_TAPS = 1 << 12
-"""Taps of a pool of uint8."""
+"""Most taps of a pooling of uint8."""
 MAX_COUNT = 1 << 22
-"""Elements whose sum stays within 32 bits, with a margin."""
+"""Most elements with a sum within 32 bits, with a margin."""
 
 
 def translate_pool(scope: Scope, operator: Operator) -> None:
-    """MAX_POOL_2D and AVERAGE_POOL_2D."""
+    """Translate MAX_POOL_2D and AVERAGE_POOL_2D."""
     one_result(operator, 1)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -72,7 +72,10 @@ def translate_pool(scope: Scope, operator: Operator) -> None:
 
 
 def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:
-    """Return what becomes of the sum of 1, 2, ... taps of uint8: no sum is below 0 there."""
+    """Return the requantisations of the sums of 1, 2, ... taps of uint8.
+
+    These sums are never below 0.
+    """
     taps = window.kernel[0] * window.kernel[1]
     if taps > MAX_TAPS:
         raise ModelError(f"windows of {taps} taps of uint8 are not supported")
@@ -83,7 +86,7 @@ def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:
 
 
 def translate_mean(scope: Scope, operator: Operator) -> None:
-    """MEAN along any axes: along that of channels a product with ones, else a pool."""
+    """Translate MEAN along any axes: along the channels to a product with ones, else to a pool."""
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     count = math.prod(source.shape[axis] for axis in axes)
     if count > MAX_COUNT:
@@ -94,7 +97,7 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
         zero_point = result_tensor.zero_point
         output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
     else:
-        # LiteRT divides 0 by 0 there, and multiplies with 0.
+        # LiteRT divides 0 by 0 there, and multiplies by 0.
         output = scalar_requantisation(0, 0)
     window, taken = _reduced_pixels(scope, operator, source, axes)
     if len(source.shape) - 1 in axes:
@@ -128,12 +131,12 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
 
 
 def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:
-    """REDUCE_MAX and REDUCE_MIN along any axes: a pool."""
+    """Translate REDUCE_MAX and REDUCE_MIN along any axes to a pool."""
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     same_quantisation(source_tensor, result_tensor)
     last = len(source.shape) - 1
     if last in axes:
-        # Another axis becomes that of the channels; with none left there is one channel.
+        # Another axis becomes the axis of the channels. If none is left, there is one channel.
         kept = [axis for axis in range(last) if axis not in axes]
         channels = kept[-1:]
         order = (*kept[:-1], *sorted(axes), *channels)
@@ -163,7 +166,7 @@ def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:
 def _reduction(
     scope: Scope, operator: Operator
 ) -> tuple[Value, Tensor, Value, Tensor, frozenset[int]]:
-    """Source and result with their tensors, and the axes along which there is one result."""
+    """Return source and result, each with its tensor, and the axes of the reduction."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -197,7 +200,7 @@ def _transposed(
 
 
 def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
-    """LiteRT divides the multiplier by the count, with as many more bits as fit."""
+    """Return LiteRT's multiplier of a mean, divided by the count, with as many more bits as fit."""
     q, shift = multiplier(scale)
     bits = min(count.bit_length() - 1, 32, 31 + shift)
     if bits < 0 or shift - bits < -31:
@@ -208,7 +211,7 @@ def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
 def _reduced_pixels(
     scope: Scope, operator: Operator, source: Value, axes: frozenset[int]
 ) -> tuple[Window, Value]:
-    """A window over what is reduced at a time, and the map that it walks over."""
+    """Return a window over the pixels that are reduced together, and the map that it walks over."""
     sizes = source.shape[:-1]
     along = [axis for axis, size in enumerate(sizes) if size > 1 and axis in axes]
     if not along:

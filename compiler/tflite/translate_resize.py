@@ -11,7 +11,7 @@ from systola.compiler.tflite.translate_convolution import check_shape
 
 
 def translate_resize_bilinear(scope: Scope, operator: Operator) -> None:
-    """RESIZE_BILINEAR of int8, on the host."""
+    """Translate RESIZE_BILINEAR of int8, on the host."""
     one_result(operator, 2)
     source, _ = scope.source(operator)
     result, _ = scope.result(operator)

@@ -14,7 +14,7 @@ import numpy as np
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 FLIP_SIGN = "FLIP_SIGN"
-"""Between uint8 and int8: an operator of inputs and outputs that no file has."""
+"""Kind of an operator between uint8 and int8, at inputs and outputs; no file has it."""
 _ALIKE = (
     "ADD",
     "ARG_MAX",
@@ -28,7 +28,10 @@ _ALIKE = (
     "SOFTMAX",
     "SQUEEZE",
 )
-"""Operators with the same arithmetic for both, or with a case for `Tensor.unsigned`."""
+"""Kinds of operators with the same arithmetic for int8 and uint8, or with a case for uint8.
+
+In the second case the translation asks for `Tensor.unsigned`.
+"""
 
 
 def without_unsigned(graph: Graph) -> Graph:

@@ -56,7 +56,7 @@ rounding=single, zero_point=-128, ceiling=-0x1, table = 1
 
 
 def test_index_registers() -> None:
-    """Both forms, and what the disassembler prints."""
+    """Check both forms of index registers, and their text from the disassembler."""
     long = """
     loop count=3, count_register=0
     loop count=0, count_register=7
@@ -167,7 +167,7 @@ def test_partial_words_are_refused() -> None:
 
 
 def test_round_trip() -> None:
-    """Random instructions, legal and with a bit flipped, and random words."""
+    """Check random instructions, legal and with a bit flipped, and random words."""
     rng = random.Random(random_seed())
     words: list[bytes] = []
     for _ in range(3000):
@@ -259,7 +259,10 @@ def test_mistakes(line: str, message: str) -> None:
 
 
 def test_a_machine_that_is_another_one() -> None:
-    """Text for a machine is not for another one; with no machine in view it may name any."""
+    """Check that text for one machine is refused for another.
+
+    Without a given machine the text may name any machine.
+    """
     text = "require_machine rows=4, columns=4, host_bus=4, weight_bus=4\nhalt\n"
     assert assemble(text) == assemble(text, preset("tiny"))
     with pytest.raises(AssemblyError) as caught:

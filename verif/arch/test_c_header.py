@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systola.h as a C compiler sees it."""
+"""The header systola.h, as a C compiler reads it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOME = {
 
 
 def values(text: str, folder: Path) -> dict[str, int]:
-    """What each macro of the header is to a C program."""
+    """Return the value of each macro of the header in a C program."""
     names = re.findall(r"#define SYSTOLA_(\w+) ", text)
     assert len(set(names)) == len(names)
     (folder / "systola.h").write_text(text)
@@ -56,7 +56,7 @@ def test_numbers(macros: dict[str, int]) -> None:
 
 
 def test_nothing_is_missing(macros: dict[str, int]) -> None:
-    """Every register, bit, counter and fault has a macro with its number."""
+    """Check that every register, bit, counter and fault has a macro with its number."""
     for prefix, members in (
         ("", Register),
         ("POD_", PodRegister),
@@ -65,7 +65,7 @@ def test_nothing_is_missing(macros: dict[str, int]) -> None:
         ("FAULT_", Fault),
     ):
         for member in members:
-            # FAULT_CAUSE, _PC and _ADDRESS are registers, and no fault is called so.
+            # FAULT_CAUSE, _PC and _ADDRESS are registers, and no fault has such a name.
             assert macros[f"{prefix}{member.name}"] == member.value, member
     assert {f"COUNTER_{which.name}" for which in CycleClass} <= set(macros)
 

@@ -113,7 +113,7 @@ def sum_of_two(rng: np.random.Generator, *, signed: bool = False) -> bytes:
         )
     result = _calculated(net, 5)
     if signed:
-        # In another order than the model's inputs.
+        # The order differs from the order of the model's inputs.
         net.sign("call", {"right": inputs[1], "left": inputs[0]}, {"sum": result})
     net.operator("ADD", parts, [result], fusedActivationFunction=RELU)
     return net.content(inputs, [result])

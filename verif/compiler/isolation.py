@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls in processes of their own, which may crash, hang or eat memory without harm to the tests.
 
-`Isolation` starts a process that forks once for each call, so that a call costs some milliseconds
-and never finds what another one has left. The fork is not of the tests' own process: that may have
-threads.
+`Isolation` starts a process that forks once for each call. So a call costs some milliseconds, and
+never finds state that another call has left. The fork is not of the tests' own process, because
+this process may have threads.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 CPU_SECONDS = 60
-"""A call that takes more of the processor is ended, however busy the machine is."""
+"""Seconds of processor time after which a call is ended, however busy the machine is."""
 SECONDS = 1200
-"""A call that takes longer is ended: it may wait for something."""
+"""Seconds after which a call is ended: it may wait for an event that never comes."""
 _LENGTH = struct.Struct("<q")
 
 Steps = Callable[..., Iterator[Any]]
-"""What is called: a function of a module that yields what it has found so far."""
+"""Type of a function of a module that yields the results it has found so far."""
 
 
 class Isolation:
-    """A context manager: processes end with it."""
+    """A context manager that ends its processes with itself."""
 
     def __init__(self, function: Steps) -> None:
         self._function = f"{function.__module__}:{function.__name__}"
@@ -47,12 +47,12 @@ class Isolation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        # Its streams are closed, so it ends.
+        # The streams of the process are closed, so it ends.
         with self._process:
             pass
 
     def call(self, *arguments: Any) -> tuple[list[Any], int]:
-        """What the function has yielded, and how its process has ended: its wait status."""
+        """Return all items that the function has yielded, and the wait status of its process."""
         assert self._process.stdin is not None and self._process.stdout is not None
         _send(self._process.stdin, arguments)
         return _received(self._process.stdout)
@@ -65,7 +65,7 @@ def _send(stream: BinaryIO, item: Any) -> None:
 
 
 def _received(stream: BinaryIO) -> Any:
-    """The next item that _send has sent; EOFError where there is none."""
+    """Return the next item that _send has sent; raises EOFError if there is none."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise EOFError
@@ -77,8 +77,8 @@ def _received(stream: BinaryIO) -> Any:
 
 
 def _serve(function: Steps) -> None:
-    """Answers calls from standard input on standard output, each from a fork."""
-    # What libraries write to the two streams must not get between the answers.
+    """Answer calls from standard input on standard output, each from a fork."""
+    # The output of libraries to the two streams must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the compiler does right by a model file that may be damaged.
+"""A judge of the compiler's treatment of a model file that may be damaged.
 
-It refuses it with one line, soon and without taking much memory; or it accepts it, and then the
-compiled model's results are those of the official interpreter, wherever that accepts it, too.
+The compiler may refuse the file with one line, soon and without much memory. Or it may accept the
+file. Then the compiled model's results must equal the results of the official interpreter, if the
+interpreter accepts the file, too.
 """
 
 from __future__ import annotations
@@ -31,30 +32,35 @@ from systola.runtime.compiled_model import CompiledModel, compile_model
 from systola.runtime.execute import HostError
 from systola.verif.compiler.onnx_session import run_samples
 
-# What compiling loads only then takes longer than most compilations: each fork finds it here.
+# Modules that are loaded only in compiling would take longer to load than most compilations. They
+# are imported here, so that each fork has them.
 for name in ("systola.timing.estimate", "onnx", "google.protobuf.message"):
     import_module(name)
 
 CPU_SECONDS = 20
-"""For compiling."""
+"""Seconds of processor time for compiling."""
 MEMORY = 1 << 31
-"""Bytes of memory for compiling, beyond what the process has before."""
+"""Bytes of memory for compiling, beyond the memory that the process has before."""
 MOST_WORK = 40_000_000
-"""Multiply-accumulates and elements of inputs and outputs of what is run."""
+"""Most multiply-accumulates, and elements of inputs and outputs, of a model that is run."""
 SAMPLES = 2
 PARTIAL = 8
-"""Of so many models one may be cut, which takes a second: processes of interpreters start."""
+"""Number of models of which one may be cut; this takes a second, as interpreters start processes.
+"""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What has been found."""
+    """A verdict on a model file."""
 
     kind: str
-    """'refused', 'equal', 'unconfirmed' where the interpreter refuses what is accepted here or
-    crashes, 'too large' to be run, 'near' where results are not meant to be exact, or 'wrong'."""
+    """Kind of verdict: 'refused', 'equal', 'unconfirmed', 'too large', 'near' or 'wrong'.
+
+    'unconfirmed' means that the interpreter refuses a file that the compiler accepts, or crashes. A
+    model that is 'too large' is not run. Results that are 'near' are not meant to be exact.
+    """
     text: str = ""
-    """For 'wrong' what is wrong, for 'refused' the message, for others the interpreter's."""
+    """Error for 'wrong', message for 'refused', and the interpreter's message for others."""
 
 
 class _TooLong(BaseException):
@@ -62,7 +68,8 @@ class _TooLong(BaseException):
 
 
 def verdicts(content: bytes, preset: str, seed: int) -> Iterator[Verdict]:
-    """The last one counts: the interpreter may end the process behind the first."""
+    """Yield verdicts, of which the last counts: the interpreter may end the process after the
+    first."""
     warnings.simplefilter("error")
     try:
         with _Limits():
@@ -84,7 +91,7 @@ def verdicts(content: bytes, preset: str, seed: int) -> Iterator[Verdict]:
     rng = np.random.default_rng(seed)
     x = [_samples(rng, value.dtype, (SAMPLES, *value.shape)) for value in model.inputs]
     try:
-        # What comes back from a file must be the same as what goes into it.
+        # A model that comes back from a file must equal the model that was stored.
         model = api.load(stored) if rng.integers(4) == 0 else model
         y = model.run(*x, backend="iss").outputs
     except HostError as error:
@@ -104,7 +111,7 @@ def verdicts(content: bytes, preset: str, seed: int) -> Iterator[Verdict]:
 
 
 class _Limits:
-    """Limits to time and memory."""
+    """Limits to time and memory, as a context manager."""
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGPROF, _stop)
@@ -134,14 +141,14 @@ def _work(model: CompiledModel) -> int:
 
 
 def _is_exact(model: CompiledModel) -> bool:
-    """Whether each result is meant to be that of ONNX Runtime; no softmax of float32 is."""
+    """Return whether each result should equal ONNX Runtime's; a softmax of float32 never should."""
     functions = [getattr(stage, "function", None) for stage in model.compiled.stages]
     softmax = any(isinstance(each, QuantisedSoftmax | RealSoftmax) for each in functions)
     return model.inexact_channels == 0 and not softmax
 
 
 def _samples(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Random values, with some of the ends of the range among them."""
+    """Return random values, with some of the ends of the range among them."""
     if dtype == "float32":
         return rng.normal(0, 10 ** rng.uniform(-2, 1.5), shape).astype(dtype)
     if dtype == "int8":
@@ -153,7 +160,7 @@ def _samples(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> ND
 
 
 def _interpreted(content: bytes, x: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Outputs of LiteRT, samples x shape; raises what the interpreter raises."""
+    """Return the outputs of LiteRT, samples x shape; raises the errors of the interpreter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         interpreter = Interpreter(
@@ -176,14 +183,15 @@ def _interpreted(content: bytes, x: list[NDArray[Any]]) -> list[NDArray[Any]]:
 def _onnx_comparison(
     content: bytes, x: list[NDArray[Any]], y: tuple[NDArray[Any], ...], *, exact: bool
 ) -> Verdict:
-    """Against ONNX Runtime, as it makes QLinear operators of a model or leaves it as it is."""
+    """Compare with ONNX Runtime, with QLinear operators made of the model or with the model as it
+    is."""
     verdict = Verdict("equal")
     for optimised in (True, False):
         expected = run_samples(content, x, optimised=optimised)
         verdict = _comparison(y, expected)
         if verdict.kind == "equal":
             return verdict
-        # What ONNX Runtime leaves in float32 goes either way between two codes.
+        # Operators that ONNX Runtime leaves in float32 round a sum between two codes either way.
         most = 16 if not exact else 1
         if all(_near(a, b, most) for a, b in zip(y, expected, strict=True)):
             return Verdict("near")
@@ -191,7 +199,8 @@ def _onnx_comparison(
 
 
 def _near(y: NDArray[Any], expected: NDArray[Any], most: int) -> bool:
-    """Whether codes differ by `most` at most, or numbers by so many parts of 255 of their range."""
+    """Return whether codes differ by at most `most`, or numbers by so many parts of 255 of their
+    range."""
     if y.shape != expected.shape or y.dtype != expected.dtype:
         return False
     differences = np.abs(y.astype(np.float64) - expected.astype(np.float64))

@@ -23,20 +23,20 @@ def add_lstm(
     time_major: bool = False,
     **changes: object,
 ) -> int:
-    """Adds an LSTM of steps, inputs and cells; its result, of any scale.
+    """Add an LSTM of steps, inputs and cells; return the tensor of its result, of any scale.
 
-    Cells have `cell_bits` fractional bits. `changes` make it an unusual one.
+    Cells have `cell_bits` fractional bits. `changes` make the LSTM an unusual one.
     """
     steps, inputs, cells = sizes
     (hidden_scale, hidden_zero_point), inner, outer = (
         (float(np.float32(rng.uniform(0.003, 0.02))), int(rng.integers(-20, 21))) for _ in range(3)
     )
     shape = (steps, sequences, cells) if time_major else (sequences, steps, cells)
-    # Not always are the scales of the state, what goes into it and the result the same.
+    # The scales of the state, of its input and of the result are not always the same.
     result = writer.tensor(shape, "int8", *([] if changes.get("no_scale") else outer))
 
     def weights(k: int, scale: float) -> int:
-        # So that the arguments of gates spread over about -4 to 4.
+        # With this scale the arguments of gates spread over about -4 to 4.
         weight_scale = float(np.float32(rng.uniform(2, 6) / (5500 * scale * np.sqrt(k))))
         values = rng.integers(-127, 128, (cells, k), dtype=np.int8)
         return writer.tensor((cells, k), "int8", weight_scale, data=values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes small TensorFlow Lite models, with the schema that the reference interpreter carries."""
+"""A writer of small TensorFlow Lite models, with the schema of the reference interpreter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 
 VERSIONS = {"FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3}
-"""Versions of operators; the others have the first."""
+"""Versions of operators; operators that are not listed have the first version."""
 OPTIONS = {
     "ADD": "AddOptions",
     "ARG_MAX": "ArgMaxOptions",
@@ -52,11 +52,11 @@ OPTIONS = {
     "VAR_HANDLE": "VarHandleOptions",
     "WHILE": "WhileOptions",
 }
-"""Classes of the options of the kinds of operators that have some."""
+"""Classes of the options, for the kinds of operators that have options."""
 
 
 class ModelWriter:
-    """A model of one subgraph. Tensors and operators are added in the order of execution."""
+    """A writer of a model of one subgraph; tensors and operators are added in execution order."""
 
     def __init__(self) -> None:
         self._graph = schema.SubGraphT()
@@ -78,7 +78,7 @@ class ModelWriter:
         variable: bool = False,
         signature: tuple[int, ...] | None = None,
     ) -> int:
-        """Adds a tensor; its number. `scale` is None, a number, or an array for channels.
+        """Add a tensor and return its number; `scale` is None, a number, or an array for channels.
 
         `signature` is the shape with -1 for the sizes in `shape` that are placeholders.
         """
@@ -102,7 +102,7 @@ class ModelWriter:
         return len(self._graph.tensors) - 1
 
     def quantization(self, tensor: int) -> tuple[float, int]:
-        """Scale and zero point of a tensor that has one of each."""
+        """Return the scale and zero point of a tensor that has one of each."""
         parameters = self._graph.tensors[tensor].quantization
         return float(parameters.scale[0]), int(parameters.zeroPoint[0])
 
@@ -114,7 +114,7 @@ class ModelWriter:
         intermediates: list[int] | None = None,
         **options: Any,
     ) -> None:
-        """Adds an operator with the options of its kind."""
+        """Add an operator with the options of its kind."""
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, kind)
         code.deprecatedBuiltinCode = min(code.builtinCode, 127)
@@ -165,7 +165,7 @@ class ModelWriter:
         weight_scale: Any,
         activation: str = "NONE",
     ) -> None:
-        """Adds a FULLY_CONNECTED with weights N x K."""
+        """Add a FULLY_CONNECTED with weights N x K."""
         self.weighted(
             "FULLY_CONNECTED",
             source,
@@ -189,17 +189,17 @@ class ModelWriter:
         axis: int,
         **options: Any,
     ) -> None:
-        """Adds an operator with weights, whose channels are along `axis`, and a bias."""
+        """Add an operator with a bias, and with weights that have their channels along `axis`."""
         inputs = [source, self.tensor(weights.shape, "int8", weight_scale, data=weights, axis=axis)]
         if bias is not None:
-            # The scale of the bias is implied by the others, and the interpreter checks it.
+            # The other scales imply the scale of the bias, and the interpreter checks it.
             source_scale = self._graph.tensors[source].quantization.scale[0]
             scale = source_scale * np.asarray(weight_scale, np.float32)
             inputs.append(self.tensor(bias.shape, "int32", scale, data=bias))
         self.operator(kind, inputs, [result], **options)
 
     def content(self, inputs: list[int], outputs: list[int]) -> bytes:
-        """The model as the content of a file."""
+        """Return the model as the content of a file."""
         self._graph.inputs, self._graph.outputs = inputs, outputs
         builder = flatbuffers.Builder(1024)
         builder.Finish(self._model.Pack(builder), b"TFL3")
@@ -236,7 +236,7 @@ class ModelWriter:
 
 
 def interpret(model: bytes, *inputs: NDArray[Any]) -> NDArray[Any]:
-    """Outputs of the reference kernels for samples of each input, each of the model's shape."""
+    """Return the reference kernels' outputs for samples of each input, of the model's shape."""
     interpreter = Interpreter(
         model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )

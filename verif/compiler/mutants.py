@@ -21,13 +21,13 @@ from systola.verif.compiler.tflite_mutations import mutated_tflite
 
 FORMATS = (".onnx", ".tflite")
 LARGE = 100_000
-"""Bytes from which on a model is large: it takes long."""
+"""Size in bytes from which on a model is large, and takes long."""
 STRUCTURED = 0.7
 """Share of the mutants that are well-formed files."""
 
 
 RANDOM = 0.4
-"""Share of the mutants of random networks, which have operators that the stored ones lack."""
+"""Share of the mutants of random networks, which have operators that stored models lack."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Mutant:
     """A damaged file."""
 
     name: str
-    """The model it is made of, and what has been done."""
+    """Name of the model that it is made of, and a description of the damage."""
     content: bytes
 
 
 @cache
 def model_files(*, large: bool) -> tuple[str, ...]:
-    """Names of the stored models, all or those that are not large, of all formats."""
+    """Return the names of the stored models of all formats; without `large` only small ones."""
     folder = files("systola.models")
     names = sorted(each.name for each in folder.iterdir() if each.name.endswith(FORMATS))
     return tuple(name for name in names if large or len(model_file(name)) < LARGE)
@@ -49,12 +49,12 @@ def model_files(*, large: bool) -> tuple[str, ...]:
 
 @cache
 def model_file(name: str) -> bytes:
-    """The content of a stored model."""
+    """Return the content of a stored model."""
     return (files("systola.models") / name).read_bytes()
 
 
 def make_mutant(names: Sequence[str], seed: int, number: int) -> Mutant:
-    """One of the damaged files that can be made of the models `names` or of random ones."""
+    """Return a damaged file, made of one of the models `names` or of a random one."""
     rng = Random(f"{seed} {number}")
     name, other = rng.choice(names), rng.choice(names)
     content = model_file(name)
@@ -69,7 +69,7 @@ def make_mutant(names: Sequence[str], seed: int, number: int) -> Mutant:
 
 
 def _random_model(rng: Random) -> tuple[str, bytes]:
-    """A network of a few operators; a name and its content."""
+    """Return a name and the content of a network of a few operators."""
     generator = np.random.default_rng(rng.randrange(1 << 32))
     operators = rng.randint(1, 4)
     if rng.random() < 0.5:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage to the bytes of a file, whatever is in it."""
+"""Damage to the bytes of a file, whichever its content."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Callable
 from random import Random
 
 EDGE = 2500
-"""Most of a model is weights; its structure is mostly this near to the beginning and the end."""
+"""Distance in bytes from the ends of a file within which most of its structure lies.
+
+Most of a model is weights.
+"""
 WORDS = (0, 1, 2, 4, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 1 << 20, (1 << 31) - 1, 1 << 31)
-"""Interesting numbers of 32 bits; their complements are, too."""
+"""Interesting numbers of 32 bits; their complements are used, too."""
 MOST_CHANGES = 4
 
 
 def mutated_bytes(rng: Random, content: bytes, other: bytes) -> tuple[bytes, str]:
-    """`content` with a few changes, some of them pieces of `other`; and what was done."""
+    """Return `content` with a few changes, some of them pieces of `other`, and a description."""
     mutant = bytearray(content)
     done: list[str] = []
     for _ in range(rng.randint(1, MOST_CHANGES)):
@@ -30,7 +33,7 @@ def mutated_bytes(rng: Random, content: bytes, other: bytes) -> tuple[bytes, str
 
 
 def _place(rng: Random, content: bytearray) -> int:
-    """Somewhere in `content`, mostly near to one of its ends."""
+    """Return a place in `content`, mostly near to one of its ends."""
     size = len(content)
     if size == 0 or rng.random() < 0.2:
         return rng.randrange(size + 1)
@@ -62,14 +65,14 @@ def _deletion(rng: Random, content: bytearray, at: int, other: bytes) -> None:
 
 
 def _copy(rng: Random, content: bytearray, at: int, other: bytes) -> None:
-    """A block of the file over another one."""
+    """Copy a block of the file over another one."""
     size = rng.choice((4, 16, 100))
     source = _place(rng, content)
     content[at : at + size] = content[source : source + size]
 
 
 def _splice(rng: Random, content: bytearray, at: int, other: bytes) -> None:
-    """The rest, or a block, of another file, from the same place or another."""
+    """Copy the rest, or a block, of another file, from the same place or another."""
     source = rng.choice((at, _place(rng, bytearray(other))))
     size = rng.choice((4, 16, 100, len(content)))
     content[at : at + size] = other[source : source + size]

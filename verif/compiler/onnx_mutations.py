@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models that are well-formed files and say something else than they should."""
+"""Well-formed files of damaged ONNX models."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ MOST_CHANGES = 3
 LONG_CHAIN = 30
 
 Change = Callable[[Random, Any], str]
-"""Takes an onnx.ModelProto, returns what was done."""
+"""Type of a function that changes an onnx.ModelProto and describes the change."""
 
 
 def mutated_onnx(rng: Random, content: bytes) -> tuple[bytes, str]:
-    """The model with one to three changes, and what these are."""
+    """Return the model with one to three changes, and their description."""
     while True:
         model = onnx.ModelProto.FromString(content)
         try:
             done = [rng.choice(_CHANGES)(rng, model) for _ in range(rng.randint(1, MOST_CHANGES))]
             return model.SerializeToString(), "; ".join(done)
         except (AttributeError, IndexError, OverflowError, TypeError, ValueError):
-            # No place for such a change, or nothing that the format can say: another one.
+            # There is no place for this change, or the format cannot express it: try another one.
             continue
 
 
 def _name(rng: Random, model: Any) -> str:
-    """Of any tensor, or of none."""
+    """Return the name of a tensor, or of none."""
     graph = model.graph
     if rng.random() < 0.1:
         return rng.choice(NAMES)
@@ -45,13 +45,13 @@ def _name(rng: Random, model: Any) -> str:
 
 
 def _set(repeated: Any, values: list[Any]) -> None:
-    """Other values of a repeated field."""
+    """Put other values into a repeated field."""
     del repeated[:]
     repeated.extend(values)
 
 
 def _changed(rng: Random, values: list[Any], new: Callable[[], Any]) -> list[Any]:
-    """One value another, left out, put in or doubled."""
+    """Return values with one value changed, left out, put in or doubled."""
     at = rng.randrange(len(values) + 1)
     action = rng.choice(("set", "set", "set", "remove", "insert", "double"))
     if action == "insert" or at == len(values):
@@ -74,7 +74,7 @@ def _references(rng: Random, model: Any) -> str:
 
 
 def _later(rng: Random, model: Any) -> str:
-    """A node takes a result of its own or of another, or two have the same result."""
+    """Let a node take its own result or another's, or let two nodes have the same result."""
     number, node = _node(rng, model)
     other, source = _node(rng, model)
     if rng.random() < 0.6:
@@ -125,7 +125,7 @@ def _constant(rng: Random, model: Any) -> tuple[Any, np.ndarray[Any, Any]]:
 
 
 def _values(rng: Random, model: Any) -> str:
-    """A scale, a zero point, an axis, a shape, or any other constant."""
+    """Change a scale, a zero point, an axis, a shape, or any other constant."""
     small = [each for each in model.graph.initializer if np.prod(list(each.dims)) <= 64]
     tensor = rng.choice(small)
     array = numpy_helper.to_array(tensor).copy()
@@ -151,7 +151,7 @@ def _dtype(rng: Random, model: Any) -> str:
 
 
 def _dimensions(rng: Random, model: Any) -> str:
-    """A constant has another shape, with as many elements as before or not."""
+    """Give a constant another shape, with as many elements as before or not."""
     tensor, array = _constant(rng, model)
     action = rng.choice(("flat", "more", "transposed", "lie", "lie"))
     if action == "lie":
@@ -170,7 +170,7 @@ def _raw(rng: Random, model: Any) -> str:
 
 
 def _type_of_end(rng: Random, model: Any) -> str:
-    """The shape or the type of an input or an output."""
+    """Change the shape or the type of an input or an output."""
     value = rng.choice([*model.graph.input, *model.graph.output, *model.graph.value_info])
     tensor = value.type.tensor_type
     if rng.random() < 0.2:
@@ -190,7 +190,7 @@ def _type_of_end(rng: Random, model: Any) -> str:
 
 
 def _ends(rng: Random, model: Any) -> str:
-    """Other inputs or outputs."""
+    """Change the inputs or outputs."""
     graph = model.graph
     field = rng.choice(("input", "output"))
     ends = getattr(graph, field)
@@ -206,7 +206,7 @@ def _ends(rng: Random, model: Any) -> str:
 
 
 def _order(rng: Random, model: Any) -> str:
-    """Nodes in another order, left out or there twice."""
+    """Put nodes into another order, leave one out or double it."""
     nodes = list(model.graph.node)
     action = rng.choice(("reversed", "swapped", "left out", "twice"))
     at, other = rng.randrange(len(nodes)), rng.randrange(len(nodes))
@@ -224,7 +224,7 @@ def _order(rng: Random, model: Any) -> str:
 
 
 def _bypass(rng: Random, model: Any) -> str:
-    """What takes the result of a node takes its input instead."""
+    """Bypass a node: the users of its result take its input instead."""
     number, node = _node(rng, model)
     old, new = node.output[0], rng.choice(list(node.input))
     for other in model.graph.node:
@@ -235,7 +235,7 @@ def _bypass(rng: Random, model: Any) -> str:
 
 
 def _chain(rng: Random, model: Any) -> str:
-    """Many nodes like one of the model's, each with a result of its own."""
+    """Add many nodes like one of the model's, each with a result of its own."""
     graph = model.graph
     number, node = _node(rng, model)
     length = rng.choice((1, 2, LONG_CHAIN))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX Runtime with the same results on all processors.
 
-On those of x86 without VNNI it lets the sums of two products of uint8 and int8 saturate at 16 bits,
-for the sake of speed; products of uint8 and uint8 do not.
+On x86 processors without VNNI it lets the sums of two products of uint8 and int8 saturate at 16
+bits, for the sake of speed. Products of uint8 and uint8 do not saturate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPERANDS = {
     "ConvInteger": (2, 1, 3),
     "MatMulInteger": (2, 1, 3),
 }
-"""Inputs: the zero point of the activations, the weights and their zero point."""
+"""Positions of inputs: the zero point of the activations, the weights and their zero point."""
 
 
 def run_samples(
@@ -35,8 +35,10 @@ def run_samples(
     optimised: bool,
     without: Sequence[str] = (),
 ) -> list[NDArray[Any]]:
-    """Each output of a model for samples of each input, with all optimisations, but for some, or
-    with none; a sample has the shape of the model's input."""
+    """Return each output of a model for samples of each input, which have the input's shape.
+
+    With `optimised` all optimisations are on, except those in `without`; else none is.
+    """
     runtime = _session(content, optimised=optimised, without=without)
     names = [each.name for each in runtime.get_inputs()]
     samples = [
@@ -47,7 +49,7 @@ def run_samples(
 
 
 def optimised_kinds(content: bytes, *, without: Sequence[str] = ()) -> set[str]:
-    """The operators of a model behind all optimisations, but for some."""
+    """Return the kinds of operators of a model after all optimisations but those in `without`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "optimised.onnx"
         _session(content, optimised=True, without=without, saved=path)
@@ -57,7 +59,7 @@ def optimised_kinds(content: bytes, *, without: Sequence[str] = ()) -> set[str]:
 def _session(
     content: bytes, *, optimised: bool, without: Sequence[str], saved: Path | None = None
 ) -> onnxruntime.InferenceSession:
-    """`saved`: where the model goes as it is executed."""
+    """Return a session for a model; `saved` is a file for the model as it is executed."""
     model = onnx.load_from_string(content)
     options = onnxruntime.SessionOptions()
     if saved:
@@ -67,7 +69,7 @@ def _session(
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     if any(node.op_type in _OPERANDS for node in model.graph.node):
-        # The option below would leave no implementation for those with activations of int8.
+        # With the option below there would be no implementation for activations of int8.
         _make_weights_uint8(model.graph)
     else:
         options.add_session_config_entry("session.x64quantprecision", "1")
@@ -80,7 +82,7 @@ def _session(
 
 
 def _make_weights_uint8(graph: onnx.GraphProto) -> None:
-    """Adds 128 to weights of int8 and their zero point where activations are uint8."""
+    """Add 128 to int8 weights and their zero points, for nodes with uint8 activations."""
     constants = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     for node in graph.node:
         if node.op_type not in _OPERANDS:

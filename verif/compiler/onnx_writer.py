@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes small ONNX models, and runs them on ONNX Runtime, the referee."""
+"""A writer of small ONNX models, and their results on ONNX Runtime, the referee."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from onnx import helper, numpy_helper
 from systola.verif.compiler.onnx_session import optimised_kinds, run_samples
 
 _WITHOUT = ("Pad_Fusion",)
-"""It would put the pads of a Pad into a pool that refuses pads as large as its window."""
+"""Optimisation that puts the pads of a Pad into a pool, which refuses pads as large as its window.
+"""
 
 OPSET = 17
 IR_VERSION = 9
 
 
 class OnnxWriter:
-    """A model. Tensors are named as they come; nodes are added in the order of execution."""
+    """A writer of a model; tensors get names in turn, nodes are added in execution order."""
 
     def __init__(self, opset: int = OPSET) -> None:
         self._opset = opset
@@ -34,20 +35,20 @@ class OnnxWriter:
         return f"t{self._count}"
 
     def input(self, shape: tuple[int | str, ...], dtype: str = "int8") -> str:
-        """Adds an input of the model; its name."""
+        """Add an input of the model and return its name."""
         name = self._name()
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self._inputs.append(helper.make_tensor_value_info(name, kind, shape))
         return name
 
     def constant(self, value: NDArray[Any] | np.generic) -> str:
-        """Adds an initialiser; its name."""
+        """Add an initialiser and return its name."""
         name = self._name()
         self._constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
     def node(self, kind: str, *inputs: str, results: int = 1, **attributes: Any) -> Any:
-        """Adds a node; the name of its result, or a list of the names of several."""
+        """Add a node; return the name of its result, or a list of names for several results."""
         names = [self._name() for _ in range(results)]
         domain = "com.microsoft" if kind.startswith("QLinear") or kind == "QGemm" else ""
         if kind in ("QLinearConv", "QLinearMatMul"):
@@ -69,22 +70,22 @@ class OnnxWriter:
         return self.node("If", flag, then_branch=graphs[0], else_branch=graphs[1])
 
     def scale(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:
-        """Adds a scale and a zero point, or one for each channel; their names."""
+        """Add a scale and a zero point, or one for each channel; return their names."""
         scales = np.asarray(scale, np.float32)
         return self.constant(scales), self.constant(
             np.broadcast_to(np.asarray(zero_point, dtype), scales.shape).copy()
         )
 
     def dequantise(self, codes: str, scale: Any, zero_point: Any, dtype: str, **more: Any) -> str:
-        """Adds a DequantizeLinear."""
+        """Add a DequantizeLinear and return the name of its result."""
         return self.node("DequantizeLinear", codes, *self.scale(scale, zero_point, dtype), **more)
 
     def quantise(self, numbers: str, scale: Any, zero_point: Any, dtype: str) -> str:
-        """Adds a QuantizeLinear."""
+        """Add a QuantizeLinear and return the name of its result."""
         return self.node("QuantizeLinear", numbers, *self.scale(scale, zero_point, dtype))
 
     def content(self, *outputs: tuple[str, str, tuple[int | str, ...] | None]) -> bytes:
-        """The model as the content of a file; outputs have a name, a type and a shape."""
+        """Return the model as the content of a file; outputs have a name, a type and a shape."""
         results = [
             helper.make_tensor_value_info(
                 name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
@@ -98,13 +99,14 @@ class OnnxWriter:
 
 
 def interpret(content: bytes, *inputs: NDArray[Any], optimised: bool = True) -> NDArray[Any]:
-    """Outputs for samples of each input, each of the model's shape, with all optimisations or none.
+    """Return the outputs for samples of each input, which have the model's shape.
 
-    Optimised, DequantizeLinear, an operator and QuantizeLinear become one QLinear operator.
+    With `optimised` all optimisations are on: DequantizeLinear, an operator and QuantizeLinear
+    become one QLinear operator. Otherwise there are no optimisations.
     """
     return run_samples(content, inputs, optimised=optimised, without=_WITHOUT)[0]
 
 
 def executed_kinds(content: bytes) -> set[str]:
-    """The operators that `interpret` executes, optimised."""
+    """Return the kinds of operators that `interpret` executes, with optimisations."""
     return optimised_kinds(content, without=_WITHOUT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random layers, and their results in plain numpy as the instruction set words them."""
+"""Random layers, and their results in plain numpy by the text of the instruction set."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from systola.arch.isa import Function, Rounding
 from systola.compiler.layer import Layer
 
 ARRAYS = ("2x2", "tiny", "small", "14x14", "base", "32x32", "6x10", "9x4")
-"""The sizes that must work for all M, K and N from 1 to 4 S + 1, and two rectangular ones."""
+"""Sizes that must work for all M, K and N from 1 to 4 S + 1, and two rectangular sizes."""
 
 
 def small_machine(rng: np.random.Generator) -> Config:
-    """A machine whose memories are so small that nearly everything must be cut."""
+    """Return a machine with memories so small that nearly everything must be cut."""
     rows, cols = (int(rng.integers(2, 6)) for _ in range(2))
     return dataclasses.replace(
         preset(f"{rows}x{cols}"),
@@ -31,7 +31,7 @@ def small_machine(rng: np.random.Generator) -> Config:
 
 
 def random_layer(rng: np.random.Generator, k: int, n: int) -> Layer:
-    """A layer of k inputs and n outputs with any function and rounding."""
+    """Return a layer of k inputs and n outputs with any function and rounding."""
     function = Function(int(rng.integers(4)))
     table = rng.integers(0, 256, 256, dtype=np.uint8).tobytes()
     return Layer(
@@ -48,8 +48,8 @@ def random_layer(rng: np.random.Generator, k: int, n: int) -> Layer:
 
 
 def product(a: NDArray[np.int8], layer: Layer) -> NDArray[np.int8]:
-    """What `layer` makes of `a`, with the formulae of the instruction set in int64."""
-    # The sums are exact in float64, where numpy multiplies matrices fast.
+    """Return the results of `layer` for `a`, by the formulae of the instruction set in int64."""
+    # The sums are exact in float64, in which numpy multiplies matrices fast.
     x = (a.astype(np.float64) @ layer.weights.astype(np.float64)).astype(np.int64) + layer.bias
     q, r = layer.multiplier.astype(np.int64), -layer.shift.astype(np.int64)
     if layer.rounding == Rounding.SINGLE:

@@ -43,7 +43,7 @@ class RandomMaps:
         self.maps = [self._map(shape)]
         actions: dict[str, Callable[[Map], Map]] = {kind: getattr(self, kind) for kind in kinds}
         while len(self.maps) <= operators:
-            # Mostly the last map, so that the network is deep.
+            # Mostly the last map is taken, so that the network is deep.
             last = rng.integers(3) > 0
             source = self.maps[-1] if last else self.maps[int(rng.integers(len(self.maps)))]
             result = actions[str(rng.choice(kinds))](source)
@@ -79,7 +79,7 @@ class RandomMaps:
     def _window(
         self, source: Map, largest: int, *, dilated: bool
     ) -> tuple[tuple[int, int], tuple[int, int], dict[str, int]]:
-        """Kernel, size of the result and options; the window fits the map."""
+        """Return kernel, size of the result and options of a window that fits the map."""
         rng = self.rng
         kernel, out, names = [], [], {}
         same = bool(rng.integers(2))
@@ -103,7 +103,7 @@ class RandomMaps:
     def _weights(
         self, source: Map, shape: tuple[int, ...], channels: int, taps: int
     ) -> tuple[NDArray[np.int8], NDArray[np.int32] | None, NDArray[np.float32], Map]:
-        """Weights, bias, scales of the weights, and a result's scale for which they make sense."""
+        """Return weights, bias, scales of the weights, and a result's scale that suits them."""
         rng = self.rng
         weights = rng.integers(-127, 128, shape, dtype=np.int8)
         bias = rng.integers(-9000, 9000, channels, dtype=np.int32) if rng.integers(4) else None
@@ -119,7 +119,7 @@ class RandomMaps:
         shape = (n, *kernel, channels)
         taps = kernel[0] * kernel[1] * channels
         weights, bias, scales, wish = self._weights(source, shape, n, taps)
-        if bias is None:  # The interpreter insists on one.
+        if bias is None:  # The interpreter insists on a bias.
             bias = np.zeros(n, np.int32)
         result = self._map((source.shape[0], *out, n), wish.scale, wish.zero_point)
         self.writer.weighted(
@@ -163,7 +163,8 @@ class RandomMaps:
         return result
 
     def binary(self, source: Map) -> Map:
-        """With constants, a map of the same shape, or one pixel or one channel of it."""
+        """Add an operator of two inputs: the map, and constants, such a map, or a pixel or channel
+        of it."""
         rng = self.rng
         _, height, width, channels = source.shape
         other = source.tensor
@@ -239,7 +240,7 @@ class RandomMaps:
         return result
 
     def concatenation(self, source: Map) -> Map:
-        """Of maps that are made alike in scale first."""
+        """Add a concatenation of maps that get the same scale first."""
         axis = int(self.rng.choice([1, 3, 3]))
         if axis == 1 and source.shape[0] > 1:
             axis = 3
@@ -260,7 +261,7 @@ class RandomMaps:
         return result
 
     def split(self, source: Map) -> Map:
-        """One to three parts of the channels; the last one goes on."""
+        """Split the channels into one to three parts; return the last part."""
         count = next(n for n in (3, 2, 1) if source.shape[3] % n == 0)
         shape = (*source.shape[:3], source.shape[3] // count)
         parts = [self._map(shape, source.scale, source.zero_point) for _ in range(count)]
@@ -292,7 +293,7 @@ class RandomMaps:
         return result
 
     def fully_connected(self, source: Map) -> Map:
-        """On the flattened map; the result is one pixel."""
+        """Add a layer on the flattened map, with a result of one pixel."""
         repeat = source.shape[0]
         k, n = int(np.prod(source.shape[1:])), int(self.rng.integers(1, MOST_CHANNELS))
         flat = self.writer.tensor((repeat, k), "int8", source.scale, source.zero_point)

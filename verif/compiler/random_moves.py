@@ -12,10 +12,11 @@ Shape = tuple[int, int, int, int]
 
 
 class RandomMoves(RandomMaps):
-    """As RandomMaps; samples stay apart, so that the first dimension may count them."""
+    """A network of RandomMaps with moves; samples stay apart, so the first dimension may count
+    them."""
 
     def _like(self, source: Map, shape: tuple[int, ...]) -> Map:
-        """A map of another shape with the scale of `source`."""
+        """Return a map of another shape with the scale of `source`."""
         return self._map((shape[0], shape[1], shape[2], shape[3]), source.scale, source.zero_point)
 
     def _numbers(self, values: object) -> int:
@@ -23,13 +24,13 @@ class RandomMoves(RandomMaps):
         return self.writer.tensor(data.shape, "int32", data=data)
 
     def _reshaped(self, source: Map, shape: tuple[int, ...]) -> int:
-        """A tensor of another rank."""
+        """Return a tensor of another rank with the elements of `source`."""
         result = self.writer.tensor(shape, "int8", source.scale, source.zero_point)
         self.writer.operator("RESHAPE", [source.tensor, self._numbers(shape)], [result])
         return result
 
     def reshape(self, source: Map) -> Map:
-        """To other channels."""
+        """Add a change of shape to other channels."""
         repeat, *rest = source.shape
         size = int(np.prod(rest))
         divisors = [n for n in range(1, size + 1) if size % n == 0]
@@ -99,7 +100,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def masks(self, source: Map) -> Map:
-        """STRIDED_SLICE with negative bounds and strides and any masks."""
+        """Add a STRIDED_SLICE with negative bounds and strides and any masks."""
         rng = self.rng
         begin, end, strides, index = [0], [0], [1], [slice(None)]
         options = {"beginMask": 1, "endMask": 1, "shrinkAxisMask": 0}
@@ -128,7 +129,8 @@ class RandomMoves(RandomMaps):
         kept = np.empty(source.shape)[tuple(index)].shape
         lost = [axis for axis in range(4) if options["shrinkAxisMask"] >> axis & 1]
         shape = tuple(size for axis, size in enumerate(kept) if axis not in lost)
-        # A number for each of several samples could as well be a vector of one: it is refused.
+        # A number for each of several samples could as well be a vector of one sample: it is
+        # refused.
         if 0 in kept or (len(shape) == 1 and source.shape[0] > 1):
             return source
         sliced = self.writer.tensor(shape, "int8", source.scale, source.zero_point)
@@ -139,7 +141,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def pack(self, source: Map) -> Map:
-        """UNPACK along an axis and PACK of some of the parts along another."""
+        """Add UNPACK along an axis and PACK of some of the parts along another."""
         axis = int(self.rng.integers(1, 4))
         rest = tuple(size for other, size in enumerate(source.shape) if other != axis)
         parts = [
@@ -156,7 +158,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def join(self, source: Map) -> Map:
-        """CONCATENATION along any axis, with a constant."""
+        """Add a CONCATENATION along any axis, with a constant."""
         axis = int(self.rng.integers(1, 4))
         shape = list(source.shape)
         shape[axis] = int(self.rng.integers(1, 4))
@@ -175,7 +177,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def blocks(self, source: Map) -> Map:
-        """SPACE_TO_DEPTH or DEPTH_TO_SPACE, of 2 x 2 pixels."""
+        """Add SPACE_TO_DEPTH or DEPTH_TO_SPACE, of 2 x 2 pixels."""
         repeat, height, width, channels = source.shape
         if height % 2 == 0 and width % 2 == 0:
             kind, shape = "SPACE_TO_DEPTH", (repeat, height // 2, width // 2, 4 * channels)
@@ -213,14 +215,14 @@ class RandomMoves(RandomMaps):
         return result
 
     def padded_convolution(self, source: Map) -> Map:
-        """PAD before an operator with windows, which may take its place."""
+        """Add PAD before an operator with windows, which may take its place."""
         padding = [[0, 0], *self.rng.integers(0, 4, (2, 2)).tolist(), [0, 0]]
         sizes = np.array(source.shape) + np.sum(padding, axis=1)
         padded = self._like(source, tuple(sizes.tolist()))
         inputs = [source.tensor, self._numbers(padding)]
         kind = "PAD"
         if self.rng.integers(2):
-            # Often, but not always, with the value that stands for zero.
+            # Mostly, but not always, the value stands for zero.
             value = int(self.rng.choice([source.zero_point, source.zero_point, 5]))
             kind = "PADV2"
             data = np.array([value], np.int8)
@@ -230,7 +232,7 @@ class RandomMoves(RandomMaps):
         return after[int(self.rng.integers(3))](padded)
 
     def groups(self, source: Map) -> Map:
-        """A grouped convolution."""
+        """Add a convolution with groups."""
         channels = source.shape[3]
         count = int(self.rng.choice([n for n in range(1, channels + 1) if channels % n == 0]))
         kernel, out, options = self._window(source, 4, dilated=True)
@@ -246,7 +248,8 @@ class RandomMoves(RandomMaps):
         return result
 
     def spread(self, source: Map) -> Map:
-        """An operand of any shape that fits, from a mean or a constant, of any rank."""
+        """Add an operation with an operand of any shape that fits, from a mean or a constant of any
+        rank."""
         rng = self.rng
         axes = tuple(int(axis) for axis in np.flatnonzero(rng.integers(0, 2, 3)) + 1)
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape))
@@ -269,7 +272,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def scalar(self, source: Map) -> Map:
-        """ADD, SUB or MUL with one number on either side, all scales of the same size."""
+        """Add ADD, SUB or MUL with one number on either side, all scales of the same size."""
         rng = self.rng
         data = rng.integers(-128, 128, (), dtype=np.int8)
         other = self.writer.tensor((), "int8", self._scale(), int(rng.integers(-128, 128)), data)
@@ -284,7 +287,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def extreme(self, source: Map) -> Map:
-        """MAXIMUM or MINIMUM with a constant or another map."""
+        """Add MAXIMUM or MINIMUM with a constant or another map."""
         rng = self.rng
         kind = str(rng.choice(["MAXIMUM", "MINIMUM"]))
         if rng.integers(2):
@@ -301,7 +304,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def largest(self, source: Map) -> Map:
-        """REDUCE_MAX along height, width or both, also of a map of three dimensions."""
+        """Add REDUCE_MAX along height, width or both."""
         axes = [(1,), (2,), (1, 2)][int(self.rng.integers(3))]
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape))
         result = self._like(source, shape)
@@ -310,7 +313,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def sequence_mean(self, source: Map) -> Map:
-        """MEAN over time of a map of three dimensions, with the scale kept now and then."""
+        """Add a MEAN over time of a map of three dimensions, which sometimes keeps the scale."""
         repeat, height, width, channels = source.shape
         flat = self._reshaped(source, (repeat, height * width, channels))
         scale = source.scale if self.rng.integers(2) else self._scale()
@@ -322,7 +325,7 @@ class RandomMoves(RandomMaps):
         return Map(self._reshaped(made, shape), shape, scale, zero_point)
 
     def dilated(self, source: Map) -> Map:
-        """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND around a convolution."""
+        """Add SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND around a convolution."""
         rng = self.rng
         if source.shape[0] > 1:
             return source
@@ -371,14 +374,14 @@ class RandomMoves(RandomMaps):
         return result
 
     def tables(self, source: Map) -> Map:
-        """Functions of single elements that are rare."""
+        """Add a rare function of single elements."""
         kind = str(self.rng.choice(["HARD_SWISH", "ABS", "RELU_N1_TO_1", "RELU_0_TO_1"]))
         result = self._like(source, source.shape)
         self.writer.operator(kind, [source.tensor], [result.tensor])
         return result
 
     def clamped(self, source: Map) -> Map:
-        """RELU_N1_TO_1 fused into an operator."""
+        """Add RELU_N1_TO_1 fused into an operator."""
         result = self._map(source.shape)
         self.writer.operator(
             "ADD",
@@ -389,7 +392,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def detour(self, source: Map) -> Map:
-        """DEQUANTIZE, a split of float32, and QUANTIZE of one part."""
+        """Add DEQUANTIZE, a split of float32, and QUANTIZE of one part."""
         shape = (*source.shape[:3], source.shape[3] * 2)
         doubled = self._like(source, shape)
         self.writer.operator(
@@ -432,5 +435,5 @@ MOVES = (
     "clamped",
     "detour",
 )
-"""The operators that RandomMoves adds to those of RandomMaps."""
+"""Operators that RandomMoves adds to the operators of RandomMaps."""
 ALL_KINDS = (*KINDS, *MOVES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random ONNX models of quantised operators, in both forms that ONNX Runtime's quantiser writes."""
+"""Random ONNX models of quantised operators, in both forms of ONNX Runtime's quantiser."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RandomOnnx(OnnxMoves):
         with_bias: bool,
         **attributes: Any,
     ) -> Tensor:
-        """Conv, MatMul or Gemm with weights of results along `axis`."""
+        """Add Conv, MatMul or Gemm, with weights that have the results along `axis`."""
         rng, writer = self.rng, self.writer
         n = weights.shape[axis]
         count = n if rng.integers(2) else 1
@@ -114,7 +114,7 @@ class RandomOnnx(OnnxMoves):
     def _window(
         self, source: Tensor, largest: int, *, dilated: bool
     ) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
-        """Kernel, size of the result and attributes; the window fits the map."""
+        """Return kernel, size of the result and attributes of a window that fits the map."""
         rng = self.rng
         sizes = source.shape[2:]
         kernel, strides, dilations, out = [], [], [], []
@@ -175,7 +175,7 @@ class RandomOnnx(OnnxMoves):
         return self._convolution(source, groups, groups * int(self.rng.integers(1, 12)))
 
     def gemm(self, source: Tensor) -> Tensor:
-        """On the flattened map."""
+        """Add a Gemm on the flattened map."""
         k, n = int(np.prod(source.shape[1:])), int(self.rng.integers(1, MOST_CHANNELS))
         flat = Tensor(self.writer.node("Flatten", source.name), (1, k), *source.quantisation)
         transposed = int(self.rng.integers(2))
@@ -187,7 +187,7 @@ class RandomOnnx(OnnxMoves):
         )
 
     def matmul(self, source: Tensor) -> Tensor:
-        """Of the last dimension, or of the channels brought there."""
+        """Add a MatMul of the last dimension, or of the channels after they are brought there."""
         order = list(range(len(source.shape)))
         if len(order) > 2 and self.rng.integers(2):
             order = [0, *order[2:], 1]
@@ -229,7 +229,8 @@ class RandomOnnx(OnnxMoves):
         return Tensor(name, shape, *result.quantisation)
 
     def binary(self, source: Tensor) -> Tensor:
-        """With constants, a tensor of the same shape, or one pixel or one channel of it."""
+        """Add an operation with constants, a tensor of the same shape, or one pixel or channel of
+        it."""
         rng = self.rng
         kind = str(rng.choice(["Add", "Mul", "Add", "Sub"]))
         other = source
@@ -292,7 +293,7 @@ class RandomOnnx(OnnxMoves):
         return self.codes(numbers, shape, source.scale)
 
     def softmax(self, source: Tensor) -> Tensor:
-        """Of more than one element: that of one has no defined result in ONNX Runtime."""
+        """Add a Softmax of several elements: a row of one has no defined result in ONNX Runtime."""
         axes = [axis for axis in range(1, len(source.shape)) if source.shape[axis] > 1]
         if not axes:
             return self.requantise(source)
@@ -320,7 +321,7 @@ _RANK = defaultdict(
         ("convolution", "depthwise", "grouped", "max_pool", "average_pool", "global_average"), 3
     ),
 )
-"""Least numbers of dimensions."""
+"""Least number of dimensions for each operator."""
 
 KINDS = (
     "convolution",

@@ -23,15 +23,15 @@ class Tensor:
 
     @property
     def quantisation(self) -> tuple[np.float32, int]:
-        """What the codes mean."""
+        """Scale and zero point of the codes."""
         return self.scale, self.zero_point
 
 
 class OnnxMoves:
     """The tensors of a random model, and operators that only move their elements.
 
-    All codes are int8 or all are uint8, all operators are QLinear operators where there are such,
-    or all are float32 between DequantizeLinear and QuantizeLinear.
+    All codes are int8, or all are uint8. Operators are QLinear operators if there are such, or all
+    of them are float32 between DequantizeLinear and QuantizeLinear.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -60,7 +60,7 @@ class OnnxMoves:
         return Tensor(name, shape, scale, self._zero_point() if zero_point is None else zero_point)
 
     def numbers(self, tensor: Tensor) -> str:
-        """A DequantizeLinear."""
+        """Add a DequantizeLinear and return its result."""
         return self.writer.dequantise(tensor.name, *tensor.quantisation, self.dtype)
 
     def codes(
@@ -70,7 +70,7 @@ class OnnxMoves:
         scale: np.float32 | None = None,
         zero_point: int | None = None,
     ) -> Tensor:
-        """A QuantizeLinear, sometimes behind a Relu or a Clip."""
+        """Add a QuantizeLinear, sometimes after a Relu or a Clip, and return its result."""
         kind = int(self.rng.integers(6))
         if kind == 0:
             numbers = self.writer.node("Relu", numbers)
@@ -85,7 +85,7 @@ class OnnxMoves:
         return Tensor(name, *(result.shape, *result.quantisation))
 
     def requantise(self, source: Tensor) -> Tensor:
-        """Other codes for the same numbers."""
+        """Return other codes for the same numbers."""
         return self.codes(self.numbers(source), source.shape)
 
     def _constant_codes(self, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -98,7 +98,7 @@ class OnnxMoves:
     def _moved(
         self, kind: str, source: Tensor, shape: tuple[int, ...], *inputs: str, **attributes: Any
     ) -> Tensor:
-        """An operator that only moves, of codes or of numbers."""
+        """Add an operator that only moves, of codes or of numbers."""
         if self.fused:
             name = self.writer.node(kind, source.name, *inputs, **attributes)
         else:
@@ -125,7 +125,7 @@ class OnnxMoves:
         return self._moved("Slice", source, tuple(shape), *inputs)
 
     def split(self, source: Tensor) -> Tensor:
-        """Two parts of any axis; the last one goes on."""
+        """Split any axis into two parts; return the last part."""
         axes = [axis for axis in range(1, len(source.shape)) if source.shape[axis] > 1]
         if not axes:
             return self.requantise(source)
@@ -165,7 +165,7 @@ class OnnxMoves:
         return self._moved("Transpose", source, shape, perm=order)
 
     def reshape(self, source: Tensor) -> Tensor:
-        """Two dimensions become one, or one two."""
+        """Add a reshape that joins two dimensions, or splits one."""
         sizes = list(source.shape)
         axis = int(self.rng.integers(1, len(sizes)))
         if len(sizes) > 2 and axis + 1 < len(sizes) and self.rng.integers(2):
@@ -182,7 +182,7 @@ class OnnxMoves:
         return self._moved("Gather", source, shape, self._whole_numbers(indices), axis=axis)
 
     def concatenation(self, source: Tensor) -> Tensor:
-        """Of tensors with different scales, and sometimes constants."""
+        """Add a concatenation of tensors with different scales, and sometimes constants."""
         axis = int(self.rng.integers(1, len(source.shape)))
         parts = [source]
         for each in (*self.tensors[-2:], source):

@@ -26,12 +26,13 @@ class Sequence:
 
 
 class RandomSequences:
-    """A chain of operators, on its input or on what a convolution makes of it."""
+    """A chain of operators, on its input or on the result of a convolution."""
 
     def __init__(
         self, rng: np.random.Generator, operators: int, samples: int, *, lstm: bool = True
     ) -> None:
-        """Without `lstm` there is none, as not every machine has 16-bit modes."""
+        """Make a random chain; without `lstm` it has no LSTM, as not every machine has 16-bit
+        modes."""
         self.rng, self.writer = rng, ModelWriter()
         steps, cells = int(rng.integers(1, MOST_STEPS + 1)), int(rng.integers(1, 20))
         self.current = self._sequence(steps, cells)
@@ -49,7 +50,7 @@ class RandomSequences:
     def _sequence(
         self, steps: int, cells: int, like: Sequence | None = None, **fixed: float
     ) -> Sequence:
-        """A new tensor, quantised as `like`, or as `fixed` says, or in any way."""
+        """Return a new tensor, quantised as `like`, or as in `fixed`, or in any way."""
         scale = float(np.float32(10 ** self.rng.uniform(-2.2, -1.2)))
         zero_point = int(self.rng.integers(-128, 128))
         if like:
@@ -60,7 +61,7 @@ class RandomSequences:
         return Sequence(tensor, steps, cells, scale, zero_point)
 
     def _convolution(self, shape: tuple[int, ...]) -> Sequence:
-        """`current` becomes what a convolution makes of a new input."""
+        """Put a convolution with a new input before `current`; return the input."""
         rng, target = self.rng, self.current
         scale = float(np.float32(rng.uniform(0.005, 0.05)))
         source = Sequence(self.writer.tensor(shape, "int8", scale, 3), *shape[2:], scale, 3)
@@ -87,7 +88,7 @@ class RandomSequences:
         self.writer.operator("RESHAPE", [source, sizes], [target.tensor])
 
     def dense(self) -> None:
-        """On single steps, or on several that are made one."""
+        """Add a layer on single steps, or on several steps that are joined to one."""
         rng, source = self.rng, self.current
         at_once = int(rng.choice([n for n in (1, 2, 3, source.steps) if source.steps % n == 0]))
         if at_once > 1:
@@ -134,7 +135,7 @@ class RandomSequences:
         return result
 
     def join(self) -> None:
-        """With a slice of itself in time, or with itself."""
+        """Join the sequence with a slice of itself in time, or with itself."""
         source, axis = self.current, int(self.rng.integers(1, 3))
         part = self._slice(1, source.steps // 2, source.steps) if axis == 1 else source
         steps, cells = source.steps, source.cells
@@ -150,7 +151,7 @@ class RandomSequences:
         )
 
     def binary(self) -> None:
-        """With constants, one of its steps, or itself."""
+        """Add an operation with constants, with one of the sequence's steps, or with itself."""
         rng, source = self.rng, self.current
         match int(rng.integers(3)):
             case 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stored networks with their samples and reference outputs, compiled for a machine."""
+"""Stored networks with their samples and reference outputs, compiled for a machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFERENCES = {Semantics.LITERT_2: "y_ref", Semantics.LITERT_1_2: "y_ref12"}
 
 
 def stored_model(name: str, semantics: Semantics = Semantics.LITERT_2) -> Network:
-    """The network in models/`name`.tflite."""
+    """Return the network in models/`name`.tflite."""
     content = (files("systola.models") / f"{name}.tflite").read_bytes()
     return build_network(read_tflite(content), semantics)
 
@@ -32,7 +32,7 @@ def stored_model(name: str, semantics: Semantics = Semantics.LITERT_2) -> Networ
 def stored_samples(
     name: str, semantics: Semantics = Semantics.LITERT_2
 ) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-    """Inputs and reference outputs of a network of one input."""
+    """Return the inputs and reference outputs of a network of one input."""
     with np.load(str(files("systola.models") / f"{name}.npz")) as stored:
         x = stored["x"] if "x" in stored.files else stored["x0"]
         return x, stored[REFERENCES[semantics]]
@@ -41,10 +41,10 @@ def stored_samples(
 def stored_program(
     name: str, config: Config, samples: int | None = None
 ) -> tuple[Image, Callable[[NDArray[np.uint8]], None]]:
-    """The program of a network with its first `samples` samples (None: all), and a check.
+    """Return the program of a network with its first `samples` samples (None: all), and a check.
 
-    The check takes the host window after a run, and fails where the outputs differ from those of
-    the reference in a single byte.
+    The check takes the host window after a run. It fails if the outputs differ from the reference
+    in a single byte.
     """
     network = stored_model(name)
     x, expected = (array[:samples] for array in stored_samples(name))
@@ -66,7 +66,7 @@ def stored_program(
 def _on_host(
     stages: Sequence[HostStage | DeviceStage], x: NDArray[np.generic]
 ) -> NDArray[np.generic]:
-    """What a chain of host stages makes of samples."""
+    """Return the result of a chain of host stages for samples."""
     for stage in stages:
         assert isinstance(stage, HostStage)
         (source,) = stage.sources

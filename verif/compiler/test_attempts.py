@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling a large network takes no more work than it must: counts, not times."""
+"""Counts that show that compiling a large network takes no more work than it must."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = preset("small")
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Calls of the functions that take the time."""
+    """Return counts of the calls of the functions that take the time."""
     counted: Counter[str] = Counter()
 
     def count(module: Any, name: str) -> None:
@@ -45,10 +45,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def test_attempts(calls: Counter[str]) -> None:
-    """Tiles of weights are made for the attempt that fits, which is found once for all batches.
+    """Check that tiles of weights are made only for the attempt that fits.
 
-    The attempts together make the steps of an operation hardly more often than the one that fits,
-    which cuts most of them into bands.
+    This attempt is found once for all batches. The attempts together make the steps of an operation
+    hardly more often than this attempt, which cuts most operations into bands.
     """
     network = stored_model("mobilenet_v1_025_96")
     first = compile_network(SMALL, network, 16)
@@ -64,7 +64,7 @@ def test_attempts(calls: Counter[str]) -> None:
 
 
 def test_batches_without_hope(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the smallest batch of operations cannot fit, no larger one of them is tried."""
+    """Check that no larger batch of some operations is tried if the smallest cannot fit."""
     network = stored_model("mobilenet_v1_025_96")
     (operations,) = (stage for stage in network.stages if isinstance(stage, Operations))
     asked: list[Batch] = []
@@ -84,7 +84,7 @@ def test_batches_without_hope(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_placing_in_time() -> None:
-    """The quick way to place lives in the order of time does the same as the general one."""
+    """Check that the quick way to place lives in the order of time equals the general one."""
     rng = np.random.default_rng(random_seed())
     failed = 0
     for _ in range(200):

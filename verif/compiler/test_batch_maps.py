@@ -31,11 +31,14 @@ from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 BATCHES = (2, 5, 15, 16, 33)
-"""With dilations up to 15 one convolution reaches from row to row, beyond that each row is one."""
+"""Sizes of batches; with dilations up to 15 one convolution reaches from row to row.
+
+Beyond 15 each row is a convolution.
+"""
 
 
 class Maps:
-    """A model of maps, one operation at a time."""
+    """A writer of a model of maps, one operation at a time."""
 
     def __init__(self, rng: np.random.Generator, size: int, channels: int) -> None:
         self.rng, self.writer = rng, ModelWriter()
@@ -141,7 +144,7 @@ def test_models(name: str, machine: str) -> None:
 
 
 def test_batches_take_fewer_tiles() -> None:
-    """Sixteen samples read each tile once; one by one, sixteen times."""
+    """Check that sixteen samples read each tile once, and one by one sixteen times."""
     content = Maps(np.random.default_rng(1), 3, 16).convolution(3, 16).convolution(3, 16).content()
     operations, config = operations_of(content), preset("base")
     one, many = (
@@ -154,7 +157,10 @@ def test_batches_take_fewer_tiles() -> None:
 
 
 def test_average_over_edges_stays_out_of_large_batches() -> None:
-    """Its taps are counted, which two instructions in a row cannot do."""
+    """Check that average poolings over edges stay alone.
+
+    Their taps are counted, which two instructions in a row cannot do.
+    """
     rng = np.random.default_rng(random_seed())
     content = Maps(rng, 3, 5).convolution(3, 9).pool("AVERAGE_POOL_2D", 3, 2).dense(7).content()
     for batch in BATCHES:
@@ -172,7 +178,8 @@ def opcodes(program: bytes) -> list[Opcode]:
 
 
 def test_lines_on_their_way_out() -> None:
-    """Alone, each pixel of one channel is a line of 16 bytes; four side by side are one, too."""
+    """Check that a pixel of one channel alone takes a line of 16 bytes, and so do four side by
+    side."""
     config = dataclasses.replace(preset("base"), host_bus_bytes=4)
     content = Maps(np.random.default_rng(1), 4, 5).convolution(1, 1).content()
     program = compile_operations(config, operations_of(content), 1)
@@ -180,7 +187,7 @@ def test_lines_on_their_way_out() -> None:
 
 
 def branched(rng: np.random.Generator, axis: int = 3) -> Operations:
-    """A map that is pooled and goes through convolutions, and both side by side."""
+    """Return a map that is pooled, and goes through convolutions, and both results side by side."""
     writer = ModelWriter()
     shape = (1, 3, 3, 16)
     source = writer.tensor(shape, "int8", 0.02, 3)
@@ -201,7 +208,10 @@ def branched(rng: np.random.Generator, axis: int = 3) -> Operations:
 
 
 def test_poolings_beside_convolutions() -> None:
-    """In a batch the pooling comes before the convolutions that hide it, alone where it stands."""
+    """Check that in a batch the pooling comes before the convolutions that hide it.
+
+    A sample by itself keeps the order.
+    """
     operations = branched(np.random.default_rng(1))
     kinds = [type(node) for node in operations.nodes]
     assert kinds.index(Pooling) > max(i for i, kind in enumerate(kinds) if kind is Convolution)
@@ -214,14 +224,17 @@ def test_poolings_beside_convolutions() -> None:
 
 @pytest.mark.parametrize("samples", [1, 16])
 def test_parts_are_made_in_their_place(samples: int) -> None:
-    """What nothing but a concatenation of rows takes is not copied there."""
+    """Check that a value that only a concatenation of rows takes is not copied there."""
     operations = branched(np.random.default_rng(1), axis=1)
     program = compile_operations(preset("base"), operations, samples).image.program
     assert Opcode.VECTOR not in opcodes(program)
 
 
 def test_parameters_come_when_they_are_needed() -> None:
-    """Those of the first layer come before its input, for all of which they would wait."""
+    """Check the places of the parameter loads in a program.
+
+    The parameters of the first layer come before its input, as they would wait for all of it.
+    """
     content = Maps(np.random.default_rng(1), 3, 5).convolution(3, 9).convolution(3, 9).content()
     order = opcodes(compile_operations(preset("base"), operations_of(content), 2).image.program)
     loads = [at for at, opcode in enumerate(order) if opcode == Opcode.LOAD_PARAMETERS]
@@ -231,7 +244,7 @@ def test_parameters_come_when_they_are_needed() -> None:
 
 
 def test_what_does_not_fit_together_is_calculated_alone() -> None:
-    """Samples that the buffer cannot hold at once go through it in smaller batches."""
+    """Check that samples that the buffer cannot hold at once go through it in smaller batches."""
     rng = np.random.default_rng(random_seed())
     content = Maps(rng, 3, 5).convolution(3, 9).convolution(3, 9).dense(7).content()
     x = rng.integers(-128, 128, (33, 1, 3, 3, 5), dtype=np.int8)
@@ -244,7 +257,7 @@ def test_what_does_not_fit_together_is_calculated_alone() -> None:
 
 
 def test_pixels_of_a_row_put_together() -> None:
-    """Two maps of one pixel as one of two: the samples of a batch would lie between them."""
+    """Check two maps of one pixel as one of two: a batch's samples would lie between the pixels."""
     rng = np.random.default_rng(random_seed())
     maps = Maps(rng, 1, 5)
     parts = [Maps.convolution(maps, 1, 9).last, Maps.convolution(maps, 1, 9).last]
@@ -258,8 +271,10 @@ def test_pixels_of_a_row_put_together() -> None:
 
 
 def test_rows_that_are_no_map_any_more() -> None:
-    """The pixels of a convolution as rows of a matrix, of which some are cut off: each sample of a
-    batch has what it has alone."""
+    """Check a convolution's pixels as rows of a matrix, of which some are cut off.
+
+    Each sample of a batch must have the results that it has alone.
+    """
     rng = np.random.default_rng(random_seed())
     source, rows, part = Value("x", (1, 1, 7, 16)), Value("rows", (7, 8)), Value("part", (4, 8))
     output = scalar_requantisation(1 << 30, -8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations for many samples at a time: which they are, and that every byte stays the same."""
+"""The choice of operations for many samples at a time, and tests that every byte stays the same."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def operations_of(network: Network) -> Operations:
 
 
 def kinds_together(network: Network, config: Config | None = None) -> list[str]:
-    """Kinds of what is batched, without changes of shape."""
+    """Return the kinds of the batched operations, without changes of shape."""
     stages = [stage for stage in network.stages if isinstance(stage, Operations)]
     choices = (batched_nodes(config or BASE, each) for each in stages)
     nodes = [node for choice in choices if choice for node in choice[0]]
@@ -64,16 +64,16 @@ def test_what_is_batched() -> None:
         nodes = operations_of(network).nodes
         assert batched_nodes(BASE, operations_of(network)) == [nodes]
     assert kinds_together(stored_model("cnn_s2_valid5_same3_1x1")) == ["Product"]
-    # Maps of fewer pixels than a tile takes cycles, behind a depthwise convolution.
+    # Maps of fewer pixels than a tile takes cycles, after a depthwise convolution.
     assert kinds_together(stored_model("cnn_residual_dw_pool")) == [
         "Convolution",
         "Pooling",
         "Product",
     ]
-    # The first curve takes no longer for each sample alone, and its map less room.
+    # The first curve takes no longer for each sample alone, and its map takes less room.
     content = flat_model(np.random.default_rng(1), 3, 4, 5, stride=2)
     assert kinds_together(network_of(content)) == ["Product", "Unary"]
-    # A convolution whose windows move by one row takes samples as they come.
+    # A convolution with windows that move by one row takes samples as they come.
     content = flat_model(np.random.default_rng(1), 3, 4, 5)
     assert kinds_together(network_of(content)) == ["Convolution", "Unary", "Product", "Unary"]
 
@@ -90,7 +90,7 @@ def test_stored_networks(name: str, machine: str) -> None:
 
 
 def test_batches_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More samples than a batch may have, the first batch not full."""
+    """Check more samples than a batch may have, with a first batch that is not full."""
     monkeypatch.setattr(batching, "largest_batch", lambda config: 4)
     for name in STORED:
         x, expected = stored_samples(name)
@@ -110,10 +110,13 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_order() -> None:
-    """Two rows a sample, two batches of three places: sample 0 is the second of the first."""
+    """Check two rows for each sample in two batches of three places.
+
+    Sample 0 has the second place of the first batch.
+    """
     assert sample_order(2, 3, 5).tolist() == [1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
     assert sample_order(3, 1, 2).tolist() == [0, 1, 2, 3, 4, 5]
-    # Two rows of two pixels: a row of all samples, then the next one.
+    # Two rows of two pixels: a row of all samples, then the next row.
     assert sample_order(4, 3, 2, 2).tolist() == [2, 3, 8, 9, 4, 5, 10, 11]
 
 
@@ -147,7 +150,7 @@ def test_random_networks() -> None:
 
 @pytest.mark.thorough
 def test_random_sequences() -> None:
-    """Operators on several pixels of many samples."""
+    """Check operators on several pixels of many samples."""
     rng = np.random.default_rng(random_seed())
     ran = 0
     for number in range(60):
@@ -180,7 +183,7 @@ def test_random_lstms() -> None:
 
 
 def test_lstm_behind_a_convolution() -> None:
-    """What the convolution makes of a sample is a sequence, gathered step by step."""
+    """Check an LSTM after a convolution: its result for a sample is gathered step by step."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source = writer.tensor((1, 1, 14, 5), "int8", 0.02, 3)
@@ -209,7 +212,7 @@ def flat_model(
     pool: bool = False,
     stride: int = 1,
 ) -> bytes:
-    """A convolution with a curve behind it, and a layer on all its pixels, likewise.
+    """Return a convolution with a curve after it, then a layer on all its pixels with a curve.
 
     With `pool` the layer takes only the largest of each 4 x 5 pixels. With a `stride` the input has
     so many times the rows and columns.
@@ -251,7 +254,7 @@ def test_more_pixels_than_a_kernel_has_rows() -> None:
 
 
 def loops(content: bytes, config: Config, samples: int) -> list[int]:
-    """Counts of the loops of a program."""
+    """Return the counts of the loops of a program."""
     program = compile_operations(config, operations_of(network_of(content)), samples).image.program
     counts: list[int] = []
     for at in range(0, len(program), INSTRUCTION_BYTES):
@@ -263,7 +266,7 @@ def loops(content: bytes, config: Config, samples: int) -> list[int]:
 
 
 def test_smaller_batches_where_the_buffer_is_small() -> None:
-    """A sample's map takes 512 lines; the loops are over batches, samples, and its pixels."""
+    """Check batches for maps of 512 lines; loops are over batches, samples, and a map's pixels."""
     rng = np.random.default_rng(random_seed())
     content = flat_model(rng, 16, 16, 20, stride=2)
     x = rng.integers(-128, 128, (8, 1, 32, 32, 3), dtype=np.int8)
@@ -274,7 +277,7 @@ def test_smaller_batches_where_the_buffer_is_small() -> None:
 
 
 def test_batch_beside_what_goes_to_host_memory() -> None:
-    """The map of a sample has no room at all, so the batch may not be the reason for that."""
+    """Check that a map without any room in the buffer does not count against the batch."""
     rng = np.random.default_rng(random_seed())
     content = flat_model(rng, 24, 25, 20, pool=True, stride=2)
     config = dataclasses.replace(preset("small"), buffer_lines=1024)
@@ -286,7 +289,7 @@ def test_batch_beside_what_goes_to_host_memory() -> None:
 
 
 def test_many_rows_of_a_sample_need_no_batch() -> None:
-    """A layer with as many rows as the array has stays alone, one with fewer does not."""
+    """Check that a layer with as many rows as the array stays alone, and a smaller one does not."""
     rng = np.random.default_rng(random_seed())
     weights = rng.integers(-127, 128, (5, 7), dtype=np.int8)
     for rows, expected in ((16, []), (15, ["Product"])):

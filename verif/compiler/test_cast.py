@@ -37,7 +37,7 @@ def test_cast(source: str, target: str) -> None:
 
 
 def test_pixels_to_codes() -> None:
-    """Pixels of uint8 go through float32 to the codes of the first layer."""
+    """Check pixels of uint8 that go through float32 to the codes of the first layer."""
     writer = ModelWriter()
     pixels, floats = writer.tensor((1, 256), "uint8"), writer.tensor((1, 256), "float32")
     codes, result = writer.tensor((1, 256), "int8", 0.7, -9), writer.tensor((1, 256), "int8", 0.4)

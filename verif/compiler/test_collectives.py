@@ -20,7 +20,7 @@ SIZES = (1, 2, 3, 4, 5, 8)
 
 
 def run(pod: Pod, programs: list[list[bytes]]) -> None:
-    """The programs come to their ends."""
+    """Run the programs to their ends."""
     images: list[Image] = []
     for words in programs:
         program = b"".join([*words, encode(Opcode.HALT)])

@@ -18,7 +18,7 @@ KINDS = ("EXP", "LOG", "SQRT", "RSQRT", "GELU", "GELU approximate", "NEG")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_codes(kind: str) -> None:
-    """LiteRT refuses to take the root of a number below 0 when it happens."""
+    """Check all codes; LiteRT refuses the root of a number below 0 only when it meets one."""
     rng = np.random.default_rng(random_seed())
     x = np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 256)
     for _ in range(15):
@@ -38,7 +38,7 @@ def test_all_codes(kind: str) -> None:
 
 @pytest.mark.parametrize("slopes", [(1, 1, 1), (1, 1, 5), (3, 4, 5)])
 def test_prelu(slopes: tuple[int, ...]) -> None:
-    """One slope, one for each channel, or one for each element."""
+    """Check PRELU with one slope, one for each channel, or one for each element."""
     rng = np.random.default_rng(random_seed())
     for _ in range(5):
         scales = (10 ** rng.uniform(-2, -1, 3)).astype(np.float32)

@@ -29,8 +29,12 @@ def test_every_byte(shape: Shape, channels: int, machine: str, batch: int) -> No
 
 
 def test_a_convolution_does_not_wait_for_its_last_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last block has 11 rows in the lanes, nine taps for each of five pixels. Without
-    a Convolve for the first two of four blocks, that begins after most of these 495 cycles."""
+    """Check that a convolution begins before the last block of its source is complete.
+
+    The last block has 11 rows in the lanes, with nine taps for each of five pixels. Without a
+    Convolve of its own for the first two of four blocks, the convolution begins after most of these
+    495 cycles.
+    """
     content = network((25, 5, 64), 64).content
     early = cycles_of(content)
     monkeypatch.setattr(lowering, "begin_early", lambda steps, _: steps[-1])
@@ -38,7 +42,7 @@ def test_a_convolution_does_not_wait_for_its_last_blocks(monkeypatch: pytest.Mon
 
 
 def test_poolings_between_results() -> None:
-    """A dense layer after poolings that are made block by block begins with the first blocks."""
+    """Check that a dense layer begins with the first blocks of poolings made block by block."""
     shape = (12, 10, 64)
     writer = Writer(shape, (1, 1), (1, 1), 64)
     writer.average()

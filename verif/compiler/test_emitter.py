@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs as they are emitted: entries, weight reads, and what a loop forgets."""
+"""Programs of the emitter: entries, weight reads, and the settings that a loop forgets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def listing(image: Image) -> list[tuple[Opcode, dict[str, int]]]:
 
 
 def test_division() -> None:
-    """gemmlowp's RoundingDivideByPOT of a product of two int16, by the text of Activate."""
+    """Check gemmlowp's RoundingDivideByPOT of a product of two int16, by the text of Activate."""
     rng = np.random.default_rng(random_seed())
     for bits in (15, 19, 26, 30):
         entry = np.frombuffer(division_entry(CONFIG, bits).content, np.uint8)
@@ -66,7 +66,7 @@ def test_channel_entries() -> None:
     output = Requantisation(bias=bias, multiplier=multiplier, shift=shift)
     entries = channel_entries(CONFIG, output, channels)
     assert entries.count == 3
-    # Blocks of 6 channels in entries of 10 columns: 4, 6 and 1 of them.
+    # Blocks of 6 channels in entries of 10 columns: 4, 6 and 1 channels.
     for number, part in enumerate((slice(0, 4), slice(4, 10), slice(10, 11))):
         columns = np.zeros((4, CONFIG.cols), np.int64)
         values = (bias, multiplier, np.maximum(shift, 0), np.maximum(-shift, 0))
@@ -84,7 +84,7 @@ def test_channel_entries() -> None:
 
 
 def test_weight_reads() -> None:
-    """Neighbours come in one read; others are issued ahead, but never too many."""
+    """Check that neighbours come in one read, and others are issued ahead, but not too many."""
     target = emitter()
     first = target.store_weights(np.zeros((30, CONFIG.tile_bytes), np.uint8))
     for repeat in range(20):
@@ -125,7 +125,10 @@ def test_reads_stay_in_their_loop() -> None:
 
 
 def test_loops_forget_window_and_scale() -> None:
-    """What holds at the first instruction of a body is not what holds when it comes again."""
+    """Check that a loop's body sets its window and scale again.
+
+    Settings before the body's first pass may differ from the settings before its next pass.
+    """
     target = emitter()
     source = new_map("", 4, 4, Channels((3,), 6))
     window = Window(kernel=(1, 1), out=(4, 4))

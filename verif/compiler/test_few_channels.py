@@ -198,7 +198,8 @@ def test_constants_of_a_program_without_loops_come_after_its_input() -> None:
     writer.depthwise()
     order = opcodes(program_of(writer.content))
     reads = [number for number, each in enumerate(order) if each == Opcode.READ_HOST_MEMORY]
-    # Only its first steps have theirs before: they would wait for all of the input.
+    # Only the first steps have their parameters before the input: later ones would wait for all of
+    # it.
     assert order.index(Opcode.READ_HOST_MEMORY_ALTERNATE) < order.index(Opcode.CONVOLVE) < reads[1]
 
 

@@ -24,7 +24,7 @@ CONSTANTS = {
 )
 @pytest.mark.parametrize("dtype", CONSTANTS)
 def test_constants(kinds: tuple[str, ...], dtype: str) -> None:
-    """The sum of an input and a constant that comes from other ones."""
+    """Check the sum of an input and a constant that is made from other constants."""
     data = CONSTANTS[dtype]
     writer = ModelWriter()
     source, result = (writer.tensor((1, 5), "int8", scale, -3) for scale in (0.07, 0.1))

@@ -21,9 +21,9 @@ from systola.verif.plan.selection import thorough
 
 PRESETS = ("small", "tiny", "base", "8x5")
 MUTANTS, MORE_MUTANTS = 150, 500
-"""Of the quick tests and of all; `make soak` tries other ones."""
+"""Numbers of mutants in the quick tests and in all tests; `make soak` tries other mutants."""
 ALL_MUTANTS = 12_000
-"""With --exhaustive, of all models; about half an hour."""
+"""Number of mutants of all models with --exhaustive, about half an hour."""
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,13 @@ def judge() -> Iterator[Isolation]:
 
 
 def verdict_of(judge: Isolation, content: bytes, preset: str, seed: int) -> Verdict:
-    """The verdict on a file; the process that gives it may have ended in any way."""
+    """Return the verdict on a file; the process that gives it may have ended in any way."""
     found, status = judge.call(content, preset, seed)
     return found[-1] if found else Verdict("wrong", f"the process has ended with status {status}")
 
 
 def check_mutants(judge: Isolation, names: Sequence[str], count: int) -> Counter[str]:
-    """How many mutants got which verdict; fails where one is 'wrong'."""
+    """Return how many mutants got which verdict; fails if a verdict is 'wrong'."""
     seed = random_seed()
     kinds: Counter[str] = Counter()
     wrong: list[str] = []
@@ -76,7 +76,7 @@ def test_many_mutants(judge: Isolation) -> None:
 
 @pytest.mark.thorough
 def test_compiling_is_deterministic() -> None:
-    """Whatever order sets and dictionaries have."""
+    """Check that programs do not depend on the order of sets and dictionaries."""
     found = [
         subprocess.run(
             [sys.executable, "-m", __name__],
@@ -92,7 +92,7 @@ def test_compiling_is_deterministic() -> None:
 
 
 def print_programs() -> None:
-    """Prints a checksum of the program of each stored model."""
+    """Print a checksum of the program of each stored model."""
     for name in model_files(large=True):
         program = api.compile(model_file(name), batch=3).to_bytes()
         print(name, hashlib.sha256(program).hexdigest())

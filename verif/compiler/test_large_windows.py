@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows that are larger than an instruction can have them: kernels of 256 and more, many taps."""
+"""Operations with windows that are larger than one instruction allows, or have many taps."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ def test_pools(
 
 @pytest.mark.parametrize(("size", "host"), [(12, False), (65, True)])
 def test_place_of_averages_over_the_edge(size: int, host: bool) -> None:
-    """Few counts are divided by on the machine; many would take too many instructions."""
+    """Check that averages over the edge of a large map stay on the host.
+
+    They would take too many instructions. On a small map few instructions suffice.
+    """
     shape = (1, size, size, 4)
     network = network_of(pool("AVERAGE_POOL_2D", shape, (9, 9), (1, 1), SAME))
     stages = compile_network(preset("base"), network, 1).stages
@@ -152,7 +155,7 @@ def test_convolutions(
 )
 @pytest.mark.parametrize("batch", [1, 4])
 def test_dense_layer_over_many_pixels(shape: tuple[int, ...], inputs: int, batch: int) -> None:
-    """Pixels from a layer before it, as the machine has them, and as many rows as there are."""
+    """Check a dense layer over many pixels, in the lines of the layer before, with several rows."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source, active = (writer.tensor(shape, "int8", 0.05, 3) for _ in range(2))

@@ -31,7 +31,7 @@ def lstm_model(
     shape: tuple[int, int, int] | None = None,
     **options: Any,
 ) -> bytes:
-    """A model of one operator, with the options of add_lstm."""
+    """Return a model of one LSTM, with the options of add_lstm."""
     writer = ModelWriter()
     scale = float(np.float32(rng.uniform(0.003, 0.02)))
     zero_point = int(rng.integers(-128, 128))

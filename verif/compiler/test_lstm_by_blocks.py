@@ -69,7 +69,7 @@ def test_tiles_of_a_step(cells: int, tiles: int) -> None:
 
 
 def test_others_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single step, a single block, and a batch have nothing to gain."""
+    """Check that an LSTM with one step, one block or a batch goes step by step."""
     monkeypatch.delattr(lstm_choice, "lstm_by_blocks")
     rng = np.random.default_rng(1)
     for steps, cells in ((1, 36), (4, 20)):
@@ -77,7 +77,7 @@ def test_others_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_layout() -> None:
-    """Cells beyond the blocks are mixed if they take a quarter of a line at most."""
+    """Check that cells beyond the blocks are mixed if they take a quarter of a line at most."""
     layout = Layout(36, 16)
     gates, cells = layout.columns()
     assert (layout.mixed, layout.blocks, layout.tiles, layout.rest) == (1, 2, 9, 4)

@@ -48,7 +48,7 @@ def test_one_program(name: str) -> None:
 
 
 def cut_machine(rng: np.random.Generator) -> Config:
-    """A machine so small that much must be cut or loaded again and again."""
+    """Return a machine so small that much must be cut or loaded again and again."""
     rows, cols = (int(size) for size in rng.integers(2, 20, 2))
     return dataclasses.replace(
         preset(f"{rows}x{cols}"),
@@ -60,7 +60,7 @@ def cut_machine(rng: np.random.Generator) -> Config:
 
 
 def check_random(model: RandomMaps, config: Config) -> bool:
-    """Whether the network fits the machine; then it must give what the interpreter gives."""
+    """Return whether the network fits the machine, after a check of its results if it does."""
     network = network_of(model.content)
     try:
         compile_network(config, network, 1)
@@ -108,7 +108,7 @@ def test_two_inputs() -> None:
 
 
 def test_many_inputs() -> None:
-    """More inputs than there are index registers: those of one size share one."""
+    """Check more inputs than there are index registers: inputs of one size share a register."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     inputs = [writer.tensor((1, 6), "int8", 0.05, number) for number in range(9)]
@@ -123,7 +123,7 @@ def test_many_inputs() -> None:
 
 
 def test_any_graph() -> None:
-    """What takes the same value twice, and what nothing needs."""
+    """Check an operation that takes the same value twice, and one that no output needs."""
     writer = ModelWriter()
     tensors = [writer.tensor((1, 4), "int8", scale) for scale in (0.1, 0.2, 0.05)]
     for result in tensors[1:]:
@@ -135,7 +135,7 @@ def test_any_graph() -> None:
 
 
 def test_many_bands() -> None:
-    """Weights read again for each row of the result, more often than reads may be waiting."""
+    """Check weights read again for each row of the result, more often than reads may wait."""
     rng = np.random.default_rng(random_seed())
     config = dataclasses.replace(preset("small"), accumulator_rows=12)
     for channels in (1, 2, 20):
@@ -162,7 +162,7 @@ def test_many_bands() -> None:
     ],
 )
 def test_depthwise_in_the_lanes_and_on_the_array(config: Config, kernel: int) -> None:
-    """All rows on the array, where there are no lanes or too many taps, or only the lower ones."""
+    """Check all rows on the array, without lanes or with too many taps, or only the lower rows."""
     rng = np.random.default_rng(random_seed())
     for stride, channels in ((1, 5), (2, 21)):
         out = -(-13 // stride)

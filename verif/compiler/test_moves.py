@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that move elements, and what models do to indexes and shapes."""
+"""Operators that move elements, or change indexes and shapes in models."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_random_networks() -> None:
 
 
 def check(content: bytes, *x: NDArray[Any]) -> Network:
-    """The network of a model, after it gave what the interpreter gives."""
+    """Return the network of a model, after a check of its results with the interpreter."""
     network = network_of(content)
     run = run_network(GoldenBackend(preset("small")), network, *x)
     assert np.array_equal(run.y, interpret(content, *x))
@@ -53,13 +53,13 @@ def check(content: bytes, *x: NDArray[Any]) -> Network:
 
 
 def moved_by_host(network: Network) -> int:
-    """How many moves of elements stay on the host."""
+    """Return how many moves of elements stay on the host."""
     stages = [stage for stage in network.stages if isinstance(stage, HostStage)]
     return sum(isinstance(stage.function, Rearrange) for stage in stages)
 
 
 def embedding(dtype: str, *, from_the_end: bool = False) -> tuple[ModelWriter, int, int]:
-    """A table of 50 rows of 7; the writer, the numbers and what they choose."""
+    """Return a writer with a table of 50 rows of 7, the tensor of numbers, and the chosen rows."""
     rng = np.random.default_rng(1)
     writer = ModelWriter()
     tokens = numbers = writer.tensor((1, 9), dtype)
@@ -120,7 +120,7 @@ def test_bytes_without_sign(scale: float) -> None:
 @pytest.mark.parametrize("axis", [1, 2])
 @pytest.mark.parametrize("scales", [(0.1, 0.2, 0.1), (0.07, 0.3, 0.11), (0.3, 0.3, 0.3)])
 def test_bytes_without_sign_are_joined(scales: tuple[float, float, float], axis: int) -> None:
-    """CONCATENATION of uint8 brings all codes of each input to the scale of the result."""
+    """Check that CONCATENATION of uint8 brings all codes of an input to the result's scale."""
     writer = ModelWriter()
     sources = [
         writer.tensor((1, 16, 16), "uint8", scale, zero_point)
@@ -143,7 +143,7 @@ def test_bytes_without_a_scale_are_joined() -> None:
 
 
 def test_shapes_are_constants() -> None:
-    """The size of a batch read from a shape, put before the rest, and used to reshape."""
+    """Check a batch size that is read from a shape, put before the rest, and used to reshape."""
     writer = ModelWriter()
     source, result = (writer.tensor(shape, "int8", 0.1) for shape in ((1, 4, 6), (1, 3, 8)))
     numbers = [
@@ -163,7 +163,7 @@ def test_shapes_are_constants() -> None:
 
 
 def test_samples_of_a_batch_change_places() -> None:
-    """Then the first dimension does not count samples."""
+    """Check that the first dimension does not count samples if these change places."""
     writer = ModelWriter()
     tensors = [writer.tensor((4, 6), "int8", 0.1) for _ in range(2)]
     axis = writer.tensor((1,), "int32", data=np.array([0], np.int32))
@@ -209,7 +209,7 @@ def test_time_first_moves_nothing() -> None:
 
 @pytest.mark.parametrize(("size", "host"), [(4, 0), (30, 1)])
 def test_channels_become_pixels(size: int, host: int) -> None:
-    """Few elements are moved by the machine, many by the host."""
+    """Check that few elements are moved by the machine, and many by the host."""
     writer = ModelWriter()
     tensors = [writer.tensor((1, size, size), "int8", 0.1) for _ in range(3)]
     order = writer.tensor((3,), "int32", data=np.array([0, 2, 1], np.int32))
@@ -220,7 +220,7 @@ def test_channels_become_pixels(size: int, host: int) -> None:
 
 
 def test_several_outputs() -> None:
-    """One of them float32, one the input of the other."""
+    """Check several outputs: one is float32, one is the input of another."""
     writer = ModelWriter()
     source, relu = (writer.tensor((1, 3, 8), "int8", scale) for scale in (0.1, 0.05))
     floats, half = writer.tensor((1, 3, 8), "float32"), writer.tensor((1, 3, 4), "int8", 0.05)
@@ -261,7 +261,7 @@ def test_refusals(numbers: list[list[int]], message: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["int16", "float32"])
 def test_padding_of_other_types(dtype: str) -> None:
-    """The host pads numbers that the machine has no type for, with zeros."""
+    """Check that the host pads numbers that the machine has no type for, with zeros."""
     writer = ModelWriter()
     scale = 0.01 if dtype == "int16" else None
     source, result = (writer.tensor(shape, dtype, scale) for shape in ((1, 3, 4), (1, 6, 5)))

@@ -41,12 +41,12 @@ def test_stored_outputs(name: str, machine: str) -> None:
 
 
 def test_input_in_several_shapes() -> None:
-    """One as the input has it, and one that is made by way of another with as many channels."""
+    """Check an input in two shapes: its own, and one that is made by way of a third shape."""
     writer = OnnxWriter()
     x = writer.input((1, 19, 4))
     rows = writer.node("Gather", x, writer.constant(np.array([1, 17])), axis=1)
     shaped = writer.node("Reshape", x, writer.constant(np.array([1, 2, 38])))
-    # 19 x 4 and 2 x 38 have no factors in common: it is brought in the order of its shape first.
+    # 19 x 4 and 2 x 38 have no factors in common, so the order of the shape is made first.
     ordered = writer.node("Transpose", shaped, perm=[0, 1, 2])
     columns = writer.node("Gather", ordered, writer.constant(np.array([5, 30, 7])), axis=2)
     content = writer.content((rows, "int8", (1, 2, 4)), (columns, "int8", (1, 2, 3)))
@@ -61,7 +61,7 @@ def test_input_in_several_shapes() -> None:
     ("dtype", "zero_point"), [("int8", -128), ("int8", 127), ("uint8", 0), ("uint8", 255)]
 )
 def test_weights_far_from_their_zero_point(kind: str, dtype: str, zero_point: int) -> None:
-    """Up to 255 of it, which takes more than two weights of 8 bits."""
+    """Check weights up to 255 from their zero point, which take more than two weights of 8 bits."""
     rng = np.random.default_rng(random_seed())
     limits = np.iinfo(dtype)
     of_weights = {
@@ -89,28 +89,28 @@ def test_weights_far_from_their_zero_point(kind: str, dtype: str, zero_point: in
     assert len(np.unique(expected)) > 50
     model = api.compile(content, preset="small", batch=4)
     found = model.run(x, backend="iss").outputs[0]
-    # A sum in the middle of two codes may go either way, where the compiler says so.
+    # A sum in the middle of two codes may go either way, if the compiler reports this.
     most = 1 if model.inexact_channels else 0
     assert np.abs(found.astype(int) - expected.astype(int)).max() <= most
 
 
 FLOAT_SUMS = {f"{how}{kind}" for how in ("", "Fused") for kind in ("Conv", "MatMul", "Gemm")}
-"""Operators of ONNX Runtime whose sums are of float32."""
+"""Operators of ONNX Runtime with sums of float32."""
 MEANS = ("average_pool", "global_average", "reduce_mean")
-"""Operators whose results are often in the middle of two codes."""
+"""Operators with results that are often in the middle of two codes."""
 
 
 def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int = 1) -> None:
-    """What is said to be exact must equal the referee.
+    """Check that results reported as exact equal the referee.
 
-    Of the elements of anything else at most a `share` differs, by `most` at most.
+    Of other results at most a `share` of the elements differs, by `most` at most.
     """
     translation = translate_onnx(model.content)
     run = run_network(GoldenBackend(preset(machine)), make_network(translation), model.samples)
     expected = interpret(model.content, model.samples)
     if translation.inexact_channels == 0 and not np.array_equal(run.y, expected):
-        # Not everything becomes QLinear operators, as before a Clip or Relu that stays. Sums of
-        # float32 may round one that lies between two codes either way.
+        # Not everything becomes a QLinear operator, for example before a Clip or Relu that stays.
+        # Sums of float32 may round a sum between two codes either way.
         plain = interpret(model.content, model.samples, optimised=False)
         if not np.array_equal(run.y, plain):
             assert executed_kinds(model.content) & FLOAT_SUMS
@@ -124,15 +124,15 @@ def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int
 def test_single_operators(kind: str) -> None:
     rng = np.random.default_rng(random_seed())
     for _ in range(24):
-        # In float32 a mean that lies between two codes goes either way; with windows of two
-        # elements that may be half of the means.
+        # In float32 a mean between two codes goes either way. With windows of two elements these
+        # may be half of the means.
         share, most = (1.0, 1) if kind in MEANS else (0.01, 1)
         check_random(RandomOnnx(rng, (kind,), 1), str(rng.choice(MACHINES)), share, most)
 
 
 def test_random_networks() -> None:
     rng = np.random.default_rng(random_seed())
-    # ONNX Runtime makes one scale of two that follow each other, which is not what the model says.
+    # ONNX Runtime makes one scale of two in succession, which changes the model's meaning.
     kinds = tuple(kind for kind in KINDS if kind not in (*MEANS, "softmax", "requantise"))
     for _ in range(40):
         model = RandomOnnx(rng, kinds, int(rng.integers(2, 7)))
@@ -142,7 +142,10 @@ def test_random_networks() -> None:
 @pytest.mark.parametrize("alpha", [0.5, 2.0, 0.3])
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_gemm_with_alpha(alpha: float, transposed: int) -> None:
-    """The quantiser gives a bias the scale of the sums without alpha: it means the same number."""
+    """Check a bias with the scale of the sums without alpha, as the quantiser gives it.
+
+    It means the same number.
+    """
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 20)), 0.0273, 15, "int8")

@@ -53,7 +53,7 @@ def test_all_codes(kind: str) -> None:
 
 @pytest.mark.parametrize("end", [-7.5, -14.5])
 def test_sigmoid_far_below_zero(end: float) -> None:
-    """A network that is always sure has a small scale there: ONNX Runtime's error shows."""
+    """Check a sigmoid of a small scale far below 0, where ONNX Runtime's error shows."""
     writer = OnnxWriter()
     made = writer.node("Sigmoid", writer.dequantise(writer.input((1, 256)), 0.12, 127, "int8"))
     last = 1 / (1 + np.exp(-end)) / 40
@@ -76,7 +76,8 @@ def test_function_with_a_number(kind: str, number: float) -> None:
 @pytest.mark.parametrize("kind", ["Max", "Min"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_larger_and_smaller(kind: str, dtype: str) -> None:
-    """The numbers of two tensors with different scales, of which one is a map with channels."""
+    """Check the larger and smaller of two tensors with different scales; one is a map with
+    channels."""
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
     shape, zero = (1, 5, 3, 4), 0 if dtype == "int8" else 128

@@ -43,7 +43,7 @@ def check(content: bytes, x: NDArray[Any]) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("kind", ["ReduceMean", "GlobalAveragePool", "Conv", "Relu"])
 def test_view_before_quantisation(kind: str, view: str) -> None:
-    """The scale of an operator stands after a change of its result's shape."""
+    """Check an operator with its scale after a change of its result's shape."""
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
     numbers = writer.dequantise(writer.input((1, 7, 3, 3)), 0.1, 3, "int8")
@@ -81,7 +81,10 @@ def test_view_before_quantisation(kind: str, view: str) -> None:
     ],
 )
 def test_mean_at_the_end(shape: tuple[int, ...], axes: list[int], keep: int) -> None:
-    """The quantiser leaves a ReduceMean at the end in float32: each bit depends on the order."""
+    """Check a ReduceMean at the end, which the quantiser leaves in float32.
+
+    Each bit depends on the order of the additions.
+    """
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
     numbers = writer.dequantise(writer.input(shape), 0.037, 3, "int8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that ONNX Runtime's quantiser has made, in all its forms, against ONNX Runtime."""
+"""Networks from ONNX Runtime's quantiser, in all its forms, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.verif.compiler.onnx_writer import interpret
 from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
-# The quantiser says in the log that a float32 model could be prepared for it.
+# The quantiser logs that a float32 model could be prepared for it.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -33,7 +33,7 @@ def test_quantised_network(network: str, form: str) -> None:
     y = run.y.reshape(expected.shape)
     steps = np.diff(np.unique(expected))
     step = steps.min() if steps.size else 1.0
-    # A sum in the middle of two codes, somewhere on the way, moves results of its sample by a code.
-    # In 123 networks there was one such sample of the six at most, with up to four results.
+    # A sum in the middle of two codes, anywhere on the way, moves results of its sample by a code.
+    # In 123 networks, at most one sample of the six had such a sum, with up to four results.
     assert np.abs(y - expected).max() <= 3.01 * step
     assert np.count_nonzero((y != expected).reshape(len(y), -1).any(axis=1)) <= 2

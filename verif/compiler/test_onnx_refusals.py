@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models that are damaged, hostile or not supported: one line says so."""
+"""ONNX models that are damaged, hostile or not supported, and their messages of one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def outcome(content: bytes) -> str:
-    """What is wrong with a model; empty for nothing."""
+    """Return the error of a model; empty if there is none."""
     try:
         network = make_network(translate_onnx(content))
         compile_network(preset("small"), network, 1)
@@ -35,7 +35,7 @@ def outcome(content: bytes) -> str:
 
 
 def one_node(kind: str, *, results: int = 1, **attributes: object) -> bytes:
-    """A model of one node between DequantizeLinear and QuantizeLinear."""
+    """Return a model of one node between DequantizeLinear and QuantizeLinear."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     y = writer.node(kind, x, results=results, **attributes)
@@ -44,7 +44,7 @@ def one_node(kind: str, *, results: int = 1, **attributes: object) -> bytes:
 
 
 def convolution(change: Callable[[onnx.GraphProto], None] | None = None) -> bytes:
-    """A convolution, with a change."""
+    """Return a convolution, with a change."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 2, 6, 6)), 0.1, 0, "int8")
     weights = writer.constant(np.ones((3, 2, 3, 3), np.int8))
@@ -90,7 +90,7 @@ def test_lstm_is_refused() -> None:
 
 
 def test_all_that_is_not_supported() -> None:
-    """One report names them all, but not what only follows from another."""
+    """Check that one report names all unsupported nodes, but no node that only follows."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     y = writer.node("IsNaN", x)
@@ -107,7 +107,7 @@ def test_all_that_is_not_supported() -> None:
 
 
 def test_many_that_are_not_supported() -> None:
-    """Of as many as would fill the screen the first eight are named."""
+    """Check that the first eight are named if there are many."""
     writer = OnnxWriter()
     y = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     for _ in range(11):
@@ -120,7 +120,7 @@ def test_many_that_are_not_supported() -> None:
 
 
 def softmax(channels: int, out_scale: float) -> bytes:
-    """A model of a Softmax along channels of which each pixel has `channels`."""
+    """Return a model of a Softmax along the channels, of which each pixel has `channels`."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, channels, 2), "uint8"), 0.1, 128, "uint8")
     y = writer.quantise(writer.node("Softmax", x, axis=1), out_scale, 0, "uint8")
@@ -128,7 +128,10 @@ def softmax(channels: int, out_scale: float) -> bytes:
 
 
 def test_softmax_beyond_float32() -> None:
-    """ONNX Runtime's two ways of execution have nothing in common there: say, 0 for 1.0."""
+    """Check a Softmax for which ONNX Runtime's two ways of execution have nothing in common.
+
+    For example, one gives 0 for 1.0.
+    """
     reason = "a Softmax of rows of length 1, to codes of the scale 0.00392, has no defined result"
     assert reason in outcome(softmax(1, 1 / 255))
     assert outcome(softmax(1, 1 / 140)) == ""
@@ -205,7 +208,7 @@ def test_semantics_of_the_format() -> None:
 
 
 def test_mutations() -> None:
-    """Bytes and whole parts of models changed at random: a clear error, or another model."""
+    """Check models with bytes and parts changed at random: a clear error, or another model."""
     rng = np.random.default_rng(random_seed())
     models = [RandomOnnx(rng, KINDS, 3).content for _ in range(12)]
     refused = 0
@@ -225,7 +228,10 @@ def test_mutations() -> None:
 
 
 def test_window_that_does_not_fit() -> None:
-    """ONNX Runtime and the inference of shapes give a size below 0, which nobody may take."""
+    """Check a window larger than its map.
+
+    ONNX Runtime and the inference of shapes give a size below 0, which no operator may take.
+    """
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 3, 1)), 0.1, 0, "int8")
     weights = writer.dequantise(writer.constant(np.ones((5, 3, 3), np.int8)), 0.1, 0, "int8")

@@ -27,7 +27,7 @@ def test_slots() -> None:
 
 
 def test_cuts_spread() -> None:
-    """A value is cut where a slice of a value that lies like it begins and ends."""
+    """Check that a value is cut where a slice of a related value begins and ends."""
     source, middle, part, last, inner = (
         Value(name, (1, count))
         for name, count in (("a", 10), ("b", 10), ("c", 4), ("d", 4), ("e", 2))

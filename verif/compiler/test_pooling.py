@@ -14,7 +14,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def multiplied(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """What the machine makes of sums, as the instruction set words SINGLE rounding."""
+    """Return the machine's results for sums, by the instruction set's text of SINGLE rounding."""
     output = reciprocal(count)
     assert output.rounding == Rounding.SINGLE
     q, shift = int(output.multiplier[0]), int(output.shift[0])
@@ -24,7 +24,7 @@ def multiplied(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def divided(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """AVERAGE_POOL_2D: (a + n / 2) / n or (a - n / 2) / n, with divisions as in C."""
+    """Return AVERAGE_POOL_2D: (a + n / 2) / n or (a - n / 2) / n, with divisions as in C."""
     return np.sign(sums) * ((np.abs(sums) + count // 2) // count)
 
 
@@ -38,7 +38,7 @@ def test_every_sum(first: int) -> None:
 def test_large_windows() -> None:
     rng = np.random.default_rng(random_seed())
     for count in (255 * 255, *rng.integers(257, 255 * 255, 200).tolist()):
-        # The sums on both sides of a half, where the quotient changes.
+        # The sums on both sides of a half, at which the quotient changes.
         halves = (2 * np.arange(-128, 128, dtype=np.int64) + 1) * count // 2
         sums = np.concatenate([halves - 1, halves, halves + 1])
         sums = sums[(sums >= -128 * count) & (sums <= 127 * count)]

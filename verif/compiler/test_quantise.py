@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multipliers and tables against the reference interpreter, where rounding matters most."""
+"""Multipliers and tables against the reference interpreter, at the sums that round differently."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHANNELS = 300
 def fully_connected_of_sums(
     sums: NDArray[np.int64], scales: tuple[np.float32, NDArray[np.float32], np.float32]
 ) -> NDArray[np.int64]:
-    """What the interpreter makes of given 32-bit sums: a layer of zero weights with biases."""
+    """Return the interpreter's results for 32-bit sums: a layer of zero weights with biases."""
     source_scale, weight_scale, result_scale = scales
     writer = ModelWriter()
     source = writer.tensor((1, 2), "int8", source_scale)
@@ -62,7 +62,7 @@ def test_multipliers_at_the_steps(kind: str, per_channel: bool) -> None:
         )
         if scale.max() >= 128:
             continue
-        # Sums at and just beside a step, which are ties where scales are powers of two.
+        # Sums at and just beside a step, which are ties if scales are powers of two.
         steps = rng.integers(1, 128, CHANNELS)
         sums = np.ceil((steps - 0.5) / scale).astype(np.int64) + rng.integers(-1, 2, CHANNELS)
         sums = np.minimum(sums, 1 << 20) * rng.choice([-1, 1], CHANNELS)
@@ -80,7 +80,7 @@ def test_multipliers_at_the_steps(kind: str, per_channel: bool) -> None:
 
 
 def test_multipliers_say_when_none_is_exact() -> None:
-    # Every sum up to 2^30 meets some step, closer than 31 bits can tell apart.
+    # Every sum up to 2^30 meets a step, closer than 31 bits can resolve.
     scale, limit = np.full(1, 0.7 * 2.0**-22), np.full(1, 1 << 30)
     multiplier, shift, exact = exact_multipliers(scale, -limit, limit)
     assert not exact[0]
@@ -167,7 +167,7 @@ def test_all_codes(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "fixed"), [("LOGISTIC", (1 / 256, -128)), ("TANH", (1 / 128, 0))])
 def test_curves_of_infinite_numbers(kind: str, fixed: tuple[float, int]) -> None:
-    """Codes whose numbers float32 cannot hold."""
+    """Check codes for numbers that float32 cannot hold."""
     scale, zero_point = 1e38, -49
     theirs = one_operator(kind, ALL_CODES, ("int8", scale, zero_point), ("int8", *fixed))
     assert np.array_equal(theirs[0], curve_table(kind, scale, zero_point, *fixed))

@@ -18,7 +18,7 @@ def test_quantised_softmax(dtype: str) -> None:
     for _ in range(60):
         shape = (int(rng.integers(1, 5)), int(rng.choice([1, 2, 3, 10, 300])))
         scale = float(np.float32(10 ** rng.uniform(-4, 0.7)))
-        # Up to the finest codes that there are results for, and rows of one element among them.
+        # They go up to the finest codes with results, and rows of one element are among them.
         out_scale = float(np.float32(1 / rng.uniform(20, 148 * shape[1])))
         zero_point = int(rng.choice([-128, rng.integers(-128, 128)]))
         x = np.clip(rng.normal(0, 10 ** rng.uniform(0, 2), shape), -128, 127).astype(np.int8)
@@ -36,7 +36,7 @@ def test_quantised_softmax(dtype: str) -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 300])
 def test_finest_codes(length: int) -> None:
-    """What is free of float32 is a factor of e ** 5 for each element of a row."""
+    """Check that the free part of float32 is a factor of e ** 5 for each element of a row."""
     most = int(length * np.exp(5))
     assert fits_float32(length, 0.1, 1 / (most + 0.5))
     assert not fits_float32(length, 0.1, 1 / (most + 1.5))

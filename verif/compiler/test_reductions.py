@@ -29,7 +29,7 @@ def all_axes(rank: int) -> list[tuple[int, ...]]:
 def test_any_axes(shape: tuple[int, ...], kind: str, keep: bool) -> None:
     rng = np.random.default_rng(random_seed())
     every = all_axes(len(shape))
-    # Each of the two values of `keep` has a half of them.
+    # Each of the two values of `keep` has half of the cases.
     for axes in every[int(keep) :: 2]:
         reduced = [1 if axis in axes else size for axis, size in enumerate(shape)]
         kept = [size for axis, size in enumerate(shape) if axis not in axes]
@@ -46,7 +46,7 @@ def test_any_axes(shape: tuple[int, ...], kind: str, keep: bool) -> None:
 
 
 def test_mean_without_scales() -> None:
-    """LiteRT divides the missing scales, 0 by 0, and its results are 0."""
+    """Check a mean without scales: LiteRT divides 0 by 0, and its results are 0."""
     writer = ModelWriter()
     source, result = writer.tensor((1, 3, 4, 5)), writer.tensor((1, 1, 4, 5))
     axes = writer.tensor((1,), "int32", data=np.array([1], np.int32))

@@ -22,7 +22,7 @@ SMALL = preset("small")
 def one_operator(
     kind: str, shape: tuple[int, ...], result: tuple[int, ...], **options: Any
 ) -> bytes:
-    """A model of one operator without weights."""
+    """Return a model of one operator without weights."""
     writer = ModelWriter()
     source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
     writer.operator(kind, [source], [target], **options)
@@ -37,7 +37,7 @@ def weighted(
     weight_type: str = "int8",
     **options: Any,
 ) -> bytes:
-    """A model of one convolution."""
+    """Return a model of one convolution."""
     writer = ModelWriter()
     source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
     axis = 3 if kind.startswith("DEPTHWISE") else 0
@@ -65,7 +65,7 @@ def with_constants(
     *constants: list[int],
     **options: Any,
 ) -> bytes:
-    """A model of one operator that takes whole numbers beside its input."""
+    """Return a model of one operator that takes whole numbers beside its input."""
     writer = ModelWriter()
     source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
     numbers = [
@@ -188,7 +188,7 @@ def test_unsupported_operators(model: Callable[[], bytes], message: str) -> None
 
 
 def test_all_that_is_not_supported() -> None:
-    """One report names them all, but not what only follows from another."""
+    """Check that one report names all that is unsupported, but no operator that only follows."""
     writer = ModelWriter()
     t = [writer.tensor((1, 8), "int8", 0.1) for _ in range(6)]
     other = writer.tensor((1, 9), "int8", 0.1)
@@ -208,7 +208,7 @@ def test_all_that_is_not_supported() -> None:
 def flow(
     operators: list[tuple[int, int]], inputs: list[int], outputs: list[int], kind: str = "RELU"
 ) -> bytes:
-    """A model of RELUs, each from one tensor to another; tensor 4 is a constant."""
+    """Return a model of RELUs, each from one tensor to another; tensor 4 is a constant."""
     writer = ModelWriter()
     for _ in range(4):
         writer.tensor((1, 8), "int8", 0.1)
@@ -241,7 +241,7 @@ def test_order_of_tensors(model: bytes, message: str) -> None:
 
 
 def product(shape: tuple[int, ...], result: tuple[int, ...], *, keep: bool) -> bytes:
-    """A FULLY_CONNECTED from 4 to 3."""
+    """Return a model of a FULLY_CONNECTED from 4 to 3."""
     writer = ModelWriter()
     source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
     weights = writer.tensor((3, 4), "int8", 0.1, data=np.ones((3, 4), np.int8))
@@ -250,7 +250,7 @@ def product(shape: tuple[int, ...], result: tuple[int, ...], *, keep: bool) -> b
 
 
 def total(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...]) -> bytes:
-    """An ADD."""
+    """Return a model of an ADD."""
     writer = ModelWriter()
     tensors = [writer.tensor(shape, "int8", 0.1) for shape in (a, b, result)]
     writer.operator("ADD", tensors[:2], tensors[2:])
@@ -275,13 +275,16 @@ def total(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...]) -> by
     ],
 )
 def test_shapes_that_operators_do_not_make(model: bytes) -> None:
-    """The interpreter calculates shapes, whatever the file says: results would have another."""
+    """Check that a shape that an operator does not make is refused.
+
+    The interpreter calculates shapes itself, so results would have another shape than in the file.
+    """
     with pytest.raises(ModelError, match=r"operator 0 \(.*shape"):
         network_of(model)
 
 
 def test_sums_that_overflow() -> None:
-    """Of a scale that a sum must not have, since the interpreter's would overflow 32 bits."""
+    """Check that a too large scale of a sum is refused, as the interpreter's sum would overflow."""
     writer = ModelWriter()
     shape = (1, 8)
     a, b = writer.tensor(shape, "int8", 0.01), writer.tensor(shape, "int8", 1e6)
@@ -292,14 +295,14 @@ def test_sums_that_overflow() -> None:
 
 
 def test_slice_with_offsets_outside() -> None:
-    """Ends that are distances are not cut off at the end of the tensor."""
+    """Check ends that are distances, which are not cut off at the end of the tensor."""
     model = with_constants("STRIDED_SLICE", (1, 4), (1, 2), [0, 2], [1, 3], [1, 1], offset=True)
     with pytest.raises(ModelError, match="its bounds do not fit"):
         network_of(model)
 
 
 def test_slice_backwards_along_an_axis_that_goes() -> None:
-    """Of the lowest int32, the interpreter reads nothing at all."""
+    """Check a stride of the lowest int32, for which the interpreter reads nothing at all."""
     bounds = [0, -2], [1, 3], [1, -(1 << 31)]
     model = with_constants("STRIDED_SLICE", (1, 4), (1,), *bounds, shrinkAxisMask=2)
     with pytest.raises(ModelError, match="a stride of -2147483648 along an axis that goes"):
@@ -307,7 +310,7 @@ def test_slice_backwards_along_an_axis_that_goes() -> None:
 
 
 def test_padding_without_quantisation() -> None:
-    """The interpreter pads with the code 0 then, whatever the result's zero point."""
+    """Check padding without quantisation: the interpreter pads with 0, not with the zero point."""
     writer = ModelWriter()
     source, target = writer.tensor((1, 4)), writer.tensor((1, 6), "int8", 0.1, 5)
     padding = writer.tensor((2, 2), "int32", data=np.array([[0, 0], [1, 1]], np.int32))
@@ -331,7 +334,7 @@ def test_sizes(model: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("kind", ["RELU", "LOGISTIC", "SOFTMAX"])
 def test_long_chain(kind: str) -> None:
-    """Depth costs no stack."""
+    """Check that deep networks cost no stack."""
     writer = ModelWriter()
     first = writer.tensor((1, 8), "int8", 1 / 256, -128)
     last = first

@@ -78,7 +78,7 @@ def test_scales_of_activations() -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_concatenation_without_scales(dtype: str) -> None:
-    """Bytes that are not quantised are joined as they are."""
+    """Check that bytes without quantisation are joined as they are."""
     writer = ModelWriter()
     inputs = [writer.tensor((1, 4, size), dtype) for size in (3, 5)]
     result = writer.tensor((1, 4, 8), dtype)

@@ -85,7 +85,10 @@ def test_layers(kind: str, round_: int) -> None:
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D"])
 def test_few_wide_weights(kind: str) -> None:
-    """Most weights less their zero point have 8 bits; two channels have weights with more."""
+    """Check weights of 8 bits, with two channels of more bits.
+
+    The weights are taken less their zero point.
+    """
     network = UnsignedNetwork((1, 5, 4, 100))
     rng, writer = network.rng, network.writer
     shape = (1, 3, 3, 100) if kind.startswith("DEPTHWISE") else (7, 3, 3, 100)
@@ -106,7 +109,7 @@ def test_few_wide_weights(kind: str) -> None:
 @pytest.mark.parametrize("kernel", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
 def test_pools(kind: str, kernel: int, padding: int) -> None:
-    """The mean of numbers that are not below 0 is rounded half up."""
+    """Check that the mean of numbers that are not below 0 is rounded half up."""
     network = UnsignedNetwork((1, 6, 7, 5))
     out = (1, 6, 7, 5) if padding == SAME else (1, 7 - kernel, 8 - kernel, 5)
     network.pool(kind, kernel, out, padding)
@@ -114,7 +117,7 @@ def test_pools(kind: str, kernel: int, padding: int) -> None:
 
 
 def test_classifier() -> None:
-    """A small MobileNet: convolutions, a sum, a mean of all pixels, a dense layer, a softmax."""
+    """Check a small MobileNet: convolutions, a sum, a mean of all pixels, dense layer, softmax."""
     network = UnsignedNetwork((1, 8, 8, 3))
     writer = network.writer
     network.weighted("CONV_2D", (12, 3, 3, 3), (1, 8, 8, 12), 12)
@@ -137,7 +140,7 @@ def test_classifier() -> None:
 
 
 def test_place_of_the_largest() -> None:
-    """ARG_MAX at the end, of codes that are in the same order as int8."""
+    """Check ARG_MAX at the end, of codes that are in the same order as int8."""
     network = UnsignedNetwork((1, 20))
     network.weighted("FULLY_CONNECTED", (9, 20), (1, 9), 9)
     axes = network.writer.tensor((1,), "int32", data=np.array([1], np.int32))
@@ -150,7 +153,7 @@ def test_place_of_the_largest() -> None:
 
 
 def test_other_operators() -> None:
-    """An operator with arithmetic that depends on the sign is refused, not guessed."""
+    """Check that an operator with arithmetic that depends on the sign is refused."""
     network = UnsignedNetwork((1, 8))
     result = network.tensor((1, 8), 1 / 256, 0)
     network.writer.operator("LOGISTIC", [network.input], [result])
@@ -160,7 +163,7 @@ def test_other_operators() -> None:
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
 def test_product_of_scales(kind: str) -> None:
-    """The product of both scales is rounded to float32: 7,386 times the product is near 50.5."""
+    """Check that the product of both scales is rounded to float32: 7,386 times it is near 50.5."""
     writer = ModelWriter()
     scale, weight_scale = 0.023528477177023888, 0.00683765672147274
     shapes = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow Lite models that are well-formed files and say something else than they should."""
+"""Well-formed files of damaged TensorFlow Lite models."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ MOST_CHANGES = 3
 LONG_CHAIN = 30
 
 Change = Callable[[Random, Any], str]
-"""Takes a schema.ModelT, returns what was done."""
+"""Type of a function that changes a schema.ModelT and describes the change."""
 
 
 def mutated_tflite(rng: Random, content: bytes) -> tuple[bytes, str]:
-    """The model with one to three changes, and what these are."""
+    """Return the model with one to three changes, and their description."""
     while True:
         model = schema.ModelT.InitFromPackedBuf(content)
         try:
             done = [rng.choice(_CHANGES)(rng, model) for _ in range(rng.randint(1, MOST_CHANGES))]
             return packed(model), "; ".join(done)
         except (AttributeError, IndexError, OverflowError, TypeError, ValueError, struct.error):
-            # No place for such a change, or nothing that the format can say: another one.
+            # There is no place for this change, or the format cannot express it: try another one.
             continue
 
 
 def packed(model: Any) -> bytes:
-    """The content of a file that holds a schema.ModelT."""
+    """Return the content of a file that holds a schema.ModelT."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
@@ -103,7 +103,7 @@ def _reference(rng: Random, model: Any) -> int:
 
 
 def _changed_list(rng: Random, values: list[Any], new: Callable[[], Any]) -> list[Any]:
-    """One value another, left out, put in or doubled."""
+    """Return values with one value changed, left out, put in, doubled or swapped."""
     values = list(values)
     at = rng.randrange(len(values) + 1)
     action = rng.choice(("set", "set", "set", "remove", "insert", "double", "swap"))
@@ -135,7 +135,7 @@ def _shape(rng: Random, model: Any) -> str:
 
 
 def _every_shape(rng: Random, model: Any) -> str:
-    """One size in all shapes that have it, so that the shapes still fit each other."""
+    """Change one size in all shapes that have it, so that the shapes still fit each other."""
     tensors = [tensor for tensor in _graph(model).tensors if len(_list(tensor.shape)) > 1]
     if not tensors:
         return _shape(rng, model)
@@ -193,7 +193,7 @@ def _quantisation(rng: Random, model: Any) -> str:
 
 
 def _same_quantisation(rng: Random, model: Any) -> str:
-    """That of another tensor: what is wrong with it is not to be seen in it."""
+    """Give a tensor the quantisation of another, which by itself is right."""
     number, tensor = _tensor(rng, model)
     other, source = _tensor(rng, model)
     tensor.quantization = copy.deepcopy(source.quantization)
@@ -217,7 +217,7 @@ def _buffer_size(rng: Random, model: Any) -> str:
 
 
 def _constants(rng: Random, model: Any) -> str:
-    """A number in a constant of 32 bits: an axis, a padding, a shape, a bias."""
+    """Change a number in a constant of 32 bits: an axis, a padding, a shape, a bias."""
     tensors = [
         (number, tensor)
         for number, tensor in enumerate(_graph(model).tensors)
@@ -250,7 +250,7 @@ def _operands(rng: Random, model: Any) -> str:
 
 
 def _cycle(rng: Random, model: Any) -> str:
-    """An operator takes a result of its own or of another, or two write the same tensor."""
+    """Let an operator take its own result or another's, or let two write the same tensor."""
     number, operator = _operator(rng, model)
     other, source = _operator(rng, model)
     inputs, outputs = _list(operator.inputs), _list(operator.outputs)
@@ -281,7 +281,7 @@ def _input_as_output(rng: Random, model: Any) -> str:
 
 
 def _kind(rng: Random, model: Any) -> str:
-    """Another kind of operator, the options often those of the old one."""
+    """Change the kind of an operator, often with the options of the old one."""
     code = rng.choice(model.operatorCodes)
     if rng.random() < 0.7:
         code.builtinCode = getattr(schema.BuiltinOperator, rng.choice(KINDS))
@@ -333,7 +333,7 @@ def _flags(rng: Random, model: Any) -> str:
 
 
 def _order(rng: Random, model: Any) -> str:
-    """Operators in another order, left out or there twice."""
+    """Put operators into another order, leave one out or double it."""
     graph = _graph(model)
     action = rng.choice(("reversed", "swapped", "left out", "twice"))
     at, other = (rng.randrange(len(graph.operators)) for _ in range(2))
@@ -351,7 +351,7 @@ def _order(rng: Random, model: Any) -> str:
 
 
 def _chain(rng: Random, model: Any) -> str:
-    """Many operators like one of the model's, each with a result of its own."""
+    """Add many operators like one of the model's, each with a result of its own."""
     graph = _graph(model)
     number, operator = _operator(rng, model)
     if not _list(operator.inputs) or not _list(operator.outputs):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimate of cycles is near to what the RTL takes, for whole networks and for each layer."""
+"""Tests that the estimate of cycles is near to the RTL, for whole networks and for each layer."""
 
 from importlib.resources import files
 
@@ -33,23 +33,30 @@ SMALL = (
 LARGE = ("ds_cnn_kws", "mobilenet_v1_025_96", "std_resnet8_cifar", "mobilenet_v2_035_96")
 NEAR = 0.03
 NEAR_LAYER = 0.06
-"""Largest errors of a network and of a layer. Decisions need 10 %: these are what the model is
-known to reach, so that a change of the hardware that it does not follow shows."""
+"""Largest errors of a network and of a layer, as a share.
+
+Decisions need 10 %. These smaller figures are the model's known errors, so that a change of the
+hardware that the model does not follow shows.
+"""
 PROGRAMS = 40
 FAR = 1.5
-"""Largest error of a random program: they are short, and units wait for each other all the time."""
+"""Largest ratio for a random program: these are short, and units wait for each other all the time.
+"""
 LONG = 200
-"""Cycles from which on a layer is looked at."""
+"""Cycles from which on a layer is checked."""
 
 
 BEHIND = ("lstm_digits_rows_unrolled_k3",)
-"""Networks with layers estimated less well than that, up to 13 % off: many short instructions, of
-which one in three or four is issued a cycle later than in the model."""
+"""Networks with layers that are estimated less well, up to 13 % off.
+
+They have many short instructions, of which one in three or four is issued a cycle later than in the
+model.
+"""
 ISSUE = pytest.mark.xfail(reason="bubbles between instructions not modelled", strict=True)
 
 
 def report_of(name: str, samples: int, latency: int, stall: float) -> Report:
-    """Of a run on the RTL, a batch of `samples`."""
+    """Return the report of a run on the RTL, of a batch of `samples`."""
     model = compile((files("systola.models") / f"{name}.tflite").read_bytes(), batch=samples)
     x, _ = stored_samples(name)
     x = np.resize(x, (samples, *x.shape[1:]))
@@ -81,7 +88,7 @@ def test_large_network(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_stalls(name):
-    """Stalls come at random: the estimate has their mean."""
+    """Check runs with random stalls, of which the estimate has the mean."""
     report = report_of(name, 4, 30, 0.1)
     assert report.estimated_cycles == pytest.approx(report.measured_cycles, rel=NEAR)
 
@@ -127,8 +134,11 @@ READS_AND_RESULTS = """
     ids=range(3),
 )
 def test_small_program(text, near, latency):
-    """Every cycle of units that do not meet is right, that of DONE and those of the tags; there is
-    little room where they do: for accumulators to be read out, and for a bank of the buffer."""
+    """Check every cycle of programs with units that do not meet: DONE and the tags.
+
+    If units meet, little room is left: for accumulators to be read out, and for a bank of the
+    buffer.
+    """
     config = preset(PRESET)
     program = assemble(text)
     host = np.zeros(4 * HOST_PAGE_BYTES, np.uint8)
@@ -147,7 +157,8 @@ def test_small_program(text, near, latency):
 
 
 def test_random_programs():
-    """Any instruction with any operands, hazards everywhere: nearly right, and never far off."""
+    """Check any instruction with any operands, with hazards everywhere: nearly right, never far
+    off."""
     config = preset(PRESET)
     golden, backend = GoldenBackend(config), RtlBackend(config, latency=30)
     ratios = []

@@ -42,7 +42,7 @@ def test_alone():
 
 
 def test_either_cycle_of_a_step():
-    """Where a step has two cycles, only a bank that is taken in both holds it up."""
+    """Check that only a bank that is taken in both cycles of a step holds it up."""
     lines = [[4 * line] for line in range(4)]
     every_other = {100.0 + 2 * time: 0 for time in range(20)}
     times = yielding_times(reader(lines, turns=2), other(past=every_other), BANKS)
@@ -52,7 +52,7 @@ def test_either_cycle_of_a_step():
 
 
 def test_equal_pace_meets_once():
-    """Sequential streams that meet in a bank stay out of each other's way afterwards."""
+    """Check that sequential streams that meet once stay out of each other's way afterwards."""
     lines = [[line] for line in range(20)]
     past = {100.0 + line: 8 + line for line in range(40)}
     times = yielding_times(reader(lines), other(past=past), BANKS)
@@ -67,23 +67,28 @@ def test_another_bank_is_free():
 
 
 def test_coming_reads_start_when_they_are_ready():
-    """They may go from cycle 103 on, which is seen in cycle 104: the interlock looks in every other
-    cycle."""
+    """Check reads that may go from cycle 103 on.
+
+    This is seen in cycle 104, as the interlock looks in every other cycle.
+    """
     lines = [[0]] * 8
     slow = yielding_times(reader(lines), other([4] * 100, start=100, ready=103), BANKS)
     assert slow.tolist() == [100, 101, 102, 103, *range(204, 208)]
 
 
 def test_follower_waits_for_its_lines():
-    """Line 1000 is written 14 cycles after its vector, and may be read in the next cycle; the
-    interlock looks in every other one."""
+    """Check a follower of written lines.
+
+    Line 1000 is written 14 cycles after its vector, and may be read in the next cycle. The
+    interlock looks in every other cycle.
+    """
     lines = [[-1, -1, -1, -1, 0]] * 8
     times = yielding_times(reader(lines), other([1000 + n for n in range(8)], start=0), BANKS)
     issue = 104
     expected, reads = [], []
     looks = 0
     for _ in range(8):
-        # Bank 0 is that of lines 1000 and 1004.
+        # Bank 0 has the lines 1000 and 1004.
         while issue in reads[::4]:
             issue += 1
         expected.append(issue)
@@ -101,8 +106,11 @@ def test_line_outside_the_map_is_not_read():
 
 
 def test_writes_give_way():
-    """A stream of one line in two cycles, once met, is met by each of its lines: the one that
-    yields takes two cycles a line, too."""
+    """Check a stream of one line in two cycles that meets another one.
+
+    Each of its lines then meets the other stream, and the stream that yields also takes two cycles
+    for a line.
+    """
     times = 10.0 + np.arange(8)
     taken = 10.0 + 2 * np.arange(100)
     assert yielding_writes(times, 0, taken, 0, BANKS).tolist() == [11 + 2 * n for n in range(8)]

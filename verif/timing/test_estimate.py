@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimate of a program's cycles: what must hold whatever the hardware does.
+"""The estimate of a program's cycles, in properties that hold for any hardware.
 
-How near it comes to the hardware is tested in verif/system/test_estimate.py.
+Its distance from the hardware is tested in verif/system/test_estimate.py.
 """
 
 from dataclasses import replace
@@ -53,15 +53,18 @@ def assembled(text: str) -> Image:
 
 
 def test_empty_program():
-    """Two fetches are asked for in cycles 1 and 5, and their beats come from cycle 4 to 11. Halt
-    is handed out in cycle 8 and issued in cycle 17. The third instruction behind it has been taken
-    in cycle 14, so that a third fetch is asked for in cycle 17, just before the Halt ends that; its
-    last beat comes in cycle 23; DONE shows 3 cycles later, all being quiet."""
+    """Check the cycles of a program of one Halt.
+
+    Two fetches are asked for in cycles 1 and 5, and their beats come from cycle 4 to 11. Halt is
+    handed out in cycle 8 and issued in cycle 17. The third instruction after it has been taken in
+    cycle 14. So a third fetch is asked for in cycle 17, just before the Halt ends fetching. Its
+    last beat comes in cycle 23. DONE shows 3 cycles later, when all is quiet.
+    """
     assert estimate(CONFIG, assembled("halt")).cycles == 26
 
 
 def test_product_on_paper():
-    """64x64x64 as docs/architecture.md has it."""
+    """Check the product of 64x64x64 by the figures of docs/architecture.md."""
     result = estimate(CONFIG, product(64, 64, 64))
     assert result.busy[Unit.ARRAY] == 64 * 4 * 4
     assert result.cycles == pytest.approx(1111, abs=2)
@@ -106,7 +109,7 @@ def test_loop_that_ends_early_equals_all_of_it(name, latency, monkeypatch):
 
 
 def with_segments(monkeypatch: pytest.MonkeyPatch, image: Image, size: int) -> tuple[Estimate, int]:
-    """The estimate with segments of `size` instructions, and how many instructions it walks."""
+    """Return the estimate with segments of `size` instructions, and the instructions walked."""
     walked = 0
     issue = Walk._issue
 
@@ -118,13 +121,13 @@ def with_segments(monkeypatch: pytest.MonkeyPatch, image: Image, size: int) -> t
     with monkeypatch.context() as patch:
         patch.setattr(module, "SEGMENT", size)
         patch.setattr(Walk, "_issue", counted)
-        # A copy, as estimates of an image are kept.
+        # Estimates of an image are kept, so a copy is estimated.
         return estimate(CONFIG, replace(image)), walked
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_known_segments_change_nothing(name, monkeypatch):
-    """States are compared before each instruction: what is taken as known is what comes."""
+    """Check that known segments have the course of a walk, with a state for each instruction."""
     image, _ = stored_program(name, CONFIG, 30)
     known, _ = with_segments(monkeypatch, image, 1)
     walked, _ = with_segments(monkeypatch, image, 1 << 30)
@@ -132,7 +135,7 @@ def test_known_segments_change_nothing(name, monkeypatch):
 
 
 def test_known_segments_of_random_programs(monkeypatch):
-    """The same with any instructions and all their hazards, again and again."""
+    """Check known segments with any instructions and all their hazards, again and again."""
     saved = 0
     # Operands are within their limits for registers that begin as 0.
     clear = "".join(f"set_register register={number}\n" for number in range(1, REGISTERS))
@@ -151,8 +154,11 @@ def test_known_segments_of_random_programs(monkeypatch):
 
 
 def test_equal_iterations_are_walked_once(monkeypatch):
-    """A loop over 4 batches with one over 16 samples in it. Its first iterations are walked
-    through; of the others only what differs, at their begin and their end."""
+    """Check a loop over 4 batches with a loop over 16 samples in it.
+
+    Its first iterations are walked through, and of the others only the parts that differ, at their
+    start and their end.
+    """
     one = """
         read_host_memory host=0, buffer=0, rows=32, stride=16, blocks=1, tail=16
         vector operation=copy, buffer=0, destination=32, rows=32, parameter=0
@@ -188,12 +194,12 @@ def test_nested_loops():
     assert [tag.passes for tag in result.tags] == [1000, 1000]
     assert result.tags[0].traffic.host_out == result.traffic.host_out
     assert result.tags[1].traffic.host_in == result.traffic.host_in
-    # The host port gives a beat a cycle, and loses one between instructions.
+    # The host port gives a beat in each cycle, and loses one between instructions.
     assert result.cycles == pytest.approx(1000 * 3 * 33, rel=0.01)
 
 
 def test_work_of_every_iteration():
-    """What estimate() skips is there, one after the other, as often as the program says."""
+    """Check that the iterations that estimate() skips are all there, one after another."""
     image = assembled(LOOPS.replace("1000", "60"))
     work = estimated_work(CONFIG, image)
     reads = [each for each in work if each.unit == Unit.HOST_READ]
@@ -211,7 +217,7 @@ def test_weights_are_those_of_the_product():
     (weights,) = (each for each in work if each.unit == Unit.WEIGHTS)
     (array,) = (each for each in work if each.unit == Unit.ARRAY)
     assert weights.number == array.number
-    # 3 x 2 tiles of 256 bytes, 16 a cycle
+    # 3 x 2 tiles of 256 bytes, with 16 bytes in a cycle
     assert weights.end - weights.begin == 3 * 2 * 16
     assert weights.begin < array.begin < weights.end < array.end
 
@@ -234,7 +240,7 @@ def test_program_without_end():
 
 
 def test_large_batch_takes_no_longer_to_estimate(monkeypatch):
-    """What is skipped is skipped, and what it would have taken is not."""
+    """Check that skipped iterations are not walked, and that their cycles count."""
     calls = []
     run = MatrixUnit.run
     monkeypatch.setattr(MatrixUnit, "run", lambda *x: calls.append(1) or run(*x))
@@ -254,9 +260,12 @@ def test_large_batch_takes_no_longer_to_estimate(monkeypatch):
 
 
 def test_tags_wait_for_their_units():
-    """A tag that waits for nobody is in time, one that waits is not, nor is one behind it. The read
-    is issued in cycle 17, like any first instruction; the first tag an interval later, and it
-    enters in the next cycle."""
+    """Check the cycles of tags that wait and of tags that do not.
+
+    A tag that waits for no unit is in time. A tag that waits is late, and so is a tag after it. The
+    read is issued in cycle 17, like any first instruction. The first tag is issued an interval
+    later, and it enters in the next cycle.
+    """
     text = """
         read_host_memory host=0, buffer=0, rows=100, stride=16, blocks=1, tail=16
         debug_tag tag=0, wait=0

@@ -38,16 +38,16 @@ KINDS = {
     "cnn0": {Convolution: 16},
     "cnn1": {Convolution: 72, Pooling: 12, Product: 4},
 }
-"""Layers as the paper's Table 1 counts them, but for the two that shapes.toml explains."""
+"""Layers as the paper's Table 1 counts them, except two that shapes.toml explains."""
 WEIGHTS = {"mlp0": 20, "mlp1": 5, "lstm0": 52, "lstm1": 34, "cnn0": 8, "cnn1": 100}
-"""Millions, from the same table."""
+"""Millions of weights, from the same table."""
 BATCHES = {"mlp0": 200, "mlp1": 168, "lstm0": 64, "lstm1": 96, "cnn0": 8, "cnn1": 32}
 BARS = {"mlp0": 13.3, "mlp1": 10.1, "lstm0": 4.1, "lstm1": 3.6, "cnn0": 87.0, "cnn1": 25.0}
-"""TOPS at the original's clock."""
+"""Bars in TOPS at the original's clock."""
 
 
 class Compiled(NamedTuple):
-    """What the tests need of an application's program, whose image has up to 100 MB."""
+    """The figures of an application's program; its image has up to 100 MB, and is not kept."""
 
     macs: int
     weight_bytes: int
@@ -86,7 +86,7 @@ def test_cnn0_has_the_intensity_of_the_paper() -> None:
 
 
 def bars() -> Iterator[Any]:
-    """Each application, and the one that misses its bar."""
+    """Yield each application, marked if it misses its bar."""
     reason = "168 lines of 8 beats leave behind the last tile, which nothing hides"
     for name in BARS:
         yield pytest.param(name, marks=[pytest.mark.xfail(reason=reason)] * (name == "mlp1"))
@@ -105,13 +105,13 @@ def test_bars_on_the_rtl(name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_model_beside_the_rtl(name: str) -> None:
-    """Within 1 % of the cycles that the RTL took for the same program."""
+    """Check that the model is within 1 % of the RTL's cycles for the same program."""
     assert compiled(name).estimate.cycles == pytest.approx(stored()[name].cycles, rel=0.01)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_stored_predictions(name: str) -> None:
-    """Those of the page are what the model says now."""
+    """Check that the page's predictions are the model's present ones."""
     (prediction,) = (
         each for each in predictions() if (each.application, each.change) == (name, UNCHANGED)
     )
@@ -119,8 +119,11 @@ def test_stored_predictions(name: str) -> None:
 
 
 def test_weights_are_fetched_once() -> None:
-    """One tile after the other, none twice; but those of convolutions whose sums are too many for
-    the accumulators, which are read for each part of the rows."""
+    """Check that tiles are fetched one after another, and none twice.
+
+    Tiles of convolutions are an exception. If their sums are too many for the accumulators, tiles
+    are read for each part of the rows.
+    """
     for name in ("mlp0", "mlp1", "lstm0", "lstm1", "cnn0"):
         program = compiled(name)
         assert program.estimate.traffic.weights == program.weight_bytes

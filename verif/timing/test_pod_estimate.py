@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimate of a pod's cycles: what must hold whatever the hardware does, and what it took.
+"""The estimate of a pod's cycles: properties that hold for any hardware, and measured cycles.
 
-How near it comes to the hardware is tested in verif/system/test_pod_estimate.py.
+Its distance from the hardware is tested in verif/system/test_pod_estimate.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def cycles(*texts: str, stages: int = 2) -> list[int]:
 
 @pytest.mark.parametrize("latency", [0, 30])
 def test_cores_without_links(latency: int) -> None:
-    """Each takes what it takes by itself."""
+    """Check that each core takes the cycles that it takes by itself."""
     texts = (COPY, COPY * 3 + "synchronize\n" + COPY, "nop")
     images = [text_image(text) for text in texts]
     memory = MemorySpeed(latency)
@@ -38,7 +38,7 @@ def test_cores_without_links(latency: int) -> None:
 
 
 def test_who_receives_waits() -> None:
-    """For who sends: both for what it sends, and for what it does before."""
+    """Check that a receiver waits for the sender's lines, and for the sender's work before them."""
     early, early_end = cycles(SEND, RECEIVE)
     late, late_end = cycles(COPY + SEND, RECEIVE)
     assert late > early
@@ -75,7 +75,7 @@ def test_a_pod_that_cannot_go_on() -> None:
 def test_what_the_rtl_took(
     name: str, cores: int, rows: int, times: int, lines: int, sums_took: int, lines_took: int
 ) -> None:
-    """Programs and figures of verif/system/test_pod_collectives.py, which docs/pod.md has."""
+    """Check programs and figures of verif/system/test_pod_collectives.py, also in docs/pod.md."""
     config = preset(f"{name}-links")
     sums = [program_image(all_reduce(i, cores, 0, rows) * times) for i in range(cores)]
     assert estimate_pod(config, sums).cycles == pytest.approx(sums_took, rel=0.01)

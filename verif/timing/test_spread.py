@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications whose weights are spread over the cores of a pod: bytes, and how long they take."""
+"""Applications with weights spread over the cores of a pod: their bytes and their cycles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from systola.verif.plan.selection import thorough
 
 CORES = 8
 BAR = 7.0
-"""Times as fast as one core."""
+"""Least speed, as a multiple of one core's speed."""
 
 
 def golden_results(config: Config, pod: Spread) -> list[NDArray[np.int8]]:
@@ -49,7 +49,7 @@ def golden_results(config: Config, pod: Spread) -> list[NDArray[np.int8]]:
     ],
 )
 def test_bytes_of_one_core(name: str, cores: int, application: Application) -> None:
-    """Each output of the golden pod is what the program of one core makes of the same inputs."""
+    """Check that each output of the golden pod equals one core's output for the same inputs."""
     operations = operations_in_order(application)
     one, config = preset(name), preset(f"{name}-links")
     work = compiled(one, application, operations)
@@ -80,7 +80,7 @@ def test_refusals() -> None:
 
 @pytest.mark.parametrize("name", [thorough("lstm0")])
 def test_full_size(name: str) -> None:
-    """Eight cores of the original's size, each with an eighth of the weights; by estimate."""
+    """Check eight cores of the original's size, each with an eighth of the weights, by estimate."""
     application = applications()[name]
     operations = operations_of(application)
     config = preset(f"{PRESET}-links")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions of the activation unit: what they read, write and wait for, and random ones."""
+"""Instructions of the activation unit with the lines that they read and write, and random ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Job(NamedTuple):
         return self.fields.get("operation") in (Operation.ADD, Operation.SUBTRACT)
 
     def is_halved(self, operand: str) -> bool:
-        """Whether an operand of int8 is scaled by one half."""
+        """Return whether an operand of int8 is scaled by one half."""
         scale = self.scale[f"multiplier_{operand}"], self.scale[f"shift_{operand}"]
         return scale == (1 << 30, 0) and not self.fields["wide_operands"]
 
@@ -68,7 +68,7 @@ class Job(NamedTuple):
 
     @property
     def vectors(self) -> int:
-        """Results of each block."""
+        """Number of results of each block."""
         if "rows" in self.fields:
             return self.fields["rows"]
         return self.window["out_height"] * self.window["out_width"]
@@ -78,7 +78,7 @@ class Job(NamedTuple):
         return self.fields["buffer" if self.opcode == Opcode.ACTIVATE else "destination"]
 
     def reads(self) -> set[int]:
-        """Buffer lines that the instruction reads, or might, but for `operands`."""
+        """Return the buffer lines that the instruction reads, or might read, without `operands`."""
         f, found = self.fields, set[int]()
         if self.opcode in (Opcode.DEPTHWISE, Opcode.POOL):
             size = self.blocks * self.window["height"] * self.window["pitch"]
@@ -91,7 +91,7 @@ class Job(NamedTuple):
         return found
 
     def operands(self) -> set[int]:
-        """Buffer lines of taps and of operand b."""
+        """Return the buffer lines of taps and of operand b."""
         f = self.fields
         if self.opcode == Opcode.DEPTHWISE:
             return set(range(f["taps"], f["taps"] + self.blocks * self.taps))
@@ -101,12 +101,12 @@ class Job(NamedTuple):
         return set()
 
     def writes(self) -> list[int]:
-        """Buffer lines in the order in which they are written."""
+        """Return the buffer lines in the order in which they are written."""
         count = self.blocks * self.vectors * (1 + self.wide)
         return list(range(self.destination, self.destination + count))
 
     def windows(self) -> list[tuple[int, int]]:
-        """Of each vector its block, and how many taps of its window are inside the map."""
+        """Return for each vector its block, and the number of its window's taps inside the map."""
         w = self.window
         if self.opcode not in (Opcode.DEPTHWISE, Opcode.POOL):
             return [(b, 0) for b in range(self.blocks) for _ in range(self.vectors)]
@@ -124,7 +124,7 @@ class Job(NamedTuple):
         return found
 
     def entries(self) -> list[int]:
-        """The parameter entry of each vector."""
+        """Return the parameter entry of each vector."""
         first = self.fields["parameter"]
         if self.opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE):
             return [first + b for b, _ in self.windows()]
@@ -133,7 +133,8 @@ class Job(NamedTuple):
         return [first] * (self.blocks * self.vectors)
 
     def steps(self) -> list[int]:
-        """Cycles of each vector: lines read or accumulator rows issued, one tap or line a cycle."""
+        """Return the cycles of each vector: lines read or accumulator rows issued, one in each
+        cycle."""
         halves = 1 + self.fields.get("wide_operands", 0)
         each = {
             Opcode.ACTIVATE: 1,
@@ -149,7 +150,7 @@ class Job(NamedTuple):
         return found
 
     def command(self, config: Config) -> dict[str, Any]:
-        """The value of the port `command`."""
+        """Return the value of the port `command`."""
         f, w = self.fields, self.window
         function = Function(f.get("function", Function.NONE))
         found: dict[str, Any] = {
@@ -247,7 +248,7 @@ class Job(NamedTuple):
 
 
 class Jobs:
-    """Random instructions that break no rule of a configuration."""
+    """A source of random instructions that break no rule of a configuration."""
 
     def __init__(self, chance: random.Random, config: Config):
         self.random = chance
@@ -256,11 +257,11 @@ class Jobs:
         self.opcodes += [Opcode.DEPTHWISE] * config.depthwise
 
     def some(self) -> Job:
-        """Any instruction."""
+        """Return any instruction."""
         return self.of(self.random.choice(self.opcodes))
 
     def of(self, opcode: Opcode, **given: Any) -> Job:
-        """An instruction with some operands, or `window` or `scale`, given."""
+        """Return an instruction with some operands, or `window` or `scale`, given."""
         random = self.random
         window = given.pop("window", None) or self.window(opcode)
         scale = given.pop("scale", None) or self.scale()
@@ -280,7 +281,7 @@ class Jobs:
         return Job(opcode, fields, window, scale)
 
     def window(self, opcode: Opcode) -> Fields:
-        """A window over a small map, with padding on any side."""
+        """Return a window over a small map, with padding on any side."""
         random = self.random
         width = random.randint(1, 5)
         kernel = random.choice([(1, 1), (2, 2), (3, 3), (1, 3), (3, 1)])
@@ -303,7 +304,7 @@ class Jobs:
         }
 
     def scale(self) -> Fields:
-        """Any scale; shifts and multipliers mostly such that something is left of a sum."""
+        """Return any scale; with most shifts and multipliers some bits of a sum are left."""
         random = self.random
         half = {}
         for operand in "ab":
@@ -385,7 +386,7 @@ class Jobs:
         f.setdefault("parameter", random.randint(0, self.config.parameter_entries - entries))
 
     def _apart(self, *sizes: int) -> list[int]:
-        """Places in the buffer for regions of these sizes that do not overlap."""
+        """Return places in the buffer for regions of these sizes that do not overlap."""
         spare = self.config.buffer_lines - sum(sizes)
         cuts = sorted(self.random.randint(0, spare) for _ in sizes)
         order = list(range(len(sizes)))

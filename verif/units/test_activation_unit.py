@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activate, Depthwise, Pool and Vector through the ports of their unit, against the golden model:
-results, what is reported about them, and the cycles that they take."""
+"""Activate, Depthwise, Pool and Vector through the ports of their unit, against the golden model.
+
+The tests compare results, the reports about them, and the cycles that they take.
+"""
 
 import itertools
 
@@ -79,7 +81,7 @@ def unit(variant=None):
 
 
 async def started(dut, name, **rates):
-    """The unit with everything loaded, and a source of instructions for it."""
+    """Return the unit's bench with everything loaded, and a source of instructions for it."""
     config = CONFIGS[chosen_variant()]
     random = rng("activation_unit", name, chosen_variant())
     bench = Surroundings(dut, config, random, **rates)
@@ -89,28 +91,30 @@ async def started(dut, name, **rates):
 
 
 def left_out(cycles, turns):
-    """The steps that are left out for so many cycles without one, where a step takes `turns`, as
-    does each of two lines that are written."""
+    """Return the number of steps that are left out for `cycles` cycles without a step.
+
+    A step takes `turns` cycles, and so does each of two lines that are written.
+    """
     return cycles and -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1
 
 
 GATES_APART = {1: 31, 2: 31}
 """Steps from a vector with a function of the gates to the next one, by the cycles of a step."""
 GATES_TAKE_TURNS = {1: 3, 2: 2}
-"""The steps beyond these are a multiple of that, while an older vector is in the lanes."""
+"""Unit of the steps beyond GATES_APART, while an older vector is in the lanes."""
 GATES_ALONE = {1: 88, 2: 62}
-"""Steps from the last one, of a row, to a step of anything else."""
+"""Steps from the last vector of a row to a step of any other instruction."""
 
 
 class Gates:
-    """The last vector that went to the gates, if any, and when others may follow."""
+    """The last vector that went to the gates, if any, and the steps in which others may follow."""
 
     def __init__(self, turns):
         self._turns = turns
         self._issued, self._job = None, None
 
     def after(self, job, step, *, issues):
-        """The first step, from `step` on, that a job may make, or in which it may issue."""
+        """Return the first step, from `step` on, that a job may make, or in which it may issue."""
         if self._job is None:
             return step
         turns, lines = self._turns, self._job.opcode in READERS
@@ -128,13 +132,13 @@ class Gates:
         return step
 
     def _is_alone(self, job):
-        """Whether a job scales elements, or has 1/x."""
+        """Return whether a job scales elements, or has 1/x."""
         return job.is_scaled or (
             job.fields["function"] == Function.EXP and job.fields["table"] >= RECIPROCAL
         )
 
     def issue(self, job, step):
-        """A vector of the job is issued in this step."""
+        """Note that a vector of the job is issued in this step."""
         if job.is_gate:
             assert self._job is None or step - self._issued >= GATES_APART[self._turns], job
             assert step == self.after(job, step, issues=True), job
@@ -142,7 +146,7 @@ class Gates:
 
 
 def spacing(job, ends, config):
-    """Cycles without a step behind a vector: at least, at most."""
+    """Return the least and the largest number of cycles without a step after a vector."""
     if job.is_scaled and (ends or job.accumulates):
         return LONG_SPACING, LONG_SPACING
     if ends and job.opcode in READERS:
@@ -152,18 +156,21 @@ def spacing(job, ends, config):
         cycles = ADDEND_SPACING * (not late) if job.opcode in READERS else int(ends)
         return cycles, cycles
     if job.wide:
-        # Two lines are written. Where as many are read meanwhile, nothing need be lost.
+        # Two lines are written. If as many are read meanwhile, no cycle need be lost.
         return int(job.opcode == Opcode.ACTIVATE), 1
     return 0, 0
 
 
 SLOT = 9
-"""Cycles from the last step of a sum to the one in which no element may be scaled."""
+"""Cycles from the last step of a sum to the step in which no element may be scaled."""
 
 
 def waits(run, step, before, now, turns):
-    """Steps that were left out between two, but for those in which this one must not be taken: it
-    would need the requantisers when the sum of an older vector does."""
+    """Return the number of steps left out between two steps, without those that were forbidden.
+
+    A step is forbidden if it needs the requantisers in the same cycle as the sum of an older
+    vector.
+    """
     job, halves = run.job, 1 + run.job.fields.get("wide_operands", 0)
     free = list(range(before + 1, now))
     operand = "ab"[step // halves] if job.is_scaled and step < 2 * halves else None
@@ -176,7 +183,7 @@ def waits(run, step, before, now, turns):
 
 
 def check_cycles(bench, runs):
-    """Each step and each line written came when it had to."""
+    """Check that each step and each line written came when it had to."""
     before, before_that, least, most = None, None, 0, 0
     turns = bench.turns
     gates = Gates(turns)
@@ -186,7 +193,7 @@ def check_cycles(bench, runs):
         issued = [steps[-1] for steps in run.steps]
         assert not any((step - start) % turns for steps in run.steps for step in steps)
         run.steps = [[(step - start) // turns for step in steps] for steps in run.steps]
-        # Between two walks lies a cycle, at the least.
+        # Between two walks is at least one cycle.
         least, most = max(least, 1), max(most, 1)
         if before_that is not None:
             most = max(most, before_that + -(-AFRESH // turns) - before - 1)
@@ -234,7 +241,7 @@ def check_cycles(bench, runs):
 
 @cocotb.test
 async def full_rate(dut):
-    """A step in every cycle but for those that the contract gives away."""
+    """Check for a step in every cycle, except the cycles that the contract gives away."""
     bench, jobs = await started(dut, "rate")
     done = [jobs.some() for _ in range(COUNT)]
     runs = await bench.perform(done)
@@ -246,7 +253,7 @@ async def full_rate(dut):
 
 @cocotb.test
 async def random_waits(dut):
-    """Any of the addresses is in use at random; accumulators and buffer are busy at random."""
+    """Check with addresses in use at random, and accumulators and buffer busy at random."""
     bench, jobs = await started(dut, "waits", blocked=0.3, busy=0.3)
     done = [jobs.some() for _ in range(2 * COUNT)]
     await bench.perform(done, idle=(0, 0, 1, 20))
@@ -254,17 +261,17 @@ async def random_waits(dut):
 
 
 def scaled_by(job, scale):
-    """The job with other scales of its operands."""
+    """Return the job with other scales of its operands."""
     return job._replace(scale={**job.scale, **scale})
 
 
 @cocotb.test
 async def durations(dut):
-    """Cycles from the first step to the last one, of steps that take one."""
+    """Check the cycles from the first step to the last one, of steps that take one cycle."""
     bench, jobs = await started(dut, "durations")
     config = bench.config
-    # Where lanes are shared, a sum meets two elements: from the third vector on it takes both
-    # places of a vector, so the next but one comes eight steps later.
+    # In lanes with shared columns a sum meets two elements. From the third vector on it takes both
+    # places of a vector, so the vector after the next comes eight steps later.
     in_turn = 3 * 8 + 2 if bench.turns > 1 else 7 * 2
     taps_pause = left_out(TAP_SPACING, bench.turns)
     narrow = {"rows": 7, "wide": 0, "function": Function.NONE}
@@ -340,14 +347,14 @@ async def durations(dut):
 
 @cocotb.test
 async def corners(dut):
-    """Windows wholly outside the map, the largest kernel of Depthwise, every kind of sum."""
+    """Check windows wholly outside the map, the largest kernel of Depthwise, every kind of sum."""
     bench, jobs = await started(dut, "corners")
     away = [
         {**WINDOW, "top": -9, "out_height": 2},
         {**WINDOW, "left": 5, "out_width": 2},
         {**WINDOW, "top": -2, "left": -3, "dilation_y": 2, "dilation_x": 4},
     ]
-    # Parameters with short shifts, so that it shows what a window without a pixel is.
+    # Parameters have short shifts, so that the value of a window without a pixel shows.
     shown = {"zero_point": 0, "floor": -128, "ceiling": 127}
     done = [
         jobs.of(Opcode.POOL, window=window, reduction=reduction, parameter=4 * entry, **shown)

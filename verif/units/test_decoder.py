@@ -84,9 +84,9 @@ STEPS = {
 WALKED = 0x7F
 """Bits of an opcode that choose its steps."""
 MOVED = 3
-"""Cycles from where an instruction is taken to where the decoder moves it."""
+"""Cycles from the take of an instruction to its move by the decoder."""
 CHECKED = 2
-"""Cycles after which an instruction that is there has been checked."""
+"""Cycles after which a present instruction has been checked."""
 
 
 def unit(variant=None):
@@ -94,15 +94,16 @@ def unit(variant=None):
 
 
 def reader():
-    """The instruction set at the start of a program."""
+    """Return the instruction set at the start of a program."""
     limit, tiles = LIMITS[chosen_variant()]
     return Reader(CONFIGS[chosen_variant()], limit=limit, tiles=tiles)
 
 
 def program(name, count):
-    """Random instructions.
+    """Return random instructions.
 
-    A fault ends a program: what a wrong setting leaves behind is undefined, so a right one follows.
+    A fault ends a program. A wrong setting leaves an undefined state, so a right setting follows
+    it.
     """
     random = rng("decoder", name, chosen_variant())
     text = reader()
@@ -118,13 +119,13 @@ def program(name, count):
 
 
 def verdict(text, instruction):
-    """Cause and address for an instruction."""
+    """Return cause and address for an instruction."""
     loops = instruction.get("loops") if instruction.get("loop_fault") else None
     return text.fault(instruction["word"], error=instruction["error"], loops=loops)
 
 
 def check(text, instruction, raw):
-    """`raw` is what the decoder should say about an instruction; returns the cause."""
+    """Check that `raw` is the decoder's right answer for an instruction; return the cause."""
     d = from_bits(DECODED[chosen_variant()], raw)
     bits = instruction["word"]
     what = f"instruction 0x{bits:032x}, window {text.window}"
@@ -141,8 +142,11 @@ def check(text, instruction, raw):
 
 
 def offered(instruction):
-    """Bits of the decoder's input: the operands that have an index register are not in the word,
-    and a sum has more bits than its operand."""
+    """Return the bits of the decoder's input.
+
+    The operands with an index register are not in the word, and a sum has more bits than its
+    operand.
+    """
     bits = instruction["word"]
     sums = []
     entry = KNOWN.get(bits & 0xFF)
@@ -155,8 +159,7 @@ def offered(instruction):
 
 
 async def decode(dut, instructions, source_pauses, sink_pauses):
-    """Runs instructions through the decoder, and takes each when its checks are through; returns
-    the causes."""
+    """Run instructions through the decoder, take each after its checks, and return the causes."""
     bench = Bench(dut, unit())
     await bench.start()
     text = reader()
@@ -184,7 +187,7 @@ async def decode(dut, instructions, source_pauses, sink_pauses):
 
 
 def cycles_of(instructions):
-    """Cycles in which instructions enter and leave, nobody waiting, by the rules of the walk."""
+    """Return the cycles in which instructions enter and leave, without waits, by the walk."""
     entering, leaving, free, copied = [], [], 0, 0
     for given in instructions:
         opcode = given["word"] & 0xFF
@@ -205,7 +208,7 @@ def cycles_of(instructions):
 
 @cocotb.test
 async def full_rate(dut):
-    """A step a cycle, without a gap between instructions."""
+    """Check for a step in each cycle, without a gap between instructions."""
     instructions = program("rate", COUNT)
     bench = Bench(dut, unit())
     await bench.start()
@@ -232,7 +235,10 @@ async def random_waits(dut):
 
 @cocotb.test
 async def no_window(dut):
-    """Nothing can use a window before there is one, whatever else is wrong but its fields."""
+    """Check that no instruction can use a window before there is one.
+
+    This holds for any other mistake except one in its fields.
+    """
     random = rng("decoder no window")
     writer = Writer(random, reader())
     instructions = [
@@ -248,7 +254,7 @@ async def no_window(dut):
 
 @cocotb.test
 async def every_fault(dut):
-    """Each check of each instruction, at its limit and one beyond it."""
+    """Check each check of each instruction, at its limit and one beyond it."""
     random = rng("decoder faults", chosen_variant())
     text = reader()
     writer = Writer(random, text)
@@ -261,7 +267,7 @@ async def every_fault(dut):
         add(word(Opcode.SET_CONFIG_WINDOW, {**writer.window(), **fields}))
 
     def fitting(opcode):
-        """Operands that are right, with a new window where it matters."""
+        """Return operands that are right, with a new window if it matters."""
         while opcode in WINDOWED:
             setting = word(Opcode.SET_CONFIG_WINDOW, writer.window())
             text.execute(setting)
@@ -292,7 +298,7 @@ async def every_fault(dut):
             else:
                 operands |= {"buffer": 0, "destination": 0}
             add(word(entry.opcode, operands))
-            # What only Vector may do must not count for the one before it.
+            # A rule for Vector only must not count for the instruction before it.
             replacing = {"wide": 0, "wide_operands": 0, "buffer": 0, "destination": 0}
             add(word(Opcode.VECTOR, {**writer.legal(Opcode.VECTOR), **replacing}))
         if entry.opcode == Opcode.MEASURE:
@@ -329,7 +335,7 @@ async def every_fault(dut):
     found = {
         (given["word"] & 0xFF, cause) for given, cause in zip(instructions, causes, strict=True)
     }
-    # Where hardware is missing, UNAVAILABLE stands in front of much else.
+    # For missing hardware, UNAVAILABLE comes before most other causes.
     is_bare = chosen_variant() == "bare"
     expected = {
         (entry.opcode, cause)
@@ -344,7 +350,7 @@ async def every_fault(dut):
 
 @cocotb.test
 async def extremes(dut):
-    """The largest products, and the limits of the window."""
+    """Check the largest products, and the limits of the window."""
     random = rng("decoder extremes")
     instructions = []
     for window, opcode, fields in (*EXTREMES, *packed_limits(reader().config.rows)):

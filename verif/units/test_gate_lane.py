@@ -35,11 +35,11 @@ from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
 LATENCY = {1: 85, 2: 60}
 """Steps from the arguments to the results, by the cycles of a step."""
 SPACING = {1: 31, 2: 31}
-"""Steps from start to start, at least."""
+"""Least number of steps from start to start."""
 PLACES = {1: 3, 2: 2}
-"""The steps beyond SPACING are a multiple of that, or the vector before has left the lanes."""
+"""Unit of the steps beyond SPACING, while the vector before is in the lanes."""
 ALONE = {1: 88, 2: 62}
-"""Steps from a start after which nothing of its vector is in the way of another."""
+"""Steps from a start after which its vector is in no other vector's way."""
 FUNCTIONS = [
     ("sigmoid", 0),
     *((name, bits) for name in ("tanh", "exp") for bits in range(5)),
@@ -55,8 +55,17 @@ CORNERS = (
 
 
 class Gates(wiring.Component):
-    """A sequencer with lanes, whose `arguments` come with `start` and wait for a step. Where
-    columns take `turns` in a lane, inputs stay for so many cycles, a step; the last is `last_turn`.
+    """A sequencer with lanes.
+
+    | port | meaning |
+    |---|---|
+    | `start` | a vector starts; it is held for a step |
+    | `tanh`, `exp`, `integer_bits` | function of the vector |
+    | `arguments` | arguments of the vector, which come with `start` and wait for a step |
+    | `last_turn` | the last cycle of a step |
+    | `results` | results of the vector |
+
+    If columns take `turns` in a lane, inputs stay for as many cycles, which are a step.
     """
 
     def __init__(self, *, lanes, turns=1):
@@ -82,7 +91,7 @@ class Gates(wiring.Component):
         m.d.sync += turn.eq(Mux(last_turn, 0, turn + 1))
         m.d.comb += self.last_turn.eq(last_turn)
         m.submodules.sequencer = EnableInserter(last_turn)(sequencer)
-        # As in the machine: a step of the lanes begins a cycle after one of the sequencer.
+        # As in the machine, a step of the lanes begins a cycle after a step of the sequencer.
         control = Signal(GateControl())
         m.d.sync += control.eq(sequencer.following)
         turn_of_lanes = Signal(range(self._turns))
@@ -103,7 +112,7 @@ class Gates(wiring.Component):
             )
             m.d.comb += [
                 multiplier.enable.eq(1),
-                # What it makes without being asked is not for the gates.
+                # Products of other users are not for the gates.
                 multiplier.a.eq(Mux(control.factors.multiply, lane.first, -1)),
                 multiplier.b.eq(lane.second),
                 lane.product.eq(multiplier.product),
@@ -136,7 +145,7 @@ def expected(function, integer_bits, arguments):
 
 
 class Vectors(Bench):
-    """The unit, with one vector after the other, whose results are checked when they are due."""
+    """A bench that gives the unit vectors one after another, and checks results in time."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -146,14 +155,14 @@ class Vectors(Bench):
         self.due = deque()
 
     async def start(self):
-        """Starts the clock, resets the unit, and waits for the end of a step."""
+        """Start the clock, reset the unit, and wait for the end of a step."""
         await super().start()
         await self.cycle()
         while not self.get("last_turn"):
             await self.cycle()
 
     async def wait(self, steps):
-        """Some steps in which nothing starts."""
+        """Wait for some steps in which no vector starts."""
         end = self.now + steps * self.turns
         while self.due and self.due[0][0] <= end:
             when, vector = self.due.popleft()
@@ -165,7 +174,7 @@ class Vectors(Bench):
             self.now = end
 
     async def begin(self, function, integer_bits, arguments):
-        """The step of start; the inputs are something else from the next one on."""
+        """Run the step of a start; the inputs change from the next step on."""
         assert len(arguments) == self.lanes
         is_tanh, is_exp = function == "tanh", function == "exp"
         self.set(tanh=is_tanh, exp=is_exp)
@@ -183,7 +192,7 @@ class Vectors(Bench):
 
 @cocotb.test
 async def every_argument(dut):
-    """All 65,536 of each function where there are many lanes, else some; at full rate."""
+    """Check all 65,536 arguments of each function for many lanes, else some, at full rate."""
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane")
@@ -202,7 +211,7 @@ async def every_argument(dut):
 
 @cocotb.test
 async def pauses(dut):
-    """Functions in any order, as soon as may be, or some places later, or alone."""
+    """Check functions in any order, as soon as possible, some places later, or alone."""
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane", "pauses")
@@ -223,20 +232,23 @@ async def pauses(dut):
 
 
 def products(start, turns):
-    """The steps, from `start` on, in which a vector takes the shared multiplier of a lane: in the
-    requantiser, and in its gates."""
+    """Return the steps, from `start` on, in which a vector takes the shared multiplier of a lane.
+
+    It takes the multiplier in the requantiser, and in its gates.
+    """
     gates = start + (Requantiser.LATENCY - Requantiser.MULTIPLIER_STAGE) // turns + lead(turns)
     return {start, *(gates + slots(turns) * row for row in range(LAST_PRODUCT + 1))}
 
 
 def takes_argument(row):
-    """Whether a row has an operand that is the argument."""
+    """Return whether a row has an operand that is the argument."""
     operands = {"first": First, "second": Second, "addend": Addend}
     return any(row.get(name) is kind.ARGUMENT for name, kind in operands.items())
 
 
 def last_sum(turns, needs):
-    """The last step after the argument in which a row that `needs` something makes its sum."""
+    """Return the last step after the argument in which a row makes its sum, of rows that it
+    `needs`."""
     numbers = [
         number
         for program in (*PROGRAMS.values(), INVERSE)
@@ -247,8 +259,11 @@ def last_sum(turns, needs):
 
 
 def test_vectors_do_not_meet():
-    """Neither the gates of other vectors nor their requantisers need the multiplier in the same
-    step, and a register that all share is free when the next vector comes."""
+    """Check that vectors do not meet in the lanes.
+
+    The gates of other vectors and their requantisers need the multiplier in other steps. A register
+    that all vectors share is free when the next vector comes.
+    """
     assert Requantiser.LENT_LATENCY == PRODUCT_LATENCY
     for turns in (1, 2):
         apart, places = gate_spacing(turns), slots(turns)
