@@ -278,6 +278,8 @@ class SequencedDecoder(wiring.Component):
         condition = Signal()
         with m.Switch(row.when):
             for number, value in conditions(state).items():
+                if number not in self._rom.conditions:
+                    continue
                 with m.Case(number):
                     m.d.comb += condition.eq(value)
         counts = stage.valid & condition

@@ -3,10 +3,10 @@
 
 from collections.abc import Mapping
 
-from amaranth.hdl import Cat, Const, Value
+from amaranth.hdl import Cat, Const, Mux, Value
 from amaranth.lib import data
 
-from systola.arch.isa import Function, Operation, Reduction
+from systola.arch.isa import Function, Operation, Reduction, Source
 from systola.hdl.control.step_row import When
 
 
@@ -35,12 +35,15 @@ def conditions(state: data.View) -> Mapping[When, Value]:
         return Cat(state.function == function for function in functions).any()
 
     rectifies = one_of(Function.RELU, Function.RELU6)
-    narrow = rectifies | one_of(Function.TABLE, Function.QUOTIENT)
-    wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP, Function.QUOTIENT)
+    narrow = rectifies | (state.function == Function.TABLE)
+    wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP)
+    misfit = Mux(state.flag_a, narrow, wide)
     second = state.code != Operation.COPY
     alike = state.flag_a == state.flag_b
     replaces = state.equal_a & alike
-    limited = state.flag_a & ~state.equal_b & (state.function == Function.NONE)
+    limited = state.flag_a & ~state.equal_b & one_of(Function.NONE, Function.QUOTIENT)
+    divides = state.function == Function.QUOTIENT
+    sums = divides & (state.code != Operation.MULTIPLY)
     return {
         When.ALWAYS: Const(1, 1),
         When.NEVER: Const(0, 1),
@@ -48,7 +51,7 @@ def conditions(state: data.View) -> Mapping[When, Value]:
         When.RECTIFIES: rectifies & ~state.flag_a,
         When.CLAMPS: (state.function == Function.RELU6) & ~state.flag_a,
         When.HAS_BITS: one_of(Function.TANH, Function.EXP),
-        When.MISFIT: (state.flag_a & narrow) | (~state.flag_a & wide),
+        When.MISFIT: misfit | divides,
         When.EXP: state.function == Function.EXP,
         When.FLAG_A: state.flag_a,
         When.FLAG_B: state.flag_b,
@@ -64,4 +67,10 @@ def conditions(state: data.View) -> Mapping[When, Value]:
         When.NOT_PACKED: state.equal_a,
         When.INSIDE: state.beyond,
         When.LIMITED: limited,
+        When.TANH: state.function == Function.TANH,
+        When.MISFIT_OF_VECTOR: misfit | sums,
+        When.FROM_BUFFER: state.code != 0,
+        When.NO_SOURCE: state.code == Source.NONE,
+        When.FROM_ROWS: state.code == Source.ACCUMULATORS,
+        When.FROM_LINES: state.code == Source.LINES,
     }

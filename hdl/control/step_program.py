@@ -23,21 +23,27 @@ from systola.hdl.control.step_row import (
     Base,
     Bits,
     Loads,
+    Note,
     Row,
     Times,
     When,
 )
 
-FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
-"""Fields of one bit that decide whether a term counts."""
+WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
+FLAGS = (*WIDE_FLAGS, "sums")
+"""Fields of one bit that decide whether a term counts. Those of 16-bit modes may be zero always."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,
     frozenset({"wide_vectors"}): When.FLAG_A,
     frozenset({"wide_operands"}): When.FLAG_B,
     frozenset({"wide_weights"}): When.FLAG_B,
+    frozenset({"sums"}): When.FLAG_A,
+    frozenset({"1 - sums"}): When.NOT_A,
     frozenset({"function == TABLE"}): When.TABLE,
     frozenset({"reduction == AVERAGE"}): When.AVERAGE,
+    frozenset({"source == ACCUMULATORS"}): When.FROM_ROWS,
+    frozenset({"source == LINES"}): When.FROM_LINES,
     frozenset({"operation != COPY"}): When.SECOND,
     frozenset({"operation != COPY", "wide_operands"}): When.SECOND_AND_B,
 }
@@ -181,11 +187,11 @@ class Program:
         Both go into cells of the scratch memory: `cell`.base and `cell`.end. `word` and `end` are
         the command words that take them, too.
         """
-        fault, limit = self._limit(use.memory)
+        fault, limit = self.limit_of(use.memory)
         found = [
             term
             for term in terms(use.extent, FLAGS)
-            if self.config.wide or not term.conditions & set(FLAGS)
+            if self.config.wide or not term.conditions & set(WIDE_FLAGS)
         ]
         self.base(use.base, into=f"{cell}.base", word=word)
         if not found or found[0].conditions:
@@ -196,6 +202,13 @@ class Program:
             for term in members:
                 last = term is members[-1]
                 self.add(term, when=CONDITIONS[conditions], **(ends if last else {}))
+
+    def overlap(self, name: str, when: When) -> None:
+        """Append the rows that check that results and an operand have no line in common. `when` is
+        false where they may have all."""
+        self.emit(base="result.base", limit=f"{name}.base", note=Note.EQUAL_A, names=True)
+        self.emit(base=f"{name}.end", limit="result.base", note=Note.BEYOND)
+        self.emit(base="result.end", limit=f"{name}.base", fault=Fault.OVERLAP, when=when)
 
     def add(self, term: Term, **parts: Any) -> None:
         """Append a row that adds a term to the result of the row before."""
@@ -231,7 +244,8 @@ class Program:
             return int(name)
         return sizes[name] if name in sizes else name if name in SIZE_CELLS else self.bits(name)
 
-    def _limit(self, memory: Memory) -> tuple[Fault, str]:
+    def limit_of(self, memory: Memory) -> tuple[Fault, str]:
+        """Return the fault of a region that goes beyond a memory, and the cell with its size."""
         config = self.config
         return {
             Memory.BUFFER: (Fault.BUFFER_RANGE, constant(config.buffer_lines)),

@@ -16,7 +16,6 @@ from systola.arch.config import Config
 from systola.arch.features import has
 from systola.arch.isa import (
     DEPTHWISE_TAPS,
-    INSTRUCTIONS,
     OPCODE_BITS,
     PARAMETER_PLANES,
     REGISTERS,
@@ -27,7 +26,9 @@ from systola.arch.isa import (
     Function,
     Memory,
     Opcode,
+    instructions_of,
 )
+from systola.hdl.control import step_links, step_training
 from systola.hdl.control.step_program import Program, constant
 from systola.hdl.control.step_row import (
     INDEXED,
@@ -72,10 +73,9 @@ def failing_rows(fault: Fault) -> tuple[Row, ...]:
 
 
 def programs(config: Config) -> Mapping[Opcode, tuple[Row, ...]]:
-    """Return the rows of each instruction of a machine without training and links, which has no
-    other programs yet."""
-    assert not config.training and not config.links
-    return {entry.opcode: _rows(Program(entry, config)) for entry in INSTRUCTIONS}
+    """Return the rows of each instruction that a machine knows."""
+    known = instructions_of(links=config.links)
+    return {entry.opcode: _rows(Program(entry, config)) for entry in known}
 
 
 def _rows(p: Program) -> tuple[Row, ...]:
@@ -101,6 +101,7 @@ def _rows(p: Program) -> tuple[Row, ...]:
             Executor.WEIGHT_FETCH: _read_weights,
             Executor.MATRIX_UNIT: _matrix,
             Executor.ACTIVATION_UNIT: _activate,
+            Executor.LINK_UNIT: step_links.link,
         }
         rest[entry.executor](p)
     p.flush()
@@ -251,23 +252,28 @@ def _matrix(p: Program) -> None:
             p.move(name, loads=loads)
         else:
             p.limit(name, 0, Fault.UNAVAILABLE)
-    p.limit("from_buffer", 0, Fault.UNAVAILABLE)
+    if p.config.training:
+        p.move("from_buffer", loads=Loads.CODE, word="from_buffer")
+        # This number does not lie beside those of the other two index registers.
+        p.move("weights_register", loads=Loads.TARGET)
+    else:
+        p.limit("from_buffer", 0, Fault.UNAVAILABLE)
     p.emit(x=p.bits("accumulate", "wide_weights"), word="flags")
     p.move("rows", word="matrix_rows")
     p.move("k_tiles", word="k_tiles")
     p.move("n_tiles", word="n_tiles")
     p.flush(keep="k_tiles")
     vectors = p.entry.reads[0]
-    p.region(vectors, "result", word="start_line")
-    p.emit(x=p.bits("n_tiles"), times=Times.KEPT, word="tiles")
-    if p.config.wide:
-        p.emit(
-            x=p.bits("n_tiles"),
-            times=Times.KEPT,
-            base=Base.SUM,
-            word="tiles",
-            when=When.FLAG_B,
-        )
+    if p.config.training:
+        step_training.count_tiles(p)
+        p.region(vectors, "result", word="start_line")
+        step_training.weights(p)
+    else:
+        p.region(vectors, "result", word="start_line")
+        tiles = {"x": p.bits("n_tiles"), "times": Times.KEPT, "word": "tiles"}
+        p.emit(**tiles)
+        if p.config.wide:
+            p.emit(**tiles, base=Base.SUM, when=When.FLAG_B)
     p.region(p.entry.writes[0], "sums", word="accumulator")
 
 
@@ -321,6 +327,11 @@ def _check_function(p: Program) -> None:
         p.emit(x=p.bits("wide"), loads=Loads.FLAG_A)
     else:
         p.emit(x=p.bits("wide"), loads=Loads.FLAG_A, limit=ZERO, fault=Fault.UNAVAILABLE)
+    if p.entry.opcode is Opcode.VECTOR:
+        p.emit(x=p.bits("operation"), loads=Loads.CODE, word="operation")
+    if p.config.training:
+        step_training.check_function(p)
+        return
     wrong = Fault.ILLEGAL_FIELD
     p.fail(wrong, When.MISFIT)
     p.emit(x=p.bits("accumulate"), limit=ZERO, fault=wrong, when=When.NOT_A)
@@ -348,6 +359,12 @@ def _activate(p: Program) -> None:
             _bounds(p, p.bits("ceiling"))
         case Opcode.VECTOR:
             _vector(p)
+        case Opcode.MEASURE:
+            step_training.measure(p)
+        case Opcode.TRANSPOSE:
+            step_training.transpose(p)
+        case Opcode.RANDOM:
+            step_training.random(p)
         case _:
             _map(p)
 
@@ -357,15 +374,14 @@ def _vector(p: Program) -> None:
         p.move("wide_operands", loads=Loads.FLAG_B)
     else:
         p.limit("wide_operands", 0, Fault.UNAVAILABLE)
-    p.move("operation", loads=Loads.CODE, word="operation")
     p.move("rows", word="vector_rows")
     p.flush()
     first, second, entries, table = p.entry.reads
     p.region(first, "source", word="start_line")
     p.region(second, "operand", word="operand")
     p.region(p.entry.writes[0], "result", word="destination")
-    _overlap(p, "source", When.REPLACES_NOT)
-    _overlap(p, "operand", When.SECOND_REPLACES_NOT)
+    p.overlap("source", When.REPLACES_NOT)
+    p.overlap("operand", When.SECOND_REPLACES_NOT)
     p.region(entries, "entries", word="parameter")
     p.region(table, "table", word="table")
     _bounds(p, "ceiling")
@@ -373,14 +389,6 @@ def _vector(p: Program) -> None:
         p.emit(base="limit", limit=ZERO, note=Note.EQUAL_B)
         p.emit(base="limit", word="high", when=When.LIMITED)
         p.emit(x="limit", times=Times.MINUS_ONE, word="low", when=When.LIMITED)
-
-
-def _overlap(p: Program, name: str, when: When) -> None:
-    """Append the rows that check that results and an operand have no line in common. `when` is
-    false where they may have all."""
-    p.emit(base="result.base", limit=f"{name}.base", note=Note.EQUAL_A, names=True)
-    p.emit(base=f"{name}.end", limit="result.base", note=Note.BEYOND)
-    p.emit(base="result.end", limit=f"{name}.base", fault=Fault.OVERLAP, when=when)
 
 
 def _map(p: Program) -> None:
@@ -402,9 +410,9 @@ def _map(p: Program) -> None:
     if depthwise:
         p.region(lines[1], "operand", word="operand")
     p.region(p.entry.writes[0], "result", word="destination")
-    _overlap(p, "source", When.OVERLAPS)
+    p.overlap("source", When.OVERLAPS)
     if depthwise:
-        _overlap(p, "operand", When.OVERLAPS)
+        p.overlap("operand", When.OVERLAPS)
     p.emit(base="source.base", x="origin", word="start_line")
     p.region(entries, "entries", word="parameter")
     if depthwise:

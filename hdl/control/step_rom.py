@@ -35,8 +35,9 @@ FACTOR_DISTANCE, BASE_DISTANCE, LIMIT_DISTANCE = 7, 3, 2
 """Rows from one that writes a cell to the first that may read it as x, as a base, as a limit."""
 NOTE_DISTANCE = 2
 """Rows from one that sets a flag to the first that may have it as a condition."""
-ALIGNED = 8
-"""Programs begin at multiples of this, so that the table of starts is narrow."""
+ALIGNED = (8, 4, 2, 1)
+"""Programs begin at multiples of the first of these with which all have room. So the table of
+starts is narrow."""
 END_DISTANCE = 8
 """Rows from one that sets EQUAL_A to the first that may end the instruction by it."""
 BETWEEN = 1
@@ -98,24 +99,39 @@ class StepRom:
 
     `rows` is the text of the ROM, `starts` the place of the first row of each instruction, and
     `contents` the ROM in bits. `cells` and `words` number cells of the scratch memory and words of
-    commands. `constants` is the first contents of the scratch memory.
+    commands, and `conditions` are those that rows have. `constants` is the first contents of the
+    scratch memory.
     """
 
     def __init__(self, config: Config):
-        self.rows: list[Row] = []
-        self._lasts: set[int] = set()
-        self._places: dict[tuple[Row, ...], int] = {}
-        self.reset = self._place(reset_rows())
         texts = {opcode: spaced(rows) for opcode, rows in programs(config).items()}
         _check_lasting(texts.values())
-        self.starts = {opcode: self._place(rows) for opcode, rows in texts.items()}
-        self.lengths = {opcode: len(rows) for opcode, rows in texts.items()}
-        unavailable = self._place(failing_rows(Fault.UNAVAILABLE))
-        self.starts |= dict.fromkeys(sorted(LINK_OPCODES), unavailable)
-        self.unknown = self._place(failing_rows(Fault.ILLEGAL_OPCODE))
-        self.error = self._place(failing_rows(Fault.FETCH_ERROR))
-        if len(self.rows) > ROWS:
+        failing = {
+            fault: failing_rows(fault)
+            for fault in (Fault.UNAVAILABLE, Fault.ILLEGAL_OPCODE, Fault.FETCH_ERROR)
+        }
+        # Equal programs have one place.
+        distinct = dict.fromkeys((reset_rows(), *texts.values(), *failing.values()))
+        places: dict[tuple[Row, ...], int] = {}
+        for aligned in ALIGNED:
+            self.rows: list[Row] = []
+            for rows in distinct:
+                self.rows += [IDLE] * (-len(self.rows) % aligned)
+                places[rows] = len(self.rows)
+                self.rows += rows
+            if len(self.rows) <= ROWS:
+                break
+        else:
             raise ValueError(f"{len(self.rows)} rows of steps are more than {ROWS}")
+        self._lasts = {place + len(rows) - 1 for rows, place in places.items()}
+        self.reset = places[reset_rows()]
+        self.starts = {opcode: places[rows] for opcode, rows in texts.items()}
+        self.lengths = {opcode: len(rows) for opcode, rows in texts.items()}
+        if not config.links:
+            unavailable = places[failing[Fault.UNAVAILABLE]]
+            self.starts |= dict.fromkeys(sorted(LINK_OPCODES), unavailable)
+        self.unknown = places[failing[Fault.ILLEGAL_OPCODE]]
+        self.error = places[failing[Fault.FETCH_ERROR]]
         self.cells = self._numbered_cells()
         self.words = {
             word: number
@@ -128,6 +144,7 @@ class StepRom:
         self.signed_widths = frozenset(
             row.x.width for row in self.rows if isinstance(row.x, Bits) and row.x.signed
         )
+        self.conditions = frozenset(row.when for row in self.rows)
         self.wraps = sorted({row.wraps for row in self.rows if row.wraps is not None})
         self.contents = [
             self._encoded(row, last=number in self._lasts) for number, row in enumerate(self.rows)
@@ -151,15 +168,6 @@ class StepRom:
             if cell.startswith("="):
                 found[number] = int(cell[1:])
         return found
-
-    def _place(self, rows: tuple[Row, ...]) -> int:
-        """Return the place of a program. Equal programs have one place."""
-        if rows not in self._places:
-            self.rows += [IDLE] * (-len(self.rows) % ALIGNED)
-            self._places[rows] = len(self.rows)
-            self.rows += rows
-            self._lasts.add(len(self.rows) - 1)
-        return self._places[rows]
 
     def _numbered_cells(self) -> dict[str, int]:
         registers = [ZERO, *(f"register {number}" for number in range(1, REGISTERS))]

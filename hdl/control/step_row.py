@@ -48,8 +48,8 @@ class Loads(IntEnum):
     """A register that a step loads with the lowest bits of x, or of its result.
 
     SELECT has the numbers of up to three index registers, TARGET has the third one alone. The
-    others decide conditions: a `function`, two flags, and a `code`, which is an operation or a
-    reduction.
+    others decide conditions: a `function`, two flags, and a `code`, which is an operation, a
+    reduction, a source, or whether weights come from the buffer.
     """
 
     NONE = 0
@@ -86,6 +86,12 @@ class When(IntEnum):
     NOT_PACKED = 19
     INSIDE = 20
     LIMITED = 21
+    TANH = 22
+    MISFIT_OF_VECTOR = 23
+    FROM_BUFFER = 24
+    NO_SOURCE = 25
+    FROM_ROWS = 26
+    FROM_LINES = 27
 
 
 class Bases(IntEnum):

@@ -131,6 +131,10 @@ class Reader:
             use("buffer", "destination", f["count"] * size)
         elif opcode == Opcode.RANDOM:
             use("buffer", "destination", f["rows"])
+        elif opcode in LINK_OPCODES:
+            sums = opcode == Opcode.REDUCE or f.get("sums")
+            name = "accumulator" if sums else "buffer"
+            use(name, name, f["rows"])
         elif opcode == Opcode.CONVOLVE:
             use("buffer", "buffer", (f["k_tiles"] - 1) * f["plane"] + map_lines)
             use("accumulator", "accumulator", windows * f["n_tiles"])

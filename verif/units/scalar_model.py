@@ -7,13 +7,15 @@ import random
 
 from amaranth.lib import data
 
-from systola.arch.isa import INSTRUCTIONS, LOOP_DEPTH, Opcode, encode
+from systola.arch.isa import INSTRUCTIONS, LOOP_DEPTH, Opcode, encode, instructions_of
 from systola.hdl.control.indexed_operands import indexed
 
 MODULO = 1 << 32
 
 KNOWN = {entry.opcode: entry for entry in INSTRUCTIONS}
 """Instructions that the hardware knows: all but the instructions of the links."""
+LINKED = {entry.opcode: entry for entry in instructions_of(links=True)}
+"""KNOWN, and after them the instructions of the links."""
 
 
 class Interpreter:
@@ -62,9 +64,10 @@ class Interpreter:
         return number + 1
 
 
-def kind(word: int) -> int:
+def kind(word: int, *, links: bool = False) -> int:
     """Return a bit for each opcode, in the order in which they are listed."""
-    return sum(1 << place for place, opcode in enumerate(KNOWN) if opcode == word & 0xFF)
+    known = LINKED if links else KNOWN
+    return sum(1 << place for place, opcode in enumerate(known) if opcode == word & 0xFF)
 
 
 def word_of(opcode: Opcode, **operands: int) -> int:

@@ -3,17 +3,20 @@
 
 import pytest
 
+from systola.arch.config import SUFFIXES, ConfigError, preset
 from systola.arch.features import has
 from systola.arch.isa import (
     BY_OPCODE,
     DEPTHWISE_TAPS,
-    INSTRUCTIONS,
+    Executor,
     Fault,
     Function,
     Memory,
     Opcode,
     Operation,
     Reduction,
+    Source,
+    instructions_of,
 )
 from systola.arch.isa.extents import extent
 from systola.hdl.control.step_extents import terms
@@ -39,8 +42,17 @@ from systola.verif.units.decoder_model import Reader, word
 from systola.verif.units.decoder_words import Writer
 from systola.verif.units.unit import rng, small_config
 
-CONFIG = small_config(buffer_lines=500, accumulator_rows=300, parameter_entries=40, tables=3)
+CONFIG = small_config(
+    buffer_lines=500,
+    accumulator_rows=300,
+    parameter_entries=40,
+    tables=3,
+    training=True,
+    links=True,
+)
+"""A machine that has all instructions."""
 ROM = StepRom(CONFIG)
+ENTRIES = instructions_of(links=True)
 WINDOW = {
     **{"height": 4, "width": 5, "pitch": 6, "kernel_height": 3, "kernel_width": 2},
     **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1},
@@ -117,10 +129,14 @@ class Run:
             When.SECOND: second,
             When.SECOND_AND_B: second and flag_b,
             When.AVERAGE: self._loaded[Loads.CODE] == Reduction.AVERAGE,
+            When.NOT_A: not flag_a,
+            When.FROM_BUFFER: self._loaded[Loads.CODE],
+            When.FROM_ROWS: self._loaded[Loads.CODE] == Source.ACCUMULATORS,
+            When.FROM_LINES: self._loaded[Loads.CODE] == Source.LINES,
         }.get(when, False)
 
 
-@pytest.mark.parametrize("entry", INSTRUCTIONS, ids=lambda entry: entry.mnemonic)
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_regions(entry):
     """The rows find the parts of memories that the instruction set names."""
     text = Reader(CONFIG, limit=1 << 16, tiles=100)
@@ -132,15 +148,14 @@ def test_regions(entry):
         run = Run(word(entry.opcode, operands))
         for row in ROM.program(entry.opcode):
             run.step(row)
-        uses = [use for use in (*entry.reads, *entry.writes) if "from_buffer" not in use.extent]
-        if entry.needs is not None and not has(CONFIG, entry.needs):
-            uses = []
         reads = [use for use in entry.reads if use.memory is Memory.BUFFER]
-        for use in uses:
+        for use in (*entry.reads, *entry.writes):
             cell = CELLS.get(use.memory, "result")
-            # Results of the activation unit are apart from its operands.
-            if use in reads and entry.writes and entry.writes[0].memory is Memory.BUFFER:
+            # Operands of the activation unit are apart from its results, and weights from vectors.
+            if use in reads and entry.executor is Executor.ACTIVATION_UNIT:
                 cell = ("source", "operand")[reads.index(use)]
+            if "from_buffer" in use.extent:
+                cell = "source"
             if use in entry.writes and entry.executor.name == "HOST_READER":
                 cell = "result"
             found = range(run.cells[f"{cell}.base"], run.cells[f"{cell}.end"])
@@ -148,16 +163,12 @@ def test_regions(entry):
             assert found == wanted, f"{entry.mnemonic} {operands}: {use}"
 
 
-@pytest.mark.parametrize("entry", INSTRUCTIONS, ids=lambda entry: entry.mnemonic)
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_checks(entry):
     """Each check of an instruction has a row, and they stand in the order of precedence."""
-    if entry.needs is not None and not has(CONFIG, entry.needs):
-        expected = [Fault.UNAVAILABLE]
-    else:
-        expected = [cause for cause in entry.checks if cause not in LATE]
-        # There is nothing to lack where a machine has all that the instruction may need.
-        if entry.needs is not None:
-            expected.remove(Fault.UNAVAILABLE)
+    # There is nothing that this machine does not have.
+    absent = {*LATE, Fault.UNAVAILABLE}
+    expected = [cause for cause in entry.checks if cause not in absent]
     found = [row.fault for row in ROM.program(entry.opcode) if row.fault]
     assert list(dict.fromkeys(f for f in found if f is not Fault.ILLEGAL_FIELD)) == expected
     minima = {entry.offset(field.name) for field in entry.fields if field.minimum}
@@ -165,13 +176,31 @@ def test_checks(entry):
     assert least == minima
 
 
+@pytest.mark.parametrize("suffix", ["", *SUFFIXES, "-training-links"])
+@pytest.mark.parametrize("name", ["2x2", "tiny", "small", "base", "16x8"])
+def test_presets(name, suffix):
+    """The rows of each machine have room in the ROM, and name what the machine lacks."""
+    try:
+        config = preset(name + suffix)
+    except ConfigError:
+        return  # There is no training for an oblong machine or one of int8.
+    rom = StepRom(config)
+    assert set(rom.starts) == set(BY_OPCODE)
+    lacking = [e for e in ENTRIES if e.needs is not None and not has(config, e.needs)]
+    for entry in lacking:
+        start = rom.starts[entry.opcode]
+        length = rom.lengths.get(entry.opcode, 2)
+        last = rom.rows[start + length - 1]
+        assert (last.base, last.fault) == ("=1", Fault.UNAVAILABLE), entry.mnemonic
+
+
 def test_extents():
     """A formula and its terms are the same number."""
     chance = rng("step extents")
-    for entry in INSTRUCTIONS:
+    for entry in ENTRIES:
         for use in (*entry.reads, *entry.writes):
             names = {**SIZES, **{each.name: chance.randrange(2, 99) for each in entry.fields}}
-            names |= {flag: chance.randrange(2) for flag in (*FLAGS, "from_buffer")}
+            names |= {flag: chance.randrange(2) for flag in FLAGS}
             names |= {code.name: code for field in entry.fields for code in field.values or ()}
             total = 0
             for term in terms(use.extent, FLAGS):
@@ -216,4 +245,4 @@ def test_contents():
             assert row.x.offset % 32 + row.x.width <= 64
             assert (encoded.at, ROM.widths[encoded.width]) == (row.x.offset, row.x.width)
     assert ROM.constants[ROM.cells[f"={DEPTHWISE_TAPS}"]] == DEPTHWISE_TAPS
-    assert set(ROM.lengths) == {entry.opcode for entry in INSTRUCTIONS} < set(BY_OPCODE)
+    assert set(ROM.lengths) == set(BY_OPCODE)

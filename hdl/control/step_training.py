@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of instructions for training, and of weights from the unified buffer."""
+
+from __future__ import annotations
+
+from systola.arch.isa import INVERSE_ROOT, TANH_INTEGER_BITS, Fault, Opcode
+from systola.hdl.control.step_program import Program, constant
+from systola.hdl.control.step_row import ZERO, Base, Loads, Times, When
+
+
+def check_function(p: Program) -> None:
+    """Append the rows that find fields of Activate and Vector that do not fit together, after the
+    rows that have loaded function and `wide`."""
+    wrong = Fault.ILLEGAL_FIELD
+    if p.entry.opcode is Opcode.VECTOR:
+        p.fail(wrong, When.MISFIT_OF_VECTOR)
+    else:
+        p.fail(wrong, When.MISFIT)
+    p.emit(x=p.bits("accumulate"), limit=ZERO, fault=wrong, when=When.NOT_A)
+    for when, most in ((When.TANH, TANH_INTEGER_BITS), (When.EXP, INVERSE_ROOT)):
+        p.emit(x=p.bits("table"), limit=constant(most), fault=wrong, when=when)
+    # `stochastic` lies above the exponent; Vector has neither that nor so long an exponent.
+    last = "stochastic" if p.entry.opcode is Opcode.ACTIVATE else "exponent"
+    p.emit(x=p.bits("exponent", last), word="exponent")
+
+
+def count_tiles(p: Program) -> None:
+    """Append the rows of the tiles of a MatrixMultiply, of which none come from the weight queue
+    if they come from the buffer. The kept factor is the number of tiles along K."""
+    more = {
+        "x": p.bits("n_tiles"),
+        "times": Times.KEPT,
+        "into": "all tiles",
+        "word": "weight_beats",
+    }
+    p.emit(**more)
+    p.emit(**more, base=Base.SUM, when=When.FLAG_B)
+    p.emit(base=Base.SUM, word="tiles")
+    p.emit(word="tiles", when=When.FROM_BUFFER)
+
+
+def weights(p: Program) -> None:
+    """Append the rows of the lines with the weights of a MatrixMultiply."""
+    p.base("weights", into="source.base", word="weight_address")
+    p.emit(base=Base.SUM, into="source.end")
+    p.keep(constant(p.config.rows))
+    fault, limit = p.limit_of(p.entry.reads[1].memory)
+    p.emit(
+        base=Base.SUM,
+        x="all tiles",
+        times=Times.KEPT,
+        into="source.end",
+        limit=limit,
+        fault=fault,
+        when=When.FROM_BUFFER,
+    )
+
+
+def measure(p: Program) -> None:
+    """Append the rows of a Measure, which counts one vector where it has no source."""
+    p.move("source", loads=Loads.CODE, word="operation")
+    p.move("exponent", word="exponent")
+    p.move("rows", word="vector_rows")
+    p.flush(keep="rows")
+    p.emit(x=constant(1), word="vector_rows", when=When.NO_SOURCE)
+    p.emit(x=p.bits("bits", "value"), word="measured")
+    sums, lines = p.entry.reads
+    p.region(sums, "sums", word="accumulator")
+    p.region(lines, "source", word="start_line")
+
+
+def transpose(p: Program) -> None:
+    """Append the rows of a Transpose. After each tile its walk has gone on by as many lines as the
+    tile has."""
+    p.move("count", word="n_tiles")
+    p.flush(keep="count")
+    p.region(p.entry.reads[0], "source", word="operand")
+    p.region(p.entry.writes[0], "result", word="destination")
+    p.emit(base=constant(-p.config.cols), x=p.bits("step"), word="tile_step")
+    p.overlap("source", When.OVERLAPS)
+
+
+def random(p: Program) -> None:
+    """Append the rows of a Random."""
+    p.move("rows", word="vector_rows")
+    p.move("seed", word="seed")
+    p.flush()
+    p.region(p.entry.writes[0], "result", word="destination")
+    p.base("counter", word="counter")
