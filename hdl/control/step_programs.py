@@ -33,6 +33,7 @@ from systola.hdl.control.step_program import Program, constant
 from systola.hdl.control.step_row import (
     INDEXED,
     SECOND_INDEX,
+    TWO_LINES,
     ZERO,
     Base,
     Bits,
@@ -247,11 +248,12 @@ def _matrix(p: Program) -> None:
         _convolve(p)
         return
     p.name_opcode()
-    for name, loads in (("wide_vectors", Loads.FLAG_A), ("wide_weights", Loads.FLAG_B)):
-        if p.config.wide:
-            p.move(name, loads=loads)
-        else:
-            p.limit(name, 0, Fault.UNAVAILABLE)
+    if p.config.wide:
+        p.move("wide_vectors", loads=Loads.FLAG_A, word=TWO_LINES)
+        p.move("wide_weights", loads=Loads.FLAG_B)
+    else:
+        p.limit("wide_vectors", 0, Fault.UNAVAILABLE)
+        p.limit("wide_weights", 0, Fault.UNAVAILABLE)
     if p.config.training:
         p.move("from_buffer", loads=Loads.CODE, word="from_buffer")
         # This number does not lie beside those of the other two index registers.
@@ -371,7 +373,7 @@ def _activate(p: Program) -> None:
 
 def _vector(p: Program) -> None:
     if p.config.wide:
-        p.move("wide_operands", loads=Loads.FLAG_B)
+        p.move("wide_operands", loads=Loads.FLAG_B, word=TWO_LINES)
     else:
         p.limit("wide_operands", 0, Fault.UNAVAILABLE)
     p.move("rows", word="vector_rows")

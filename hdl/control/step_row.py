@@ -118,6 +118,8 @@ ZERO = "zero"
 """The cell with number 0, which is index register 0."""
 INDEXED = "indexed"
 """Name of the target for a step that writes the index register with the third selected number."""
+TWO_LINES = "two_lines"
+"""The word that is 1 where vectors of an instruction without a window take two lines each."""
 HOST_LIMIT, WEIGHT_TILES = "host_limit", "weight_tiles"
 """Limits that are inputs of the decoder."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from systola.arch.isa import INVERSE_ROOT, TANH_INTEGER_BITS, Fault, Opcode
 from systola.hdl.control.step_program import Program, constant
-from systola.hdl.control.step_row import ZERO, Base, Loads, Times, When
+from systola.hdl.control.step_row import TWO_LINES, ZERO, Base, Loads, Times, When
 
 
 def check_function(p: Program) -> None:
@@ -64,6 +64,7 @@ def measure(p: Program) -> None:
     p.flush(keep="rows")
     p.emit(x=constant(1), word="vector_rows", when=When.NO_SOURCE)
     p.emit(x=p.bits("bits", "value"), word="measured")
+    p.emit(x=constant(1), word=TWO_LINES, when=When.FROM_LINES)
     sums, lines = p.entry.reads
     p.region(sums, "sums", word="accumulator")
     p.region(lines, "source", word="start_line")

@@ -15,11 +15,12 @@ from systola.hdl.control.sequenced_decoder import LATENCY
 from systola.hdl.control.step_rom import BETWEEN, StepRom
 from systola.hdl.control.step_row import CELLS
 from systola.verif.kit.stream import StreamSource, never, randomly
-from systola.verif.units.both_decoders import WORD, BothDecoders
+from systola.verif.units.both_decoders import BothDecoders
 from systola.verif.units.decoder_corners import corners
 from systola.verif.units.decoder_extremes import EXTREMES, ONE, packed_limits
 from systola.verif.units.decoder_model import COPIES, SETTINGS, WEIGHT_QUEUE, WINDOWED, Reader, word
 from systola.verif.units.decoder_words import Writer, payload, some
+from systola.verif.units.given_word import WORD
 from systola.verif.units.packing import from_bits, to_bits
 from systola.verif.units.scalar_model import MODULO, kind
 from systola.verif.units.step_words import LOADS, PERSISTENT, Shown
