@@ -8,7 +8,7 @@ import cocotb
 import pytest
 
 from systola.arch.isa import Fault, Opcode
-from systola.hdl.control.command_words import command_words
+from systola.hdl.control.command_words import NUMBERS, command_words
 from systola.hdl.control.step_rom import StepRom
 from systola.hdl.control.step_row import TWO_LINES
 from systola.verif.kit.stream import StreamSource, never
@@ -41,12 +41,12 @@ CONFIGS = {
 RARE = ("complete",)
 LIMIT, TILES = 3 * 4096, 70
 COUNT = 300
+LONG = 10_000
+"""More cycles than any instruction waits, by far."""
 ELSEWHERE = {TWO_LINES, "tiles", "weight_beats", "weight_address", "from_buffer"}
 """Words that choose a window, or that the weight fetch and its queue have."""
 SHORT = {"left", "start_byte", "kernel_width"}
 """Words whose part of a command is longer, as it repeats a sign or has tiles in other commands."""
-OFTEN = 0.35
-"""How often an instruction is a setting."""
 
 
 def config():
@@ -59,9 +59,13 @@ def program(random):
     writer = Writer(random, text)
     users = [opcode for unit in UNITS for opcode in opcodes_of(config(), unit)]
     found = []
+    kinds = []
     while len(found) < COUNT:
-        settings = list(SETTINGS.values())
-        opcode = random.choice(settings if random.random() < OFTEN else users)
+        if not kinds:
+            # A sort of settings comes round while commands wait.
+            setting = random.choice(list(SETTINGS.values()))
+            kinds = [setting] * random.choice((1, 1, 1, 2, NUMBERS)) + [None] * random.randint(1, 2)
+        opcode = kinds.pop() or random.choice(users)
         bits = word(opcode, writer.legal(opcode))
         if text.fault(bits)[0] == Fault.NONE:
             text.execute(bits)
@@ -114,14 +118,18 @@ async def numbers_of_settings(dut):
     models = {name: Model(name) for name in UNITS}
     lasting_words = {name for model in models.values() for name in model.words.window}
     lasting_words |= {name for model in models.values() for name in model.words.scale}
-    own, lasting, judged, waits, longest = {}, {}, 0, 0, 0
-    busy = 0.5
+    own, lasting, judged, waits, longest, still = {}, {}, 0, 0, 0, 0
     while judged < len(instructions) or any(model.waiting for model in models.values()):
-        if random.random() < 0.005:
-            busy = random.choice((0.02, 0.5))
+        # Commands stay until their queue is full, or until a setting needs the number of one.
+        held = bench.get("waits")
         moves = {f"{name}_push": random.random() < 0.5 for name in models}
-        moves |= {f"{name}_pop": random.random() < 0.02 + (busy > 0.1) * 0.2 for name in models}
+        for name, model in models.items():
+            moves[f"{name}_pop"] = random.random() < (
+                0.1 if held or len(model.waiting) > 3 else 0.002
+            )
         await bench.cycle(**moves)
+        still = 0 if bench.get("judges") else still + 1
+        assert still < LONG, "an instruction waits for ever"
         if bench.get("judges"):
             for model in models.values():
                 model.take(instructions[judged], own, lasting)
@@ -133,7 +141,7 @@ async def numbers_of_settings(dut):
         for name, model in models.items():
             if bench.get(f"{name}_popped"):
                 model.check(bench.get(f"{name}_command"))
-        waits += bench.get("waits")
+        waits += held
         longest = max(longest, *(len(model.waiting) for model in models.values()))
     assert waits, "no setting has waited for a command that names its number"
     assert longest > 3
