@@ -52,7 +52,7 @@ class CommandBench(wiring.Component):
         m = Module()
         sequenced = m.submodules.sequenced = self._sequenced
         give(m, sequenced, self.given.payload)
-        begun, room, holds = Signal(), Signal(), Signal()
+        begun, room, holds, follows = Signal(), Signal(), Signal(), Signal()
         opcode = self.given.payload.word[:OPCODE_BITS]
         # Opcodes from the last row to the verdict.
         later = [opcode] + [Signal(OPCODE_BITS, name=f"opcode_{i}") for i in range(1, LATENCY)]
@@ -71,18 +71,18 @@ class CommandBench(wiring.Component):
                 numbers.judges.eq(sequenced.judges),
                 numbers.ends.eq(sequenced.judges & (judged == setting)),
             ]
-            with m.If((opcode == setting) & (flies | held)):
-                m.d.comb += holds.eq(1)
+            with m.If(opcode == setting):
+                m.d.comb += [holds.eq(held), follows.eq(flies)]
             for memory in self._memories.values():
                 m.d.comb += [
                     getattr(memory, name).eq(numbers.present),
                     getattr(memory, f"next_{name}").eq(numbers.following),
                 ]
         m.d.comb += [
-            room.eq(~Cat(each.full for each in self._memories.values()).any() & ~ready & ~holds),
-            sequenced.instruction.valid.eq(self.given.valid & (begun | room)),
+            room.eq(~Cat(each.full for each in self._memories.values()).any() & ~ready),
+            sequenced.instruction.valid.eq(self.given.valid & (begun | (room & ~holds & ~follows))),
             self.given.ready.eq(sequenced.instruction.ready),
-            self.waits.eq(self.given.valid & holds & ~begun),
+            self.waits.eq(self.given.valid & holds & ~follows & ~begun),
             *(
                 getattr(self, name).eq(getattr(sequenced, name))
                 for name in ("writes", "written", "judges")

@@ -19,6 +19,7 @@ from systola.hdl.commands import (
     table_space,
 )
 from systola.hdl.control.decoded import Decoded
+from systola.hdl.control.step_row import TWO_LINES
 from systola.verif.units.decoder_model import COPIES, TRAINING
 from systola.verif.units.decoder_words import LINKS
 
@@ -180,6 +181,7 @@ class Shown:
                 lines = self.value("activate.wide_operands")
                 place = ("start_line", "walk.start.line") if lines else ("accumulator",) * 2
                 command |= dict([place])
+                command |= {TWO_LINES: "wide_operands"} if lines else {}
         elif opcode is Opcode.TRANSPOSE:
             about = {}
             command = {"n_tiles": "walk.count.block", "tile_step": "walk.step.block.line"}
@@ -203,6 +205,7 @@ class Shown:
         }
         if opcode is Opcode.MATRIX_MULTIPLY:
             command |= {"matrix_rows": "walk.count.oy", "k_tiles": "walk.count.kx"}
+            command |= {TWO_LINES: "wide_vectors"} if self._config.wide else {}
         else:
             command |= {**_WINDOW, "plane": "walk.step.block.line", "k_tiles": "walk.count.block"}
             if self.value("matrix.packed"):
@@ -224,6 +227,7 @@ class Shown:
         lasting: Mapping[str, Word] = {"moves": _moves("activate", packed=False)}
         if opcode is Opcode.VECTOR:
             lasting = _SCALE
+            command |= {TWO_LINES: "wide_operands"} if self._config.wide else {}
             command |= {"vector_rows": "walk.count.ox", "table": "table", "operation": "operation"}
             if self.value("activate.operation") != Operation.COPY:
                 command |= {"operand": "operand"}
