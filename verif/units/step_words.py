@@ -176,12 +176,11 @@ class Shown:
             names = ("bits", "first", "second", "third", "value")
             about = {"measured": tuple(f"measured.{name}" for name in names)}
             about |= {"exponent": "measured.exponent"}
-            command = {"vector_rows": "walk.count.ox"}
+            command = {"vector_rows": "walk.count.ox", TWO_LINES: "wide_operands"}
             if self.value("activate.table") == Other.MEASURE:
                 lines = self.value("activate.wide_operands")
                 place = ("start_line", "walk.start.line") if lines else ("accumulator",) * 2
                 command |= dict([place])
-                command |= {TWO_LINES: "wide_operands"} if lines else {}
         elif opcode is Opcode.TRANSPOSE:
             about = {}
             command = {"n_tiles": "walk.count.block", "tile_step": "walk.step.block.line"}

@@ -13,7 +13,7 @@ from systola.hdl.control.indexed_operands import ADDERS, indexed
 from systola.hdl.control.scalar_unit import EffectiveInstruction
 from systola.hdl.control.sequenced_decoder import LATENCY
 from systola.hdl.control.step_rom import BETWEEN, StepRom
-from systola.hdl.control.step_row import CELLS
+from systola.hdl.control.step_row import CELLS, TWO_LINES
 from systola.verif.kit.stream import StreamSource, never, randomly
 from systola.verif.units.both_decoders import BothDecoders
 from systola.verif.units.decoder_corners import corners
@@ -190,6 +190,7 @@ def check(bits, shown, found):
         return cause
     opcode = Opcode(bits & 0xFF)
     decoded = Shown(config(), shown)
+    words = {TWO_LINES: 0, **words}
     for name, parts in decoded.words(opcode).items():
         number, known = decoded.word(parts)
         assert words[name] & known == number, f"{about}: {name}"
