@@ -2,8 +2,9 @@
 """The instruction set: the one place where opcodes, fields, checks and meanings are defined.
 
 Assembler, disassembler, hardware decoder, golden model and the reference page read it.
-An instruction is one little-endian word of 128 bits: the opcode in bits 7:0, then the fields
-one after the other from bit 8 upwards. Bits that belong to no field must be zero.
+An instruction is one little-endian word of 128 bits: the opcode in bits 7:0, then the numbers of
+index registers and the flags, then other fields, which begin at half bytes. Bits that belong to no
+field must be zero.
 
 Each group of instructions has a file here: `control`, `transfers`, `matrix`, `activation`, `links`.
 """

@@ -126,20 +126,21 @@ class Program:
         selectors = [field.name for field in self.entry.fields if field.indexes]
         if selectors:
             self.emit(x=self.bits(selectors[0], selectors[len(selectors) - 1]), loads=Loads.SELECT)
-        last = 8 * 16
-        for offset in range(self._width(), last, CELL_BITS):
-            width = min(CELL_BITS, last - offset)
-            self.emit(x=Bits(offset, width), limit=ZERO, fault=Fault.ILLEGAL_FIELD)
+        for start, end in self._reserved():
+            for offset in range(start, end, CELL_BITS):
+                width = min(CELL_BITS, end - offset)
+                self.emit(x=Bits(offset, width), limit=ZERO, fault=Fault.ILLEGAL_FIELD)
         for field in self.entry.fields:
-            if self.entry.offset(field.name) < self._width():
-                self._check_values(field)
+            self._check_values(field)
         if any(field.name == "host" for field in self.entry.fields):
             self._check_alignment()
 
-    def _width(self) -> int:
+    def _reserved(self) -> list[tuple[int, int]]:
+        ranges = list(self.entry.reserved)
         if self.entry.opcode is Opcode.ACTIVATE and not self.config.training:
-            return self.entry.offset("stochastic")
-        return self.entry.width
+            place = self.entry.offset("stochastic")
+            return [(place if start == place + 1 else start, end) for start, end in ranges]
+        return ranges
 
     def _check_values(self, field: Field) -> None:
         if field.minimum is not None:

@@ -197,7 +197,7 @@ def _copy(p: Program) -> None:
     """Append the rows of the fields of a copy. One of them notes whether there is a single row, and
     one whether there is a single block."""
     writes = p.entry.executor is Executor.HOST_WRITER
-    p.move("tail", word="tail_bytes")
+    p.move("tail", base=constant(1), word="tail_bytes")
     p.limit("tail", p.config.cols if writes else p.config.rows)
     p.move("stride", into="stride", word="stride")
     p.move("rows", word="rows", limit=constant(1), note=Note.EQUAL_B)
@@ -283,8 +283,9 @@ def _convolve(p: Program) -> None:
     """Append the rows of a Convolve. It ends before the rows of packed channels, which are checked
     and moved there, unless it has these."""
     not_packed = Note.EQUAL_A
-    p.emit(x=p.bits("channels"), limit=ZERO, note=not_packed)
-    p.emit(x=p.bits("accumulate", "fill"), word="flags")
+    p.emit(x=p.bits("channels"), limit=ZERO, note=not_packed, word="channels")
+    p.emit(x=p.bits("accumulate"), word="flags")
+    p.move("fill", word="fill")
     p.move("plane", word="plane")
     p.move("n_tiles", word="n_tiles")
     p.move("k_tiles", word="k_tiles")
@@ -325,6 +326,7 @@ def _check_function(p: Program) -> None:
     p.name_opcode()
     # The function has the lowest bits.
     p.emit(x=p.bits("function", "accumulate"), word="flags", loads=Loads.FUNCTION)
+    p.move("zero_point", word="zero_point")
     if p.config.wide:
         p.emit(x=p.bits("wide"), loads=Loads.FLAG_A)
     else:
@@ -399,10 +401,12 @@ def _map(p: Program) -> None:
     depthwise = p.entry.opcode is Opcode.DEPTHWISE
     if depthwise:
         p.emit(x="kernel_taps", limit=constant(DEPTHWISE_TAPS), fault=Fault.WINDOW)
-        p.emit(x=p.bits("function", "fill"), word="flags")
+        p.emit(x=p.bits("rounding", "function"), word="flags")
+        p.emit(x=p.bits("zero_point", "fill"), word="fill")
         p.move("function", loads=Loads.FUNCTION)
     else:
-        p.emit(x=p.bits("rounding", "zero_point"), word="flags")
+        p.emit(x=p.bits("rounding"), word="flags")
+        p.move("zero_point", word="zero_point")
         p.move("reduction", loads=Loads.CODE, word="operation")
     p.move("blocks", word="n_tiles")
     p.flush(keep="blocks")

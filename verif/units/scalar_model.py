@@ -39,7 +39,7 @@ class Interpreter:
                 word = word & ~(mask << offset) | (total & mask) << offset
         opcode = word & 0xFF
         opens = opcode == Opcode.LOOP
-        fault = opens and (len(self.loops) == LOOP_DEPTH or (word >> 8) % MODULO == 0)
+        fault = opens and (len(self.loops) == LOOP_DEPTH or (word >> 32) % MODULO == 0)
         return word, fault or (opcode == Opcode.END_LOOP and not self.loops)
 
     def step(self, number: int, word: int, error: int) -> int:
@@ -49,13 +49,13 @@ class Interpreter:
         if error or fault:
             return number + 1
         if opcode == Opcode.SET_REGISTER:
-            register, value = (word >> 8) & 7, (word >> 11) % MODULO
-            first, second = (word >> 43) & 7, (word >> 46) & 7
+            register, value = (word >> 14) & 7, (word >> 32) % MODULO
+            first, second = (word >> 8) & 7, (word >> 11) & 7
             if register:
                 total = value + self.registers[first] + self.registers[second]
                 self.registers[register] = total % MODULO
         elif opcode == Opcode.LOOP:
-            self.loops.append([number + 1, (word >> 8) % MODULO])
+            self.loops.append([number + 1, (word >> 32) % MODULO])
         elif opcode == Opcode.END_LOOP:
             self.loops[-1][1] -= 1
             if self.loops[-1][1]:
@@ -86,7 +86,7 @@ def loop(count: int, register: int = 0) -> int:
 
 
 def load_table(host: int, register: int) -> int:
-    """Return an instruction with an indexed operand of 32 bits, at bit 8."""
+    """Return an instruction with an indexed operand of 32 bits, at bit 32."""
     return word_of(Opcode.LOAD_TABLE, host=host, table=0, host_register=register)
 
 

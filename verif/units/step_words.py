@@ -60,25 +60,20 @@ Part = str | tuple[str, int] | Skipped
 """A part of Decoded, with its width in the word where the part is longer."""
 Word = str | tuple[Part, ...]
 
+_FUNCTION = (
+    *("activate.function", ("activate.table", 4), "activate.rounding"),
+    *("activate.wide", "activate.accumulate"),
+)
 _FLAGS: Mapping[Opcode, tuple[Part, ...]] = {
     Opcode.MATRIX_MULTIPLY: ("matrix.accumulate", "matrix.wide_vectors", "matrix.wide_weights"),
-    Opcode.CONVOLVE: ("matrix.accumulate", Skipped(8), "matrix.fill"),
-    Opcode.ACTIVATE: (
-        *("activate.function", "activate.rounding", "activate.zero_point", Skipped(8)),
-        *("activate.table", "activate.wide", "activate.accumulate"),
-    ),
-    Opcode.DEPTHWISE: (
-        *(("activate.function", 2), "activate.rounding", "activate.zero_point", Skipped(8)),
-        "activate.fill",
-    ),
-    Opcode.POOL: ("activate.rounding", "activate.zero_point"),
+    Opcode.CONVOLVE: ("matrix.accumulate",),
+    Opcode.ACTIVATE: _FUNCTION,
+    Opcode.DEPTHWISE: ("activate.rounding", ("activate.function", 2)),
+    Opcode.POOL: ("activate.rounding",),
+    Opcode.VECTOR: _FUNCTION,
     Opcode.SEND: ("side", "link.sums"),
     Opcode.RECEIVE: ("side",),
     Opcode.REDUCE: ("side",),
-    Opcode.VECTOR: (
-        *("activate.function", "activate.rounding", "activate.zero_point", "activate.table"),
-        *("activate.wide_operands", "activate.wide", "activate.accumulate"),
-    ),
 }
 
 
@@ -207,6 +202,7 @@ class Shown:
             command |= {TWO_LINES: "wide_vectors"} if self._config.wide else {}
         else:
             command |= {**_WINDOW, "plane": "walk.step.block.line", "k_tiles": "walk.count.block"}
+            command |= {"fill": "fill"}
             if self.value("matrix.packed"):
                 command |= {"start_byte": "walk.start.x", "row_bytes": "width"}
                 command |= {"byte": "byte", "byte_step": "byte_step"}

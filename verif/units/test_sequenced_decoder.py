@@ -18,7 +18,15 @@ from systola.verif.kit.stream import StreamSource, never, randomly
 from systola.verif.units.both_decoders import BothDecoders
 from systola.verif.units.decoder_corners import corners
 from systola.verif.units.decoder_extremes import EXTREMES, ONE, packed_limits
-from systola.verif.units.decoder_model import COPIES, SETTINGS, WEIGHT_QUEUE, WINDOWED, Reader, word
+from systola.verif.units.decoder_model import (
+    COPIES,
+    SETTINGS,
+    WEIGHT_QUEUE,
+    WINDOWED,
+    Reader,
+    reserved_mask,
+    word,
+)
 from systola.verif.units.decoder_words import Writer, payload, some
 from systola.verif.units.given_word import WORD
 from systola.verif.units.packing import from_bits, to_bits
@@ -85,7 +93,7 @@ class Registers:
             given = (bits >> offset) - register & mask
             bits = bits & ~(mask << offset) | given << offset
             sums.append((given + register) % MODULO)
-        if bits & 0xFF == Opcode.SET_REGISTER and not bits >> entry.width:
+        if bits & 0xFF == Opcode.SET_REGISTER and not bits & reserved_mask(entry.opcode):
             selectors = ("first", "second")
             for name in selectors:
                 bits |= self.random.getrandbits(3) << entry.offset(name)
@@ -203,7 +211,7 @@ def check(bits, shown, found):
             command.by_taps,
         )
     if opcode is Opcode.CONVOLVE:
-        assert (words["flags"] >> 1 & 0xFF > 0) == d.matrix.packed
+        assert (words["channels"] > 0) == d.matrix.packed
     for name, (base, end) in decoded.regions(opcode).items():
         mine = regions[f"{name}.base"], regions[f"{name}.end"]
         assert mine == (base, end) or (base == end and mine[0] == mine[1]), f"{about}: {name}"
