@@ -43,7 +43,15 @@ from systola.arch.isa.codes import (
 )
 from systola.arch.isa.encoding import EncodingError, decode, encode, reserved_bits
 from systola.arch.isa.faults import FAULT_TEXT, Fault
-from systola.arch.isa.fields import Executor, Field, Hardware, Instruction, Memory, Use
+from systola.arch.isa.fields import (
+    PLACE_BITS,
+    Executor,
+    Field,
+    Hardware,
+    Instruction,
+    Memory,
+    Use,
+)
 from systola.arch.isa.instructions import (
     BY_MNEMONIC,
     BY_OPCODE,
@@ -68,6 +76,7 @@ __all__ = [
     "LOOP_DEPTH",
     "OPCODE_BITS",
     "PARAMETER_PLANES",
+    "PLACE_BITS",
     "QUOTIENT_BITS",
     "RANDOM_GROUP",
     "RANDOM_LANES",

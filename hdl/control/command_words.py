@@ -68,6 +68,8 @@ def _matrix_words(config: Config) -> CommandWords:
         "k_tiles": max(count["kx"].width, count["block"].width),
         "n_tiles": count["n"].width,
         "plane": line_bits(config),
+        "channels": 8,
+        "fill": 8,
         "start_byte": 1 + bits_for(config.rows),
         "row_bytes": width_bits(config),
         "byte": bits_for(config.rows - 1),
@@ -87,7 +89,6 @@ def _activate_words(config: Config) -> CommandWords:
     count = walk["count"].shape
     own = {
         "flags": _flags(config, Executor.ACTIVATION_UNIT),
-        "operation": 2,
         "start_line": line_bits(config),
         "accumulator": row_bits(config),
         "operand": line_bits(config),
@@ -95,15 +96,15 @@ def _activate_words(config: Config) -> CommandWords:
         "vector_rows": count["ox"].width,
         "n_tiles": count["block"].width,
         "parameter": BY_OPCODE[Opcode.ACTIVATE].field("parameter").width,
+        "zero_point": 16,
         "table": 4,
         "low": 16,
         "high": 16,
     }
     if config.training:
-        names = ("bits", "first", "second", "third", "value")
+        names = ("exponent", "bits", "first", "second", "third", "value")
         entry = BY_OPCODE[Opcode.MEASURE]
         own |= {
-            "exponent": 4,
             "measured": sum(entry.field(name).width for name in names),
             "tile_step": line_bits(config),
             "seed": BY_OPCODE[Opcode.RANDOM].field("seed").width,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from systola.arch.isa import Opcode
 from systola.hdl.control.step_program import Program
-from systola.hdl.control.step_row import Loads, When
+from systola.hdl.control.step_row import When
 
 
 def link(p: Program) -> None:
@@ -15,12 +15,7 @@ def link(p: Program) -> None:
     place, a Send has one for lines and one for sums.
     """
     sends = p.entry.opcode is Opcode.SEND
-    p.emit(x=p.bits("side", "sums" if sends else None), word="flags")
     p.move("rows", word="link_rows")
-    if sends:
-        p.move("sums", loads=Loads.FLAG_A)
-    if p.entry.opcode is Opcode.REDUCE:
-        p.move("accumulate", word="adds")
     p.flush()
     if not sends:
         (taken,) = p.entry.writes

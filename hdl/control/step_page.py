@@ -39,6 +39,10 @@ instruction through the rows of a ROM, a row a cycle. `hdl/control/step_programs
 from the instruction set. It is not part of the machine yet: a test holds it against the decoder of
 the machine word by word.
 
+The first row of most instructions reads opcode, numbers of index registers and flags. It selects
+the index registers, and sets what conditions of later rows depend on. Bits that must be zero are
+checked by the row that reads the field below them, if there is one.
+
 A row computes *base* + *x* \\* *factor*. *x* is a field of the instruction word or a cell of the
 scratch memory. The factor is 1, -1, or a *kept* x of an earlier row. The base is a cell, an index
 register, or the *sum* before. Where it is an index register, the result counts modulo 2^width of
@@ -164,6 +168,8 @@ def _check(row: Row) -> str:
     found: list[str] = []
     if row.least:
         found.append(f"0: {Fault.ILLEGAL_FIELD.name}")
+    if row.aligned:
+        found.append(f"no multiple of the host bus: {Fault.ILLEGAL_FIELD.name}")
     if row.limit is not None and row.fault is not Fault.NONE:
         found.append(f"above {_cell(row.limit)}: {row.fault.name}")
     if row.limit is not None and row.note is not Note.NONE:
@@ -177,7 +183,7 @@ def _goes(row: Row) -> str:
     if row.word:
         found.append(f"word `{row.word}`")
     if row.loads is not Loads.NONE:
-        found.append(f"the {row.loads.name.lower().replace('_', ' ')}")
+        found.append("the select" if row.loads is Loads.SELECT else "the select, conditions")
     if row.ends:
         found.append("ends unless packed")
     return ", ".join(found)

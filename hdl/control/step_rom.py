@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from systola.arch.config import Config
-from systola.arch.isa import LINK_OPCODES, REGISTERS, Fault, Opcode
+from systola.arch.isa import LINK_OPCODES, PLACE_BITS, REGISTERS, Fault, Opcode
 from systola.hdl.control.step_programs import failing_rows, programs, reset_rows
 from systola.hdl.control.step_row import (
     CELLS,
@@ -28,6 +28,7 @@ from systola.hdl.control.step_row import (
     Note,
     Row,
     RowLayout,
+    Times,
     When,
 )
 
@@ -62,24 +63,51 @@ _NOTED = {
 
 
 def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Return the rows with idle ones between them where one reads too soon."""
+    """Return the rows so that none reads too soon.
+
+    Where one does, later rows that nothing around them depends on come before it, and else idle
+    ones.
+    """
     found: list[Row] = []
     written: dict[str, int] = {}
     noted: dict[Note, int] = {}
-    for row in rows:
+    waiting = list(rows)
+    while waiting:
+        row = waiting.pop(0)
         ready = [len(found)]
         for cell, distance in _reads(row):
             ready.append(written.get(cell, -distance) + distance)
         if row.ends:
             ready.append(noted[Note.EQUAL_A] + END_DISTANCE)
         ready += [noted.get(n, -NOTE_DISTANCE) + NOTE_DISTANCE for n in _NOTED.get(row.when, ())]
-        found += [IDLE] * (max(ready) - len(found))
+        if max(ready) > len(found):
+            waiting.insert(0, row)
+            free = next((n for n in range(1, len(waiting)) if _free(waiting, n)), None)
+            row = IDLE if free is None or row.base is Base.SUM else waiting.pop(free)
         if row.into:
             written[row.into] = len(found)
         if row.note:
             noted[row.note] = len(found)
         found.append(row)
     return tuple(found)
+
+
+def _free(rows: list[Row], number: int) -> bool:
+    """Return whether a row may come before those that precede it: it only moves bits of the word or
+    a constant into a word of a command, or checks bits of the word."""
+    row = rows[number]
+    follows = rows[number + 1].base if number + 1 < len(rows) else ZERO
+    return (
+        row.base == ZERO
+        and follows is not Base.SUM
+        and (isinstance(row.x, Bits) or row.x == ZERO or row.x.startswith("="))
+        and row.times is Times.ONE
+        and row.fault in (Fault.NONE, Fault.ILLEGAL_FIELD)
+        and row.when not in _NOTED
+        and not (row.keep or row.into or row.note or row.loads or row.names or row.ends)
+        and not any(earlier.ends for earlier in rows[:number])
+        and row.word not in {earlier.word for earlier in rows[:number]} - {None}
+    )
 
 
 def _reads(row: Row) -> list[tuple[str, int]]:
@@ -185,6 +213,7 @@ class StepRom:
     def _encoded(self, row: Row, *, last: bool) -> int:
         from_cell = isinstance(row.x, str)
         if isinstance(row.x, Bits):
+            assert row.x.offset % PLACE_BITS == 0, row
             at, width, signed = row.x.offset, self.widths.index(row.x.width), row.x.signed
         else:
             # Above the cells x is an index register.
@@ -210,6 +239,7 @@ class StepRom:
                     "checks": row.fault != Fault.NONE,
                     "fault": row.fault or Fault.ILLEGAL_FIELD,
                     "least": row.least,
+                    "aligned": row.aligned,
                     "note": row.note,
                     "when": row.when,
                     "loads": row.loads,

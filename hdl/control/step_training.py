@@ -3,25 +3,8 @@
 
 from __future__ import annotations
 
-from systola.arch.isa import INVERSE_ROOT, TANH_INTEGER_BITS, Fault, Opcode
 from systola.hdl.control.step_program import Program, constant
-from systola.hdl.control.step_row import TWO_LINES, ZERO, Base, Loads, Times, When
-
-
-def check_function(p: Program) -> None:
-    """Append the rows that find fields of Activate and Vector that do not fit together, after the
-    rows that have loaded function and `wide`."""
-    wrong = Fault.ILLEGAL_FIELD
-    if p.entry.opcode is Opcode.VECTOR:
-        p.fail(wrong, When.MISFIT_OF_VECTOR)
-    else:
-        p.fail(wrong, When.MISFIT)
-    p.emit(x=p.bits("accumulate"), limit=ZERO, fault=wrong, when=When.NOT_A)
-    for when, most in ((When.TANH, TANH_INTEGER_BITS), (When.EXP, INVERSE_ROOT)):
-        p.emit(x=p.bits("table"), limit=constant(most), fault=wrong, when=when)
-    # `stochastic` lies above the exponent; Vector has neither that nor so long an exponent.
-    last = "stochastic" if p.entry.opcode is Opcode.ACTIVATE else "exponent"
-    p.emit(x=p.bits("exponent", last), word="exponent")
+from systola.hdl.control.step_row import TWO_LINES, Base, Times, When
 
 
 def count_tiles(p: Program) -> None:
@@ -58,12 +41,10 @@ def weights(p: Program) -> None:
 
 def measure(p: Program) -> None:
     """Append the rows of a Measure, which counts one vector where it has no source."""
-    p.move("source", loads=Loads.CODE, word="operation")
-    p.move("exponent", word="exponent")
     p.move("rows", word="vector_rows")
     p.flush(keep="rows")
     p.emit(x=constant(1), word="vector_rows", when=When.NO_SOURCE)
-    p.emit(x=p.bits("bits", "value"), word="measured")
+    p.emit(x=p.bits("exponent", "value"), word="measured")
     p.emit(x=constant(1), word=TWO_LINES, when=When.FROM_LINES)
     sums, lines = p.entry.reads
     p.region(sums, "sums", word="accumulator")

@@ -64,17 +64,21 @@ _FUNCTION = (
     *("activate.function", ("activate.table", 4), "activate.rounding"),
     *("activate.wide", "activate.accumulate"),
 )
-_FLAGS: Mapping[Opcode, tuple[Part, ...]] = {
-    Opcode.MATRIX_MULTIPLY: ("matrix.accumulate", "matrix.wide_vectors", "matrix.wide_weights"),
-    Opcode.CONVOLVE: ("matrix.accumulate",),
-    Opcode.ACTIVATE: _FUNCTION,
-    Opcode.DEPTHWISE: ("activate.rounding", ("activate.function", 2)),
-    Opcode.POOL: ("activate.rounding",),
-    Opcode.VECTOR: _FUNCTION,
-    Opcode.SEND: ("side", "link.sums"),
-    Opcode.RECEIVE: ("side",),
-    Opcode.REDUCE: ("side",),
+_FLAGS: Mapping[Opcode, tuple[int, tuple[Part, ...]]] = {
+    Opcode.MATRIX_MULTIPLY: (
+        17,
+        ("matrix.accumulate", "matrix.wide_vectors", "matrix.wide_weights"),
+    ),
+    Opcode.CONVOLVE: (14, ("matrix.accumulate",)),
+    Opcode.ACTIVATE: (17, _FUNCTION),
+    Opcode.DEPTHWISE: (14, ("activate.rounding", ("activate.function", 2))),
+    Opcode.POOL: (14, ("activate.rounding",)),
+    Opcode.VECTOR: (17, _FUNCTION),
+    Opcode.SEND: (14, ("side", "link.sums")),
+    Opcode.RECEIVE: (11, ("side",)),
+    Opcode.REDUCE: (11, ("side", "link.adds")),
 }
+"""Flags of an instruction from their first bit on."""
 
 
 class Shown:
@@ -136,15 +140,11 @@ class Shown:
         if opcode in (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE):
             return {**flags, **self._matrix(opcode)}
         if opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR):
-            words = {**flags, **_RESULTS, **_BOUNDS, **self._activate(opcode)}
-            if self._config.training and opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
-                words |= {"exponent": ("activate.exponent", "activate.stochastic")}
-            return words
+            return {**flags, **_RESULTS, **_BOUNDS, **self._activate(opcode)}
         if opcode in TRAINING:
             return self._training(opcode)
         if opcode in LINKS:
-            adds = {"adds": "link.adds"} if opcode is Opcode.REDUCE else {}
-            return {**flags, **adds, "place": "link.place", "link_rows": "link.rows"}
+            return {**flags, "place": "link.place", "link_rows": "link.rows"}
         if opcode is Opcode.INTERRUPT_HOST:
             return {"code": "code"}
         return {"code": "code", "units": "units"} if opcode is Opcode.DEBUG_TAG else {}
@@ -154,12 +154,21 @@ class Shown:
         and a quotient has no function."""
         skipped = {"activate.rounding": 1} if self._is("activate.stochastic") else {}
         skipped |= {"activate.function": 3} if self._is("activate.quotient") else {}
-        if opcode not in (Opcode.ACTIVATE, Opcode.VECTOR):
-            return _FLAGS[opcode]
-        return tuple(
-            Skipped(skipped[part]) if isinstance(part, str) and part in skipped else part
-            for part in _FLAGS[opcode]
-        )
+        place, parts = _FLAGS[opcode]
+        more: tuple[Part, ...] = ()
+        if opcode is Opcode.VECTOR:
+            exponent: Part = ("activate.exponent", 2) if self._config.training else Skipped(2)
+            more = (exponent, "activate.wide_operands", "activate.operation")
+        elif self._config.training and opcode is Opcode.ACTIVATE:
+            more = ("activate.exponent", "activate.stochastic")
+        elif self._config.training and opcode is Opcode.MATRIX_MULTIPLY:
+            more = ("from_buffer",)
+        if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+            parts = tuple(
+                Skipped(skipped[part]) if isinstance(part, str) and part in skipped else part
+                for part in parts
+            )
+        return (Skipped(place), *parts, *more)
 
     def _is(self, path: str) -> bool:
         """Return whether a flag for training is set."""
@@ -168,9 +177,8 @@ class Shown:
     def _training(self, opcode: Opcode) -> Mapping[str, Word]:
         """Return the parts of an instruction that there is for training alone."""
         if opcode is Opcode.MEASURE:
-            names = ("bits", "first", "second", "third", "value")
+            names = ("exponent", "bits", "first", "second", "third", "value")
             about = {"measured": tuple(f"measured.{name}" for name in names)}
-            about |= {"exponent": "measured.exponent"}
             command = {"vector_rows": "walk.count.ox", TWO_LINES: "wide_operands"}
             if self.value("activate.table") == Other.MEASURE:
                 lines = self.value("activate.wide_operands")
@@ -191,7 +199,6 @@ class Shown:
         if opcode is Opcode.MATRIX_MULTIPLY and self._is("from_buffer"):
             line = ("weight_transfer.address", line_bits(self._config))
             found |= {"weight_address": (line,), "weight_beats": "weight_transfer.beats"}
-            found |= {"from_buffer": "from_buffer"}
         command = {
             "start_line": "walk.start.line",
             "accumulator": "accumulator",
@@ -217,13 +224,14 @@ class Shown:
         if opcode is Opcode.ACTIVATE:
             command = {"accumulator": "accumulator", "table": "table"}
             command |= {"vector_rows": "walk.count.ox", "n_tiles": "walk.count.block"}
+            command |= {"zero_point": "zero_point"}
             return {word: f"activate.{path}" for word, path in command.items()}
         command = {"start_line": "walk.start.line"}
         lasting: Mapping[str, Word] = {"moves": _moves("activate", packed=False)}
         if opcode is Opcode.VECTOR:
             lasting = _SCALE
             command |= {TWO_LINES: "wide_operands"} if self._config.wide else {}
-            command |= {"vector_rows": "walk.count.ox", "table": "table", "operation": "operation"}
+            command |= {"vector_rows": "walk.count.ox", "table": "table"}
             if self.value("activate.operation") != Operation.COPY:
                 command |= {"operand": "operand"}
         else:
@@ -231,6 +239,8 @@ class Shown:
             command |= {"map_lines": "walk.step.block.line"}
             if opcode is Opcode.DEPTHWISE:
                 command |= {"operand": "operand", "taps": "taps"}
+        fill: tuple[Part, ...] = ("activate.fill",) if opcode is Opcode.DEPTHWISE else ()
+        lasting = {**lasting, "zero_point": ("activate.zero_point", *fill)}
         return {**lasting, **{word: f"activate.{path}" for word, path in command.items()}}
 
     def regions(self, opcode: Opcode) -> dict[str, tuple[int, int]]:

@@ -44,7 +44,7 @@ COUNT, SECOND = 300, 20
 """Instructions of the first program, and of one after a reset."""
 LONG = 10_000
 """More cycles than any instruction waits, by far."""
-ELSEWHERE = {TWO_LINES, "tiles", "weight_beats", "weight_address", "from_buffer"}
+ELSEWHERE = {TWO_LINES, "tiles", "weight_beats", "weight_address"}
 """Words that choose a window, or that the weight fetch and its queue have."""
 SHORT = {"left", "start_byte", "kernel_width"}
 """Words whose part of a command is longer, as it repeats a sign or has tiles in other commands."""

@@ -7,7 +7,7 @@ import cocotb
 import pytest
 
 from systola.arch.features import has
-from systola.arch.isa import Fault, Opcode, instructions_of
+from systola.arch.isa import Fault, Opcode, Reduction, instructions_of
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.indexed_operands import ADDERS, indexed
 from systola.hdl.control.scalar_unit import EffectiveInstruction
@@ -206,7 +206,8 @@ def check(bits, shown, found):
         assert (words["buffer"], words["end"]) == decoded.regions(opcode)["result"], about
     if opcode is Opcode.POOL:
         command = d.activate
-        assert (words["operation"] == 0, words["operation"] == 1) == (
+        reduction = words["flags"] >> 15
+        assert (reduction == Reduction.MAX, reduction == Reduction.AVERAGE) == (
             command.maximum,
             command.by_taps,
         )
