@@ -44,8 +44,9 @@ _NOTICE = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 _ISA_TEXT = f"""
 A program is a sequence of instruction words in the host window, starting at the offset in the
 register PROGRAM. A word has {8 * INSTRUCTION_BYTES} bits and takes {INSTRUCTION_BYTES} bytes of
-host memory, the least significant byte first. The opcode is in bits {OPCODE_BITS - 1}:0, the
-fields follow from bit {OPCODE_BITS} upwards; bits that belong to no field must be zero.
+host memory, the least significant byte first. The opcode is in bits {OPCODE_BITS - 1}:0. The
+numbers of index registers and the flags follow from bit {OPCODE_BITS} upwards, one beside the
+other. Other fields begin at half bytes. Bits that belong to no field must be zero.
 
 Instructions run one after the other, loops repeated, up to Halt or a fault. The units of the
 machine overlap them, but the result of every program is that of running each instruction to its
@@ -239,23 +240,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _instruction_section(entry: Instruction) -> str:
-    rows: list[tuple[str, ...]] = [
-        (_span(0, OPCODE_BITS), "opcode", "", f"0x{entry.opcode:02x}", "", "")
-    ]
+    fields: dict[int, tuple[str, ...]] = {
+        0: (_span(0, OPCODE_BITS), "opcode", "", f"0x{entry.opcode:02x}", "", "")
+    }
     for field in entry.fields:
-        rows.append(
-            (
-                _span(entry.offset(field.name), field.width),
-                f"`{field.name}`",
-                str(field.width),
-                _values(field),
-                _default(field),
-                field.doc,
-            )
+        less = f"; the word has it less {field.less}" if field.less else ""
+        fields[entry.offset(field.name)] = (
+            _span(entry.offset(field.name), field.width),
+            f"`{field.name}`",
+            str(field.width),
+            _values(field),
+            _default(field),
+            field.doc + less,
         )
-    top = 8 * INSTRUCTION_BYTES
-    if entry.width < top:
-        rows.append((_span(entry.width, top - entry.width), "reserved", "", "0", "", ""))
+    for start, end in entry.reserved:
+        fields[start] = (_span(start, end - start), "reserved", "", "0", "", "")
+    rows = [fields[place] for place in sorted(fields)]
     checks = ", ".join(fault.name for fault in entry.checks) or "none of its own"
     needs = [f"Needs: {entry.needs}."] if entry.needs else []
     uses = [

@@ -10,7 +10,7 @@ from systola.arch.config import HOST_PAGE_BYTES
 
 IDENTITY = 0x5450_5531
 """Value of the ID register: 'TPU1'."""
-VERSION = 4
+VERSION = 5
 
 TRACE_DEPTH = 64
 """Number of tags that the trace holds."""

@@ -42,9 +42,9 @@ MOST_PARTS = 64
 """Most parts of a move on the machine."""
 MOST_WEIGHTS = 1 << 22
 """Most weights, nearly all of them zero, of a convolution that only moves channels."""
-MAX_LEFT, MAX_KERNEL = 255, 255
-_MAX_STRIDE, _MAX_SIDE = 127, 4095
-"""Largest operands of Set_Config_Window: first column, kernel, stride, and side of a map."""
+MAX_TOP, MAX_LEFT, MAX_KERNEL = 2047, 127, 255
+_MAX_STRIDE, _MAX_SIDE = 255, 4095
+"""Largest operands of Set_Config_Window: first row and column, kernel, stride, side of a map."""
 
 Positions = NDArray[np.int64]
 
@@ -422,7 +422,9 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
             y, x = np.divmod(grid, width)
             along = _steps(np.where(some_rows, y[:, some_columns.argmax()], -1), height)
             across = _steps(np.where(some_columns, x[some_rows.argmax()], -1), width)
-            if along is None or across is None or not -MAX_LEFT <= across[0] <= MAX_LEFT:
+            if along is None or across is None:
+                continue
+            if abs(along[0]) > MAX_TOP or abs(across[0]) > MAX_LEFT:
                 continue
             expected_y = along[0] + np.arange(rows) * along[1]
             expected_x = across[0] + np.arange(columns) * across[1]

@@ -106,12 +106,15 @@ def width_bits(config: Config) -> int:
 
 
 def _position(config: Config) -> Position:
-    """Return the layout of a place in a feature map: its coordinates begin where a window may
-    begin."""
+    """Return the layout of a place in a feature map.
+
+    Its coordinates begin where a window may begin, and no step goes past the upper half of the
+    positive numbers.
+    """
     return Position(
         line_bits=line_bits(config),
-        y_bits=2 + max(height_bits(config), _WINDOW["top"].width - 1),
-        x_bits=2 + max(width_bits(config), _WINDOW["left"].width - 1),
+        y_bits=2 + max(height_bits(config), _WINDOW["top"].width - 1, _WINDOW["stride_y"].width),
+        x_bits=2 + max(width_bits(config), _WINDOW["left"].width - 1, _WINDOW["stride_x"].width),
     )
 
 

@@ -24,6 +24,7 @@ UNITS = {
     "scalar_unit": "ScalarUnit",
     "decoder": "Decoder",
     "sequenced_decoder": "SequencedDecoder",
+    "command_memory": "CommandMemory",
     "sequencer": "Sequencer",
     "scoreboard": "Scoreboard",
     "link_unit": "LinkUnit",

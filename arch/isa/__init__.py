@@ -2,8 +2,9 @@
 """The instruction set: the one place where opcodes, fields, checks and meanings are defined.
 
 Assembler, disassembler, hardware decoder, golden model and the reference page read it.
-An instruction is one little-endian word of 128 bits: the opcode in bits 7:0, then the fields
-one after the other from bit 8 upwards. Bits that belong to no field must be zero.
+An instruction is one little-endian word of 128 bits: the opcode in bits 7:0, then the numbers of
+index registers and the flags, then other fields, which begin at half bytes. Bits that belong to no
+field must be zero.
 
 Each group of instructions has a file here: `control`, `transfers`, `matrix`, `activation`, `links`.
 """
@@ -42,7 +43,15 @@ from systola.arch.isa.codes import (
 )
 from systola.arch.isa.encoding import EncodingError, decode, encode, reserved_bits
 from systola.arch.isa.faults import FAULT_TEXT, Fault
-from systola.arch.isa.fields import Executor, Field, Hardware, Instruction, Memory, Use
+from systola.arch.isa.fields import (
+    PLACE_BITS,
+    Executor,
+    Field,
+    Hardware,
+    Instruction,
+    Memory,
+    Use,
+)
 from systola.arch.isa.instructions import (
     BY_MNEMONIC,
     BY_OPCODE,
@@ -67,6 +76,7 @@ __all__ = [
     "LOOP_DEPTH",
     "OPCODE_BITS",
     "PARAMETER_PLANES",
+    "PLACE_BITS",
     "QUOTIENT_BITS",
     "RANDOM_GROUP",
     "RANDOM_LANES",

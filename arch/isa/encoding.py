@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from systola.arch.isa.codes import INSTRUCTION_BYTES, OPCODE_BITS, Opcode
+from systola.arch.isa.codes import INSTRUCTION_BYTES, Opcode
 from systola.arch.isa.fields import Instruction
 from systola.arch.isa.instructions import BY_OPCODE
 
@@ -22,7 +22,7 @@ def encode(opcode: Opcode, **operands: int) -> bytes:
     unknown = set(operands) - {field.name for field in entry.fields}
     if unknown:
         raise EncodingError(f"{entry.mnemonic} has no operand '{sorted(unknown)[0]}'")
-    word, offset = int(opcode), OPCODE_BITS
+    word = int(opcode)
     for field in entry.fields:
         value = operands.get(field.name, field.default)
         if value is None:
@@ -30,8 +30,7 @@ def encode(opcode: Opcode, **operands: int) -> bytes:
         low, high = field.range
         if not low <= value <= high:
             raise EncodingError(f"{entry.mnemonic}: {field.name}={value} is not in {low} to {high}")
-        word |= (value & ((1 << field.width) - 1)) << offset
-        offset += field.width
+        word |= field.stored(value) << entry.offset(field.name)
     return word.to_bytes(INSTRUCTION_BYTES, "little")
 
 
@@ -47,20 +46,17 @@ def decode(word: bytes) -> tuple[Instruction, dict[str, int]] | None:
         entry = BY_OPCODE[Opcode(value & 0xFF)]
     except ValueError:
         return None
-    operands: dict[str, int] = {}
-    value >>= OPCODE_BITS
-    for field in entry.fields:
-        raw = value & ((1 << field.width) - 1)
-        value >>= field.width
-        if field.signed and raw >> (field.width - 1):
-            raw -= 1 << field.width
-        operands[field.name] = raw
+    operands = {
+        field.name: field.loaded(value >> entry.offset(field.name) & ((1 << field.width) - 1))
+        for field in entry.fields
+    }
     return entry, operands
 
 
 def reserved_bits(entry: Instruction, word: bytes) -> int:
-    """Return the bits of `word` above the fields of `entry`, as a number.
+    """Return the bits of `word` that belong to no field of `entry`, at their places in a number.
 
     A word with a number other than 0 there is an ILLEGAL_FIELD.
     """
-    return int.from_bytes(word, "little") >> entry.width
+    mask = sum((1 << end) - (1 << start) for start, end in entry.reserved)
+    return int.from_bytes(word, "little") & mask

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from functools import cached_property
 
-from systola.arch.isa.codes import OPCODE_BITS, Opcode
+from systola.arch.isa.codes import INSTRUCTION_BYTES, OPCODE_BITS, Opcode
 from systola.arch.isa.extents import extent
 from systola.arch.isa.faults import Fault
+
+PLACE_BITS = 4
+"""Fields that are not beside others begin at multiples of this many bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +35,28 @@ class Field:
     ILLEGAL_FIELD."""
     indexes: str | None = None
     """Name of the operand to which the index register with the number in this field is added."""
+    less: int = 0
+    """Number that is subtracted from the operand for the word."""
+    at: int | None = None
+    """Place of the lowest bit. None: the next half byte after the field before, or the next bit if
+    the field is `beside` it."""
+    beside: bool = False
 
     @property
     def range(self) -> tuple[int, int]:
         """Smallest and largest value that the field can hold."""
         if self.signed:
             return -(1 << (self.width - 1)), (1 << (self.width - 1)) - 1
-        return self.minimum or 0, (1 << self.width) - 1
+        return self.minimum or self.less, self.less + (1 << self.width) - 1
+
+    def stored(self, value: int) -> int:
+        """Return the bits of the field for a value of the operand."""
+        return (value - self.less) & ((1 << self.width) - 1)
+
+    def loaded(self, bits: int) -> int:
+        """Return the value of the operand for the bits of the field."""
+        negative = self.signed and bits >> (self.width - 1)
+        return bits - (1 << self.width) if negative else bits + self.less
 
 
 class Executor(StrEnum):
@@ -103,7 +122,12 @@ class Use:
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
     """An instruction: its fields in bit order, its executor and memories, and its meaning in
-    words."""
+    words.
+
+    The opcode comes first, then the numbers of index registers and the flags, one beside the other.
+    Other fields begin at half bytes. A field that is alone in its half bytes can be read by a shift
+    of half bytes.
+    """
 
     opcode: Opcode
     executor: Executor
@@ -135,17 +159,33 @@ class Instruction:
     def offset(self, name: str) -> int:
         """Return the position of the lowest bit of field `name`. Raises KeyError if there is
         none."""
-        position = OPCODE_BITS
-        for field in self.fields:
-            if field.name == name:
-                return position
-            position += field.width
-        raise KeyError(name)
+        return self._offsets[name]
 
-    @property
-    def width(self) -> int:
-        """Number of bits of opcode and fields. All bits above are reserved and 0."""
-        return OPCODE_BITS + sum(field.width for field in self.fields)
+    @cached_property
+    def _offsets(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        end = OPCODE_BITS
+        for field in self.fields:
+            next_place = end if field.beside else -(-end // PLACE_BITS) * PLACE_BITS
+            place = next_place if field.at is None else field.at
+            assert place >= end, f"{self.mnemonic}: {field.name}"
+            found[field.name] = place
+            end = place + field.width
+        assert end <= 8 * INSTRUCTION_BYTES, self.mnemonic
+        return found
+
+    @cached_property
+    def reserved(self) -> tuple[tuple[int, int], ...]:
+        """The bits that belong to no field and are 0: ranges from a first bit to before an end."""
+        found: list[tuple[int, int]] = []
+        end = OPCODE_BITS
+        for field in self.fields:
+            if self.offset(field.name) > end:
+                found.append((end, self.offset(field.name)))
+            end = self.offset(field.name) + field.width
+        if end < 8 * INSTRUCTION_BYTES:
+            found.append((end, 8 * INSTRUCTION_BYTES))
+        return tuple(found)
 
     def uses(self, *memories: Memory) -> bool:
         """Return whether the instruction names a part of one of these memories."""
@@ -179,14 +219,20 @@ def registers(*operands: str) -> tuple[Field, ...]:
             doc=f"index register that is added to `{operand}`",
             default=0,
             indexes=operand,
+            beside=True,
         )
         for operand in operands
     )
 
 
+def beside(*fields: Field) -> tuple[Field, ...]:
+    """Return the fields so that each begins at the next bit after the field before it."""
+    return tuple(replace(field, beside=True) for field in fields)
+
+
 def flag(name: str, doc: str) -> Field:
     """Return a field of one bit, which is 0 unless it is given."""
-    return Field(name=name, width=1, doc=doc, default=0)
+    return Field(name=name, width=1, doc=doc, default=0, beside=True)
 
 
 BUFFER = Field(name="buffer", width=20, doc="first unified-buffer line")

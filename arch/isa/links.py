@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from systola.arch.isa.codes import Opcode, Side
 from systola.arch.isa.faults import Fault
 from systola.arch.isa.fields import (
@@ -19,7 +21,7 @@ from systola.arch.isa.fields import (
 )
 
 _ROWS_OF_LINKS = Field(name="rows", width=16, doc="lines or accumulator rows", minimum=1)
-_SIDE = Field(name="side", width=1, doc="the neighbour", values=Side)
+_SIDE = Field(name="side", width=1, doc="the neighbour", values=Side, beside=True)
 
 LINKS: tuple[Instruction, ...] = (
     Instruction(
@@ -27,12 +29,12 @@ LINKS: tuple[Instruction, ...] = (
         executor=Executor.LINK_UNIT,
         needs=Hardware.LINKS,
         fields=(
+            *registers("buffer", "accumulator"),
             _SIDE,
             flag("sums", "1: accumulator rows; 0: lines of the unified buffer"),
-            Field(name="buffer", width=20, doc="lines: the first one", default=0),
-            Field(name="accumulator", width=16, doc="sums: first accumulator row", default=0),
             _ROWS_OF_LINKS,
-            *registers("buffer", "accumulator"),
+            Field(name="buffer", width=20, doc="lines: the first one", default=0, at=32),
+            Field(name="accumulator", width=16, doc="sums: first accumulator row", default=0),
         ),
         reads=(
             Use(Memory.BUFFER, "buffer", "(1 - sums) * rows"),
@@ -50,7 +52,7 @@ LINKS: tuple[Instruction, ...] = (
         opcode=Opcode.RECEIVE,
         executor=Executor.LINK_UNIT,
         needs=Hardware.LINKS,
-        fields=(_SIDE, BUFFER, _ROWS_OF_LINKS, *registers("buffer")),
+        fields=(*registers("buffer"), _SIDE, _ROWS_OF_LINKS, replace(BUFFER, at=32)),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
         summary="Takes lines that a neighbour sends.",
         semantics=(
@@ -64,11 +66,11 @@ LINKS: tuple[Instruction, ...] = (
         executor=Executor.LINK_UNIT,
         needs=Hardware.LINKS,
         fields=(
-            _SIDE,
-            ACCUMULATOR,
-            _ROWS_OF_LINKS,
-            Field(name="accumulate", width=1, doc="1: add; 0: overwrite", default=1),
             *registers("accumulator"),
+            _SIDE,
+            Field(name="accumulate", width=1, doc="1: add; 0: overwrite", default=1, beside=True),
+            _ROWS_OF_LINKS,
+            replace(ACCUMULATOR, at=32),
         ),
         writes=(Use(Memory.ACCUMULATORS, "accumulator", "rows"),),
         checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from systola.arch.isa.codes import WEIGHT_READS_IN_FLIGHT, Opcode
 from systola.arch.isa.faults import Fault
 from systola.arch.isa.fields import (
@@ -25,9 +27,9 @@ MATRIX: tuple[Instruction, ...] = (
         opcode=Opcode.READ_WEIGHTS,
         executor=Executor.WEIGHT_FETCH,
         fields=(
-            Field(name="tile", width=24, doc="first tile in the weight window, in tiles"),
-            Field(name="count", width=24, doc="tiles", minimum=1),
             *registers("tile"),
+            Field(name="tile", width=24, doc="first tile in the weight window, in tiles", at=32),
+            Field(name="count", width=24, doc="tiles", minimum=1),
         ),
         reads=(Use(Memory.WEIGHTS, "tile", "count"),),
         checks=(Fault.WEIGHT_WINDOW, Fault.WEIGHT_OVERFLOW),
@@ -44,18 +46,17 @@ MATRIX: tuple[Instruction, ...] = (
         opcode=Opcode.MATRIX_MULTIPLY,
         executor=Executor.MATRIX_UNIT,
         fields=(
-            BUFFER,
-            ACCUMULATOR,
-            ROWS,
-            Field(name="k_tiles", width=12, doc="tiles along K", minimum=1),
-            N_TILES,
+            *registers("buffer", "accumulator", "weights"),
             flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
             flag("wide_vectors", "vectors of int16"),
             flag("wide_weights", "weights of int16"),
-            *registers("buffer", "accumulator"),
             flag("from_buffer", "1: weights from lines of the unified buffer; 0: from the queue"),
+            replace(BUFFER, at=32),
+            ACCUMULATOR,
             Field(name="weights", width=20, doc="first line of the weights", default=0),
-            *registers("weights"),
+            ROWS,
+            Field(name="k_tiles", width=12, doc="tiles along K", minimum=1),
+            N_TILES,
         ),
         reads=(
             Use(Memory.BUFFER, "buffer", "(1 + wide_vectors) * k_tiles * rows"),
@@ -99,12 +100,13 @@ MATRIX: tuple[Instruction, ...] = (
         opcode=Opcode.CONVOLVE,
         executor=Executor.MATRIX_UNIT,
         fields=(
-            BUFFER,
+            *registers("buffer", "accumulator"),
+            flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
+            replace(BUFFER, at=32),
             ACCUMULATOR,
             Field(name="plane", width=20, doc="lines from one block of channels to the next"),
             Field(name="k_tiles", width=12, doc="blocks of R input channels", minimum=1),
             N_TILES,
-            flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
             Field(
                 name="channels",
                 width=8,
@@ -112,7 +114,6 @@ MATRIX: tuple[Instruction, ...] = (
                 default=0,
             ),
             FILL,
-            *registers("buffer", "accumulator"),
         ),
         reads=(Use(Memory.BUFFER, "buffer", "(k_tiles - 1) * plane + map_lines"),),
         writes=(Use(Memory.ACCUMULATORS, "accumulator", "windows * n_tiles"),),

@@ -18,20 +18,20 @@ from systola.arch.isa.fields import (
 )
 
 _HOST = Field(
-    name="host", width=32, doc="byte offset in the host window, a multiple of the host bus"
+    name="host", width=32, doc="byte offset in the host window, a multiple of the host bus", at=32
 )
 _MATRIX = (
+    *registers("host", "buffer"),
+    ROWS,
     _HOST,
     BUFFER,
-    ROWS,
     Field(
         name="stride",
         width=24,
         doc="bytes from one row to the next in host memory, a multiple of the host bus",
     ),
     Field(name="blocks", width=12, doc="blocks that one row is cut into", minimum=1),
-    Field(name="tail", width=9, doc="bytes of the last block of each row", minimum=1),
-    *registers("host", "buffer"),
+    Field(name="tail", width=8, doc="bytes of the last block of each row", less=1),
 )
 
 TRANSFERS: tuple[Instruction, ...] = (
@@ -76,10 +76,10 @@ TRANSFERS: tuple[Instruction, ...] = (
         opcode=Opcode.LOAD_PARAMETERS,
         executor=Executor.HOST_READER,
         fields=(
+            *registers("host", "parameter"),
             _HOST,
             Field(name="parameter", width=12, doc="first parameter entry"),
             Field(name="count", width=12, doc="entries", minimum=1),
-            *registers("host", "parameter"),
         ),
         reads=(Use(Memory.HOST, "host", f"count * {PARAMETER_PLANES} * P_out"),),
         writes=(Use(Memory.PARAMETERS, "parameter", "count"),),
@@ -99,9 +99,9 @@ TRANSFERS: tuple[Instruction, ...] = (
         executor=Executor.HOST_READER,
         needs=Hardware.TABLES,
         fields=(
+            *registers("host"),
             _HOST,
             Field(name="table", width=4, doc="number of the table"),
-            *registers("host"),
         ),
         reads=(Use(Memory.HOST, "host", str(TABLE_BYTES)),),
         writes=(Use(Memory.TABLES, "table", "1"),),

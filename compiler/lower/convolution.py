@@ -26,8 +26,8 @@ from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
 """Most rows or columns of a kernel, and largest distance of its rows, for Set_Config_Window."""
-MAX_LEFT = 255
-"""Largest column of the first window that Set_Config_Window takes, to the right or to the left."""
+MAX_TOP, MAX_LEFT = 2047, 127
+"""Largest row and column of the first window that Set_Config_Window takes, in both directions."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +234,10 @@ class ConvolutionStep(MapStep):
             channels, k_tiles = source.channels.count, 1
             pitch = source.lines.count // source.height
         line = source.offset
+        if top > MAX_TOP:
+            # No tap is further up: the map begins there.
+            source = replace(source, height=source.height - top)
+            line, top = line + top * pitch, 0
         if left > MAX_LEFT and not source.packed:
             # No tap is further to the left. So the map can begin there, with the rest of each row.
             source = replace(source, width=source.width - left)

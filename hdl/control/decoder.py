@@ -482,7 +482,7 @@ class Decoder(wiring.Component):
             out.transfer.blocks.eq(Mux(loads | linear | alternate, 1, read.blocks)),
             out.tail.line.eq(shown.buffer.end - read.rows),
             out.tail.every.eq(Mux(alternate, read.blocks, 0)),
-            out.tail.bytes.eq(read.tail),
+            out.tail.bytes.eq(read.tail + 1),
             out.weight_transfer.address.eq(weight_address),
             out.weight_transfer.beats.eq(weight_beats),
             out.tiles.eq(consumed),

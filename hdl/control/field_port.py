@@ -8,6 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from systola.arch.isa import PLACE_BITS
 from systola.hdl.control.step_row import CELL_BITS
 
 PART_BITS = 32
@@ -15,7 +16,7 @@ PART_BITS = 32
 
 
 class FieldPort(wiring.Component):
-    """The field that begins `offset` bits above the lower end of `pair`, as a number.
+    """The field that begins `offset` half bytes above the lower end of `pair`, as a number.
 
     `widths` are the widths that fields have, and signed fields have `signed_widths`. `width`
     is the place of a width among `widths`, or their number for no field, which is 0. `width` and
@@ -29,7 +30,7 @@ class FieldPort(wiring.Component):
         super().__init__(
             {
                 "pair": In(2 * PART_BITS),
-                "offset": In(ceil_log2(PART_BITS)),
+                "offset": In(ceil_log2(PART_BITS // PLACE_BITS)),
                 "width": In(ceil_log2(len(widths) + 1)),
                 "signed": In(1),
                 "field": Out(CELL_BITS),
@@ -42,8 +43,8 @@ class FieldPort(wiring.Component):
         rest: Value = self.pair
         for level in reversed(range(len(self.offset))):
             # Only bits that a field may still reach go on.
-            reach = CELL_BITS + (1 << level) - 1
-            rest = Mux(self.offset[level], rest[1 << level :], rest)[:reach]
+            reach = CELL_BITS + PLACE_BITS * ((1 << level) - 1)
+            rest = Mux(self.offset[level], rest[PLACE_BITS << level :], rest)[:reach]
         m.d.sync += shifted.eq(rest)
         sign = Signal()
         inside = Signal(CELL_BITS)

@@ -5,13 +5,13 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, 
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import OPCODE_BITS, REGISTERS, Fault
+from systola.arch.isa import OPCODE_BITS, PLACE_BITS, REGISTERS, Fault
 from systola.hdl.commands import HOST_OFFSET_BITS, TILE_BITS
 from systola.hdl.control.field_port import PART_BITS, FieldPort
-from systola.hdl.control.step_conditions import Conditions, conditions
+from systola.hdl.control.step_conditions import Conditions, conditions, loaded
 from systola.hdl.control.step_rom import StepRom
 from systola.hdl.control.step_row import (
     CELL_BITS,
@@ -90,6 +90,7 @@ class SequencedDecoder(wiring.Component):
     """
 
     def __init__(self, *, config: Config):
+        self._config = config
         self._rom = StepRom(config)
         super().__init__(
             {
@@ -122,7 +123,7 @@ class SequencedDecoder(wiring.Component):
         stages = self._read_rows(m)
         x = self._take(m, stages)
         product = self._multiply(m, stages[_FACTOR_STAGE].row, x)
-        lowest = x[: _SELECTED * _SELECTOR_BITS]
+        lowest = x[OPCODE_BITS:][: _SELECTED * _SELECTOR_BITS]
         for _ in range(_FACTOR_STAGE, _SELECT_STAGE):
             later = Signal.like(lowest, reset_less=True)
             m.d.sync += later.eq(lowest)
@@ -202,7 +203,7 @@ class SequencedDecoder(wiring.Component):
         is_index = before.at[ceil_log2(CELLS)]
         m.d.comb += [
             port.pair.eq(self.pair),
-            port.offset.eq(before.at),
+            port.offset.eq(before.at[ceil_log2(PLACE_BITS) :]),
             port.width.eq(taken.width),
             port.signed.eq(taken.signed),
             read.addr.eq(Mux(is_index, self._numbers[1], before.at[: ceil_log2(CELLS)])),
@@ -244,10 +245,8 @@ class SequencedDecoder(wiring.Component):
     def _select(self, m: Module, stage: data.View, lowest: Value) -> None:
         """Load the numbers of index registers."""
         numbers = [lowest.word_select(i, _SELECTOR_BITS) for i in range(_SELECTED)]
-        with m.If(stage.valid & (stage.row.loads == Loads.SELECT)):
+        with m.If(stage.valid & (stage.row.loads != Loads.NONE)):
             m.d.sync += [kept.eq(new) for kept, new in zip(self._numbers, numbers, strict=True)]
-        with m.If(stage.valid & (stage.row.loads == Loads.TARGET)):
-            m.d.sync += self._numbers[2].eq(numbers[0])
 
     def _add(self, m: Module, stages: list[data.View], product: Value) -> Value:
         """Add the base, and return the sum as the last stage has it. With a false condition a
@@ -277,23 +276,19 @@ class SequencedDecoder(wiring.Component):
         state = self._state
         condition = Signal()
         with m.Switch(row.when):
-            for number, value in conditions(state).items():
+            for number, value in conditions(state, self._config).items():
+                if number not in self._rom.conditions:
+                    continue
                 with m.Case(number):
                     m.d.comb += condition.eq(value)
         counts = stage.valid & condition
         with m.If(counts):
             m.d.sync += total.eq(wrapped)
         m.d.sync += stages[_LAST_STAGE].valid.eq(counts)
-        with m.If(stage.valid & stage.first):
-            m.d.sync += [state.flag_a.eq(0), state.flag_b.eq(0)]
-        for loads, name in (
-            (Loads.FUNCTION, "function"),
-            (Loads.FLAG_A, "flag_a"),
-            (Loads.FLAG_B, "flag_b"),
-            (Loads.CODE, "code"),
-        ):
+        for loads in Loads:
             with m.If(stage.valid & (row.loads == loads)):
-                m.d.sync += state[name].eq(result)
+                parts = loaded(loads, result[:CELL_BITS])
+                m.d.sync += [state[name].eq(bits) for name, bits in parts.items()]
         return total
 
     def _finish(self, m: Module, stage: data.View, total: Value) -> None:
@@ -315,13 +310,14 @@ class SequencedDecoder(wiring.Component):
             with m.If(stage.valid & (row.note == note)):
                 m.d.sync += state[name].eq(value)
 
+        align = exact_log2(self._config.host_bus_bytes)
         least, failed = Signal(), Signal()
         was_failed = Signal()
         kept_cause = Signal(Fault, reset_less=True)
         address = Signal(32, reset_less=True)
         named = Signal(32, reset_less=True)
         m.d.comb += [
-            least.eq(row.least & zero),
+            least.eq((row.least & zero) | (row.aligned & total[:align].any())),
             failed.eq(was_failed & ~stage.first),
         ]
         cause = Signal(Fault)
@@ -350,7 +346,11 @@ class SequencedDecoder(wiring.Component):
         with m.If(takes):
             m.d.sync += [
                 kept_cause.eq(cause),
-                address.eq(named & addressed.replicate(len(named))),
+                # The lowest bits of an instruction word are its opcode.
+                address.eq(
+                    Mux(cause == Fault.UNAVAILABLE, named[:OPCODE_BITS], named)
+                    & addressed.replicate(len(named))
+                ),
             ]
         counts = stage.valid & ~failed
         write = self._scratch.write_port()

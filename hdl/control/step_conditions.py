@@ -3,22 +3,40 @@
 
 from collections.abc import Mapping
 
-from amaranth.hdl import Cat, Const, Value
+from amaranth.hdl import Cat, Const, Mux, Value
 from amaranth.lib import data
 
-from systola.arch.isa import Function, Operation, Reduction
-from systola.hdl.control.step_row import When
+from systola.arch.config import Config
+from systola.arch.isa import (
+    BY_OPCODE,
+    INVERSE_ROOT,
+    TANH_INTEGER_BITS,
+    Function,
+    Opcode,
+    Operation,
+    Reduction,
+    Source,
+)
+from systola.hdl.control.step_row import Loads, When
 
 
 class Conditions(data.StructLayout):
-    """The numbers and flags that conditions depend on: see Loads and Note."""
+    """The numbers and flags that conditions depend on: see Loads and Note.
+
+    `flag_a` and `flag_b` are the two flags of 16-bit modes, or whether a Send has sums. `trains` is
+    set by an exponent register or by weights from the buffer, which need training. `code` is an
+    operation, a reduction or a source.
+    """
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "function": 3,
+                "table": 4,
                 "flag_a": 1,
                 "flag_b": 1,
+                "accumulate": 1,
+                "trains": 1,
                 "code": 2,
                 "beyond": 1,
                 "equal_a": 1,
@@ -28,28 +46,94 @@ class Conditions(data.StructLayout):
         )
 
 
-def conditions(state: data.View) -> Mapping[When, Value]:
-    """Return each condition as one bit; `state` is a view of Conditions."""
+def loaded(loads: Loads, word: Value) -> Mapping[str, Value]:
+    """Return the parts of Conditions that a step loads from the lowest bits of the instruction
+    word."""
+    entries = {
+        Loads.ACTIVATE: BY_OPCODE[Opcode.ACTIVATE],
+        Loads.VECTOR: BY_OPCODE[Opcode.VECTOR],
+        Loads.MATRIX: BY_OPCODE[Opcode.MATRIX_MULTIPLY],
+        Loads.MAP: BY_OPCODE[Opcode.DEPTHWISE],
+        Loads.MEASURE: BY_OPCODE[Opcode.MEASURE],
+        Loads.SEND: BY_OPCODE[Opcode.SEND],
+    }
+    if loads not in entries:
+        return {}
+    entry = entries[loads]
+    found: dict[str, Value] = {
+        name: Const(0)
+        for name in ("function", "table", "flag_a", "flag_b", "accumulate", "trains", "code")
+    }
+    for field in entry.fields:
+        place = entry.offset(field.name)
+        if field.name in _PARTS and place + field.width <= len(word):
+            bits = word[place : place + field.width]
+            for part in _PARTS[field.name]:
+                found[part] = bits.any() if part == "trains" else bits
+    if loads is Loads.MAP:
+        # The reduction of Pool lies where Depthwise has its function.
+        found["code"] = found["function"]
+    return found
+
+
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "function": ("function",),
+    "table": ("table",),
+    "accumulate": ("accumulate",),
+    "exponent": ("trains",),
+    "from_buffer": ("trains",),
+    "wide": ("flag_a",),
+    "wide_vectors": ("flag_a",),
+    "sums": ("flag_a",),
+    "wide_operands": ("flag_b",),
+    "wide_weights": ("flag_b",),
+    "operation": ("code",),
+    "source": ("code",),
+}
+"""The part of Conditions that a field becomes."""
+
+
+def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
+    """Return each condition as one bit; `state` is a view of Conditions.
+
+    MISFIT: fields of Activate or Vector do not fit together. LACKS: they need what the machine does
+    not have.
+    """
 
     def one_of(*functions: Function) -> Value:
         return Cat(state.function == function for function in functions).any()
 
     rectifies = one_of(Function.RELU, Function.RELU6)
-    narrow = rectifies | one_of(Function.TABLE, Function.QUOTIENT)
-    wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP, Function.QUOTIENT)
+    narrow = rectifies | (state.function == Function.TABLE)
+    wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP)
+    most = TANH_INTEGER_BITS
+    divides = state.function == Function.QUOTIENT
+    misfit = Mux(state.flag_a, narrow, wide | state.accumulate)
+    misfit |= (state.function == Function.TANH) & (state.table > most)
+    misfit |= (state.function == Function.EXP) & (
+        state.table > (INVERSE_ROOT if config.training else most)
+    )
+    # Of the instructions with a function only Vector has an operation.
+    misfit |= divides & (state.code != Operation.MULTIPLY) if config.training else divides
+    lacks: Value = Const(0, 1)
+    if not config.wide:
+        lacks |= state.flag_a | state.flag_b
+    if not config.tables:
+        lacks |= state.function == Function.TABLE
+    if not config.training:
+        lacks |= state.trains | (state.function == Function.EXP)
     second = state.code != Operation.COPY
     alike = state.flag_a == state.flag_b
     replaces = state.equal_a & alike
-    limited = state.flag_a & ~state.equal_b & (state.function == Function.NONE)
+    limited = state.flag_a & ~state.equal_b & one_of(Function.NONE, Function.QUOTIENT)
     return {
         When.ALWAYS: Const(1, 1),
         When.NEVER: Const(0, 1),
         When.TABLE: state.function == Function.TABLE,
         When.RECTIFIES: rectifies & ~state.flag_a,
         When.CLAMPS: (state.function == Function.RELU6) & ~state.flag_a,
-        When.HAS_BITS: one_of(Function.TANH, Function.EXP),
-        When.MISFIT: (state.flag_a & narrow) | (~state.flag_a & wide),
-        When.EXP: state.function == Function.EXP,
+        When.MISFIT: misfit,
+        When.LACKS: lacks,
         When.FLAG_A: state.flag_a,
         When.FLAG_B: state.flag_b,
         When.NOT_A: ~state.flag_a,
@@ -64,4 +148,8 @@ def conditions(state: data.View) -> Mapping[When, Value]:
         When.NOT_PACKED: state.equal_a,
         When.INSIDE: state.beyond,
         When.LIMITED: limited,
+        When.FROM_BUFFER: state.trains,
+        When.NO_SOURCE: state.code == Source.NONE,
+        When.FROM_ROWS: state.code == Source.ACCUMULATORS,
+        When.FROM_LINES: state.code == Source.LINES,
     }

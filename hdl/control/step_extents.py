@@ -15,7 +15,7 @@ class Term:
     """A product of `factors`, which are names or numbers. A `negative` term is subtracted.
 
     The term counts only if all `conditions` hold. A condition is a comparison, as the formula
-    writes it, or the name of a flag.
+    writes it, the name of a flag, or 1 less a flag.
     """
 
     factors: tuple[str, ...] = ()
@@ -48,6 +48,8 @@ def _terms(node: ast.expr, flags: frozenset[str]) -> list[Term]:
             return [Term((name,))]
         case ast.BinOp(left, ast.Add(), right):
             return _terms(left, flags) + _terms(right, flags)
+        case ast.BinOp(ast.Constant(value=1), ast.Sub(), ast.Name(id=name)) if name in flags:
+            return [Term(conditions=frozenset({ast.unparse(node)}))]
         case ast.BinOp(left, ast.Sub(), right):
             subtracted = [replace(t, negative=not t.negative) for t in _terms(right, flags)]
             return _terms(left, flags) + subtracted

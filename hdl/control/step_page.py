@@ -8,13 +8,16 @@ where it is missing or out of date.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
-from systola.arch.config import Config, preset
-from systola.arch.isa import BY_OPCODE, INSTRUCTIONS, Fault, Instruction
+from systola.arch.config import preset
+from systola.arch.features import has
+from systola.arch.isa import BY_OPCODE, Fault, Instruction, instructions_of
 from systola.arch.pages import Pages, table, write_or_check
 from systola.hdl.control.step_rom import StepRom
 from systola.hdl.control.step_row import (
     IDLE,
+    ROWS,
     SECOND_INDEX,
     ZERO,
     Base,
@@ -27,13 +30,18 @@ from systola.hdl.control.step_row import (
     When,
 )
 
-SHOWN, LARGER = "tiny", "small"
-"""Preset with its steps on the page, and a second preset for the table of step counts."""
+SHOWN, LARGER, LARGEST = "tiny", "small", "small-training-links"
+"""Preset with its steps on the page, and two more for the table of step counts. The page shows the
+steps of an instruction that the first one lacks as the last one has them."""
 _INTRODUCTION = """
 The sequenced decoder ([architecture.md](architecture.md#planned-one-control-path)) takes each
 instruction through the rows of a ROM, a row a cycle. `hdl/control/step_programs.py` makes the rows
 from the instruction set. It is not part of the machine yet: a test holds it against the decoder of
 the machine word by word.
+
+The first row of most instructions reads opcode, numbers of index registers and flags. It selects
+the index registers, and sets what conditions of later rows depend on. Bits that must be zero are
+checked by the row that reads the field below them, if there is one.
 
 A row computes *base* + *x* \\* *factor*. *x* is a field of the instruction word or a cell of the
 scratch memory. The factor is 1, -1, or a *kept* x of an earlier row. The base is a cell, an index
@@ -46,46 +54,56 @@ cell of the scratch memory, into a word of the command, or into both.
 
 def page() -> str:
     """Make the text of docs/steps.md."""
-    config = preset(SHOWN)
-    rom, larger = StepRom(config), StepRom(preset(LARGER))
+    names = (SHOWN, LARGER, LARGEST)
+    roms = [StepRom(preset(name)) for name in names]
+    entries = instructions_of(links=True)
     counts = table(
-        ("Instruction", f"steps, `{SHOWN}`", f"steps, `{LARGER}`", f"of these idle, `{LARGER}`"),
+        ("Instruction", *(f"steps, `{name}`" for name in names), f"of these idle, `{LARGEST}`"),
         (
             (
                 f"`{entry.mnemonic}`",
-                _steps(rom, entry),
-                _steps(larger, entry),
-                str(larger.program(entry.opcode).count(IDLE)),
+                *(_steps(rom, entry) for rom in roms),
+                str(roms[-1].program(entry.opcode).count(IDLE)),
             )
-            for entry in INSTRUCTIONS
+            for entry in entries
         ),
     )
+    sizes = ", ".join(f"`{name}` {len(rom.rows)}" for name, rom in zip(names, roms, strict=True))
     parts = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->\n"
         "<!-- Made by `python -m systola.hdl.control.step_page --write docs` from\n"
         "     hdl/control/step_programs.py: do not edit. -->",
         "# Steps of instructions",
         _INTRODUCTION.strip(),
-        f"The ROM of `{SHOWN}` has {len(rom.rows)} rows of {RowLayout().size} bits, that of "
-        f"`{LARGER}` {len(larger.rows)}. An instruction takes a cycle more than it has steps.",
+        f"The ROM has {ROWS} rows of {RowLayout().size} bits. Machines use so many: {sizes}. An "
+        "instruction takes a cycle more than it has steps.",
         counts,
-        *(_program(entry, rom, config) for entry in INSTRUCTIONS),
+        *(_program(entry, *_shown(entry, roms)) for entry in entries),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
+def _shown(entry: Instruction, roms: Sequence[StepRom]) -> tuple[StepRom, str]:
+    """Return the ROM with the steps on the page, and its preset where that is not the usual one."""
+    lacks = entry.needs is not None and not has(preset(SHOWN), entry.needs)
+    return (roms[-1], LARGEST) if lacks else (roms[0], "")
+
+
 def _steps(rom: StepRom, entry: Instruction) -> str:
+    if entry.opcode not in rom.lengths:
+        return "-"
     shortest, all_steps = rom.shortest(entry.opcode), rom.lengths[entry.opcode]
     return str(all_steps) if shortest == all_steps else f"{shortest} or {all_steps}"
 
 
-def _program(entry: Instruction, rom: StepRom, config: Config) -> str:
+def _program(entry: Instruction, rom: StepRom, name: str) -> str:
     rows = (
         (str(number), _condition(row), _result(entry, row), _check(row), _goes(row))
         for number, row in enumerate(rom.program(entry.opcode), 1)
     )
     header = ("Step", "if", "result", "check", "goes to")
-    return f"## {entry.title}\n\n{table(header, rows)}"
+    about = f"Steps of `{name}`.\n\n" if name else ""
+    return f"## {entry.title}\n\n{about}{table(header, rows)}"
 
 
 def _condition(row: Row) -> str:
@@ -150,6 +168,8 @@ def _check(row: Row) -> str:
     found: list[str] = []
     if row.least:
         found.append(f"0: {Fault.ILLEGAL_FIELD.name}")
+    if row.aligned:
+        found.append(f"no multiple of the host bus: {Fault.ILLEGAL_FIELD.name}")
     if row.limit is not None and row.fault is not Fault.NONE:
         found.append(f"above {_cell(row.limit)}: {row.fault.name}")
     if row.limit is not None and row.note is not Note.NONE:
@@ -163,7 +183,7 @@ def _goes(row: Row) -> str:
     if row.word:
         found.append(f"word `{row.word}`")
     if row.loads is not Loads.NONE:
-        found.append(f"the {row.loads.name.lower().replace('_', ' ')}")
+        found.append("the select" if row.loads is Loads.SELECT else "the select, conditions")
     if row.ends:
         found.append("ends unless packed")
     return ", ".join(found)

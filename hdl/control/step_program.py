@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from amaranth.utils import exact_log2
-
 from systola.arch.config import Config
-from systola.arch.isa import OPCODE_BITS, Fault, Field, Instruction, Memory, Opcode, Use
+from systola.arch.isa import (
+    OPCODE_BITS,
+    PLACE_BITS,
+    Executor,
+    Fault,
+    Field,
+    Function,
+    Instruction,
+    Memory,
+    Opcode,
+    Use,
+)
 from systola.hdl.control.step_extents import Term, terms
 from systola.hdl.control.step_row import (
     CELL_BITS,
@@ -23,25 +32,43 @@ from systola.hdl.control.step_row import (
     Base,
     Bits,
     Loads,
+    Note,
     Row,
     Times,
     When,
 )
 
-FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
-"""Fields of one bit that decide whether a term counts."""
+WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
+FLAGS = (*WIDE_FLAGS, "sums")
+"""Fields of one bit that decide whether a term counts. Those of 16-bit modes may be zero always."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,
     frozenset({"wide_vectors"}): When.FLAG_A,
     frozenset({"wide_operands"}): When.FLAG_B,
     frozenset({"wide_weights"}): When.FLAG_B,
+    frozenset({"sums"}): When.FLAG_A,
+    frozenset({"1 - sums"}): When.NOT_A,
     frozenset({"function == TABLE"}): When.TABLE,
     frozenset({"reduction == AVERAGE"}): When.AVERAGE,
+    frozenset({"source == ACCUMULATORS"}): When.FROM_ROWS,
+    frozenset({"source == LINES"}): When.FROM_LINES,
     frozenset({"operation != COPY"}): When.SECOND,
     frozenset({"operation != COPY", "wide_operands"}): When.SECOND_AND_B,
 }
 """The condition of a step for the conditions of a term."""
+_WITH_FLAGS = (Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT)
+"""Units whose commands have opcode and flags as they stand in the instruction word."""
+_LOADS: Mapping[Opcode, Loads] = {
+    Opcode.ACTIVATE: Loads.ACTIVATE,
+    Opcode.VECTOR: Loads.VECTOR,
+    Opcode.MATRIX_MULTIPLY: Loads.MATRIX,
+    Opcode.DEPTHWISE: Loads.MAP,
+    Opcode.POOL: Loads.MAP,
+    Opcode.MEASURE: Loads.MEASURE,
+    Opcode.SEND: Loads.SEND,
+}
+"""The flags of instructions that decide conditions."""
 SIZE_CELLS = ("map_lines", "windows", "kernel_taps")
 """Names in extents that are cells, which Set_Config_Window writes."""
 
@@ -64,6 +91,8 @@ class Program:
         self.rows: list[Row] = []
         self._kept: Bits | str | None = None
         self._waiting: dict[str, Row] = {}
+        self.products: dict[tuple[str, ...], str] = {}
+        """Cells that have products of terms already."""
 
     def emit(self, **parts: Any) -> None:
         """Append a row."""
@@ -83,14 +112,14 @@ class Program:
         row = self._waiting.get(name, Row(x=self.bits(name)))
         self._waiting[name] = replace(row, **parts)
 
-    def flush(self, keep: str | None = None) -> None:
-        """Append the rows that `move` has prepared, in any order.
+    def flush(self, keep: str | None = None, later: Sequence[str] = ()) -> None:
+        """Append the rows that `move` has prepared, in any order, but for the fields `later`.
 
         `keep`: the field to become the kept factor; its row comes last.
         """
         last = self._waiting.pop(keep, None) if keep else None
-        self.rows += self._waiting.values()
-        self._waiting.clear()
+        self.rows += (row for name, row in self._waiting.items() if name not in later)
+        self._waiting = {name: self._waiting[name] for name in later}
         if last is not None:
             self.rows.append(replace(last, keep=True))
             self._kept = last.x
@@ -112,66 +141,111 @@ class Program:
         return INDEXES[operands.index(name)] if name in operands else ZERO
 
     def begin(self) -> None:
-        """Append the rows with which all instructions begin, and prepare the checks of fields.
-
-        The rows select index registers, and check the bits that must be zero and alignment. The
-        minimum and the largest value of a field are checked by the row that reads the field.
+        """Append the first row, which takes the lowest bits of the word: opcode, numbers of index
+        registers and flags. Prepare the checks of other fields, made by the rows that read them.
         """
-        selectors = [field.name for field in self.entry.fields if field.indexes]
-        if selectors:
-            self.emit(x=self.bits(selectors[0], selectors[len(selectors) - 1]), loads=Loads.SELECT)
-        last = 8 * 16
-        for offset in range(self._width(), last, CELL_BITS):
-            width = min(CELL_BITS, last - offset)
-            self.emit(x=Bits(offset, width), limit=ZERO, fault=Fault.ILLEGAL_FIELD)
-        for field in self.entry.fields:
-            if self.entry.offset(field.name) < self._width():
-                self._check_values(field)
-        if any(field.name == "host" for field in self.entry.fields):
-            self._check_alignment()
+        entry = self.entry
+        head = [field for field in entry.fields if entry.offset(field.name) < self._head_end()]
+        if head:
+            flags = entry.executor in _WITH_FLAGS
+            self.emit(
+                x=Bits(0, self._head_end()),
+                loads=_LOADS.get(entry.opcode, Loads.SELECT),
+                word="flags" if flags else None,
+                names=True,
+                **self._check_last(head[-1]),
+            )
+        for field in entry.fields[len(head) :]:
+            self._check_values(field)
 
-    def _width(self) -> int:
+    def _head_end(self) -> int:
+        """Return the end of the fields that lie beside one another after the opcode."""
+        end = OPCODE_BITS
+        for field in self.entry.fields:
+            if not field.beside or self.entry.offset(field.name) != end:
+                break
+            if field.name != "stochastic" or self.config.training:
+                end += field.width
+        return end
+
+    def _check_last(self, field: Field) -> dict[str, Any]:
+        """Return the parts of the first row that check the last field in it."""
+        place = self.entry.offset(field.name)
+        most = (1 << field.width) - 1
+        if field.values is not None:
+            most = min(most, max(field.values))
+        if self.entry.opcode is Opcode.DEPTHWISE:
+            most = Function.RELU6
+        least = field.minimum or 0
+        if not least and most == (1 << field.width) - 1:
+            return {}
+        return {
+            "base": constant(-least << place),
+            "limit": constant((most + 1 - least << place) - 1),
+            "fault": Fault.ILLEGAL_FIELD,
+        }
+
+    def check_reserved(self) -> None:
+        """Check the bits that must be zero, by the rows that read the bits before them if
+        possible."""
+        ranges = list(self.entry.reserved)
+        places = [self.entry.offset(field.name) for field in self.entry.fields]
         if self.entry.opcode is Opcode.ACTIVATE and not self.config.training:
-            return self.entry.offset("stochastic")
-        return self.entry.width
+            # Without training there is no `stochastic`, directly below the first of them.
+            ranges[0] = (self.entry.offset("stochastic"), ranges[0][1])
+        for start, end in ranges:
+            checked = self._widened(start, end)
+            while checked < end:
+                # A row reads from a half byte on, so perhaps the end of the fields before, too.
+                offset = max(
+                    place
+                    for place in (checked, *places)
+                    if place <= checked and place % PLACE_BITS == 0
+                )
+                row = {
+                    "x": Bits(offset, min(CELL_BITS, end - offset)),
+                    "fault": Fault.ILLEGAL_FIELD,
+                }
+                self.emit(**row, limit=constant((1 << checked - offset) - 1))
+                checked = offset + CELL_BITS
+
+    def _widened(self, start: int, end: int) -> int:
+        """Let a row that reads the bits before `start` check bits from there on, if there is one.
+        Return the end of these."""
+        for place, row in enumerate(self.rows):
+            x = row.x
+            if not isinstance(x, Bits) or x.offset + x.width != start or x.signed:
+                continue
+            checks = row.fault is Fault.ILLEGAL_FIELD
+            unlimited = row.limit is None and row.base == ZERO
+            if row.times is Times.ONE and row.when is When.ALWAYS and (checks or unlimited):
+                wider = replace(x, width=min(CELL_BITS, end - x.offset))
+                limit = row.limit if checks else constant((1 << x.width) - 1)
+                fault = Fault.ILLEGAL_FIELD
+                self.rows[place] = replace(row, x=wider, limit=limit, fault=fault)
+                return wider.offset + wider.width
+        return start
 
     def _check_values(self, field: Field) -> None:
         if field.minimum is not None:
             assert field.minimum == 1, f"{self.entry.mnemonic}: {field.name}"
             self.move(field.name, least=True)
-        if field.values is not None and len(field.values) < 1 << field.width:
-            self.limit(field.name, max(field.values))
+        assert field.values is None or len(field.values) >= 1 << field.width
 
     def limit(self, name: str, most: int, fault: Fault = Fault.ILLEGAL_FIELD) -> None:
         """Let the row that reads a field check that its value is `most` at most."""
         self.move(name, limit=constant(most), fault=fault)
 
-    def _check_alignment(self) -> None:
-        align = exact_log2(self.config.host_bus_bytes)
-        for name in ("host", "stride"):
-            if any(field.name == name for field in self.entry.fields):
-                base = self.index(name)
-                self.emit(
-                    x=Bits(self.entry.offset(name), align),
-                    base=base,
-                    wraps=None if base == ZERO else align,
-                    limit=ZERO,
-                    fault=Fault.ILLEGAL_FIELD,
-                )
-
     def fail(self, fault: Fault, when: When = When.ALWAYS) -> None:
         """Append a row that always fails, with `fault`, if its condition holds."""
         self.emit(base=constant(1), limit=ZERO, fault=fault, when=when)
-
-    def name_opcode(self) -> None:
-        """Make the opcode the FAULT_ADDRESS of the faults that follow."""
-        self.emit(x=Bits(0, OPCODE_BITS), names=True)
 
     def base(self, name: str, **parts: Any) -> None:
         """Append the row of an address, modulo 2^width of its field."""
         base = self.index(name)
         wraps = None if base == ZERO else self.entry.field(name).width
-        self.emit(x=self.bits(name), base=base, wraps=wraps, names=True, **parts)
+        row = {"names": True, "aligned": name == "host", **parts}
+        self.emit(x=self.bits(name), base=base, wraps=wraps, **row)
 
     def region(
         self, use: Use, cell: str, *, word: str | None = None, end: str | None = None
@@ -181,11 +255,11 @@ class Program:
         Both go into cells of the scratch memory: `cell`.base and `cell`.end. `word` and `end` are
         the command words that take them, too.
         """
-        fault, limit = self._limit(use.memory)
+        fault, limit = self.limit_of(use.memory)
         found = [
             term
             for term in terms(use.extent, FLAGS)
-            if self.config.wide or not term.conditions & set(FLAGS)
+            if self.config.wide or not term.conditions & set(WIDE_FLAGS)
         ]
         self.base(use.base, into=f"{cell}.base", word=word)
         if not found or found[0].conditions:
@@ -197,9 +271,21 @@ class Program:
                 last = term is members[-1]
                 self.add(term, when=CONDITIONS[conditions], **(ends if last else {}))
 
+    def overlap(self, name: str, when: When) -> None:
+        """Append the rows that check that results and an operand have no line in common. `when` is
+        false where they may have all."""
+        self.emit(base="result.base", limit=f"{name}.base", note=Note.EQUAL_A, names=True)
+        self.emit(base=f"{name}.end", limit="result.base", note=Note.BEYOND)
+        self.emit(base="result.end", limit=f"{name}.base", fault=Fault.OVERLAP, when=when)
+
     def add(self, term: Term, **parts: Any) -> None:
         """Append a row that adds a term to the result of the row before."""
-        factors = [factor for factor in map(self._factor, term.factors) if factor != 1]
+        names = term.factors
+        if names in self.products:
+            times = Times.MINUS_ONE if term.negative else Times.ONE
+            self.emit(**{"base": Base.SUM, "x": self.products[names], "times": times, **parts})
+            return
+        factors = [factor for factor in map(self._factor, names) if factor != 1]
         number = 1
         for factor in factors:
             number *= factor if isinstance(factor, int) else 1
@@ -231,7 +317,8 @@ class Program:
             return int(name)
         return sizes[name] if name in sizes else name if name in SIZE_CELLS else self.bits(name)
 
-    def _limit(self, memory: Memory) -> tuple[Fault, str]:
+    def limit_of(self, memory: Memory) -> tuple[Fault, str]:
+        """Return the fault of a region that goes beyond a memory, and the cell with its size."""
         config = self.config
         return {
             Memory.BUFFER: (Fault.BUFFER_RANGE, constant(config.buffer_lines)),

@@ -16,26 +16,27 @@ from systola.arch.config import Config
 from systola.arch.features import has
 from systola.arch.isa import (
     DEPTHWISE_TAPS,
-    INSTRUCTIONS,
     OPCODE_BITS,
     PARAMETER_PLANES,
     REGISTERS,
     TABLE_BYTES,
-    TANH_INTEGER_BITS,
     Executor,
     Fault,
-    Function,
     Memory,
     Opcode,
+    Use,
+    instructions_of,
 )
+from systola.hdl.control import step_links, step_training
 from systola.hdl.control.step_program import Program, constant
 from systola.hdl.control.step_row import (
+    IDLE,
     INDEXED,
     SECOND_INDEX,
+    TWO_LINES,
     ZERO,
     Base,
     Bits,
-    Loads,
     Note,
     Row,
     Times,
@@ -72,38 +73,40 @@ def failing_rows(fault: Fault) -> tuple[Row, ...]:
 
 
 def programs(config: Config) -> Mapping[Opcode, tuple[Row, ...]]:
-    """Return the rows of each instruction of a machine without training and links, which has no
-    other programs yet."""
-    assert not config.training and not config.links
-    return {entry.opcode: _rows(Program(entry, config)) for entry in INSTRUCTIONS}
+    """Return the rows of each instruction that a machine knows."""
+    known = instructions_of(links=config.links)
+    return {entry.opcode: _rows(Program(entry, config)) for entry in known}
 
 
 def _rows(p: Program) -> tuple[Row, ...]:
     entry = p.entry
-    if entry.opcode is Opcode.SET_REGISTER:
-        p.emit(x=p.bits("first", "second"), loads=Loads.SELECT)
     p.begin()
-    if entry.opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
-        _check_function(p)
-    if entry.opcode is Opcode.DEPTHWISE:
-        p.limit("function", Function.RELU6)
     if entry.needs is not None and not has(p.config, entry.needs):
+        if entry.opcode is Opcode.LOAD_TABLE:
+            p.base("host", names=False)
         p.flush()
-        p.name_opcode()
+        p.check_reserved()
         p.fail(Fault.UNAVAILABLE)
-    else:
-        rest: Mapping[Executor, Callable[[Program], None]] = {
-            Executor.SEQUENCER: _sequence,
-            Executor.SCALAR_UNIT: _compute,
-            Executor.DECODER: _set,
-            Executor.HOST_READER: _transfer,
-            Executor.HOST_WRITER: _transfer,
-            Executor.WEIGHT_FETCH: _read_weights,
-            Executor.MATRIX_UNIT: _matrix,
-            Executor.ACTIVATION_UNIT: _activate,
-        }
-        rest[entry.executor](p)
+        return tuple(p.rows)
+    if entry.opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+        p.fail(Fault.ILLEGAL_FIELD, When.MISFIT)
+    if Fault.UNAVAILABLE in entry.checks and entry.needs is None and lacks(p.config):
+        p.fail(Fault.UNAVAILABLE, When.LACKS)
+    rest: Mapping[Executor, Callable[[Program], None]] = {
+        Executor.SEQUENCER: _sequence,
+        Executor.SCALAR_UNIT: _compute,
+        Executor.DECODER: _set,
+        Executor.HOST_READER: _transfer,
+        Executor.HOST_WRITER: _transfer,
+        Executor.WEIGHT_FETCH: _read_weights,
+        Executor.MATRIX_UNIT: _matrix,
+        Executor.ACTIVATION_UNIT: _activate,
+        Executor.LINK_UNIT: step_links.link,
+    }
+    rest[entry.executor](p)
     p.flush()
+    if entry.opcode is not Opcode.SET_REGISTER:
+        p.check_reserved()
     return tuple(p.rows) or (Row(),)
 
 
@@ -119,11 +122,12 @@ def _compute(p: Program) -> None:
     if p.entry.opcode is Opcode.LOOP:
         p.base("count", word="count")
     if p.entry.opcode is Opcode.SET_REGISTER:
-        p.move("register", loads=Loads.TARGET)
-        p.flush()
-        p.emit(x=SECOND_INDEX, base=Base.INDEX_0)
+        p.check_reserved()
         value = p.bits("value")
-        p.emit(x=Bits(value.offset, value.width), base=Base.SUM, wraps=value.width, into=INDEXED)
+        p.emit(x=Bits(value.offset, value.width), base=Base.INDEX_0)
+        # The Set_Register before may still be writing the register.
+        p.rows.append(IDLE)
+        p.emit(x=SECOND_INDEX, base=Base.SUM, wraps=value.width, into=INDEXED)
 
 
 def _set(p: Program) -> None:
@@ -170,13 +174,7 @@ def _transfer(p: Program) -> None:
     (chip,) = (use for use in (*p.entry.reads, *p.entry.writes) if use is not host)
     region = partial(p.region, chip, "result", word="buffer", end="end")
     if chip.memory is Memory.BUFFER:
-        _copy(p)
-        region()
-        rows, blocks = p.bits("rows"), p.bits("blocks")
-        p.emit(base=Base.SUM, x=rows, times=Times.MINUS_ONE, word="tail_line")
-        p.emit(x=blocks, times=Times.KEPT, into="run")
-        p.region(host, "host", word="address")
-        _runs(p)
+        _copy(p, host, region)
         return
     bus = p.config.host_bus_bytes
     if chip.memory is Memory.PARAMETERS:
@@ -191,50 +189,53 @@ def _transfer(p: Program) -> None:
         p.emit(x=constant(TABLE_BYTES // bus), word="beats")
 
 
-def _copy(p: Program) -> None:
-    """Append the rows of the fields of a copy. One of them notes whether there is a single row, and
-    one whether there is a single block."""
-    writes = p.entry.executor is Executor.HOST_WRITER
-    p.move("tail", word="tail_bytes")
-    p.limit("tail", p.config.cols if writes else p.config.rows)
-    p.move("stride", into="stride", word="stride")
-    p.move("rows", word="rows", limit=constant(1), note=Note.EQUAL_B)
-    if p.entry.opcode in ALTERNATE:
+def _copy(p: Program, host: Use, region: Callable[[], None]) -> None:
+    """Append the rows of a copy.
+
+    Lines that follow one another in host memory are a single run. Else a run is a block, or with
+    the alternate copies a row.
+    """
+    config = p.config
+    alternate = p.entry.opcode in ALTERNATE
+    reads = p.entry.executor is Executor.HOST_READER
+    pitch = config.input_pitch if reads else config.output_pitch
+    line_beats = pitch // config.host_bus_bytes
+    p.move("tail", base=constant(1), word="tail_bytes")
+    p.limit("tail", config.rows if reads else config.cols)
+    p.move("stride", into="stride", word="stride", aligned=True)
+    if alternate:
         p.move("blocks", word="tail_every")
         p.emit(x=constant(1), word="blocks")
     else:
         p.move("blocks", word="blocks", limit=constant(1), note=Note.EQUAL_C)
         p.emit(word="tail_every")
-    p.flush(keep="rows")
-
-
-def _runs(p: Program) -> None:
-    """Append the rows that tell how long the runs in host memory are. Lines that follow one another
-    are a single run. Else a run is a block, or with the alternate copies a row."""
-    config = p.config
-    alternate = p.entry.opcode in ALTERNATE
-    reads = p.entry.executor is Executor.HOST_READER
-    pitch = config.input_pitch if reads else config.output_pitch
-    line_beats = constant(pitch // config.host_bus_bytes)
+    p.flush(keep="blocks", later=("rows",))
+    p.products["blocks", "P_in" if reads else "P_out"] = "row_bytes"
+    row = {"x": constant(pitch), "times": Times.KEPT, "into": "row_bytes"}
+    p.emit(**row, limit="stride", note=Note.EQUAL_A)
+    region()
+    rows = p.bits("rows")
+    p.emit(base=Base.SUM, x=rows, times=Times.MINUS_ONE, word="tail_line")
+    p.emit(x=rows, times=Times.KEPT, into="run")
+    p.emit(x=constant(line_beats), times=Times.KEPT if alternate else Times.ONE, word="beats")
+    p.move("rows", word="rows", limit=constant(1), note=Note.EQUAL_B)
+    p.take("rows")
+    p.region(host, "host", word="address")
     linear = When.LINEAR_ALTERNATE if alternate else When.LINEAR
-    p.keep(p.bits("blocks"))
-    dense = Note.EQUAL_A
-    p.emit(x=constant(pitch), times=Times.KEPT, limit="stride", note=dense)
-    if alternate:
-        p.emit(x=line_beats, times=Times.KEPT, word="beats")
+    if line_beats == 1:
+        p.emit(x="run", word="beats", when=linear)
     else:
-        p.emit(x=line_beats, word="beats")
-    p.keep(line_beats)
-    p.emit(x="run", times=Times.KEPT, word="beats", when=linear)
+        p.keep(constant(line_beats))
+        p.emit(x="run", times=Times.KEPT, word="beats", when=linear)
     for word in ("rows",) if alternate else ("rows", "blocks"):
         p.emit(x=constant(1), word=word, when=linear)
 
 
 def _read_weights(p: Program) -> None:
     (weights,) = p.entry.reads
+    p.region(weights, "tile")
     p.move("count", word="tiles")
     p.flush()
-    p.region(weights, "tile")
     p.keep(constant(p.config.tile_bytes // p.config.weight_bus_bytes))
     p.emit(x=p.bits("count"), times=Times.KEPT, word="weight_beats")
     p.keep(constant(p.config.tile_bytes))
@@ -245,29 +246,24 @@ def _matrix(p: Program) -> None:
     if p.entry.opcode is Opcode.CONVOLVE:
         _convolve(p)
         return
-    p.name_opcode()
-    for name, loads in (("wide_vectors", Loads.FLAG_A), ("wide_weights", Loads.FLAG_B)):
-        if p.config.wide:
-            p.move(name, loads=loads)
-        else:
-            p.limit(name, 0, Fault.UNAVAILABLE)
-    p.limit("from_buffer", 0, Fault.UNAVAILABLE)
-    p.emit(x=p.bits("accumulate", "wide_weights"), word="flags")
+    if p.config.wide:
+        p.emit(x=constant(1), word=TWO_LINES, when=When.FLAG_A)
     p.move("rows", word="matrix_rows")
     p.move("k_tiles", word="k_tiles")
     p.move("n_tiles", word="n_tiles")
-    p.flush(keep="k_tiles")
+    p.flush(keep="k_tiles", later=("n_tiles",))
     vectors = p.entry.reads[0]
-    p.region(vectors, "result", word="start_line")
-    p.emit(x=p.bits("n_tiles"), times=Times.KEPT, word="tiles")
-    if p.config.wide:
-        p.emit(
-            x=p.bits("n_tiles"),
-            times=Times.KEPT,
-            base=Base.SUM,
-            word="tiles",
-            when=When.FLAG_B,
-        )
+    if p.config.training:
+        step_training.count_tiles(p)
+        p.region(vectors, "result", word="start_line")
+        step_training.weights(p)
+    else:
+        p.region(vectors, "result", word="start_line")
+        tiles = {"x": p.bits("n_tiles"), "times": Times.KEPT, "word": "tiles"}
+        p.emit(**tiles)
+        if p.config.wide:
+            p.emit(**tiles, base=Base.SUM, when=When.FLAG_B)
+    p.take("n_tiles")
     p.region(p.entry.writes[0], "sums", word="accumulator")
 
 
@@ -275,18 +271,18 @@ def _convolve(p: Program) -> None:
     """Append the rows of a Convolve. It ends before the rows of packed channels, which are checked
     and moved there, unless it has these."""
     not_packed = Note.EQUAL_A
-    p.emit(x=p.bits("channels"), limit=ZERO, note=not_packed)
-    p.emit(x=p.bits("accumulate", "fill"), word="flags")
+    p.emit(x=p.bits("channels"), limit=ZERO, note=not_packed, word="channels")
+    p.move("fill", word="fill")
     p.move("plane", word="plane")
     p.move("n_tiles", word="n_tiles")
     p.move("k_tiles", word="k_tiles")
-    p.flush(keep="k_tiles")
+    p.flush(keep="k_tiles", later=("n_tiles",))
     p.emit(x="kernel_taps", times=Times.KEPT, into="tap_tiles")
     p.emit(base="width", limit="pitch", fault=Fault.WINDOW, when=When.NOT_PACKED)
     p.region(p.entry.reads[0], "result")
+    p.take("n_tiles")
     p.region(p.entry.writes[0], "sums", word="accumulator")
     p.emit(base="result.base", x="origin", word="start_line")
-    p.keep(p.bits("n_tiles"))
     p.emit(x="tap_tiles", times=Times.KEPT, word="tiles", ends=True)
     _packed(p)
 
@@ -312,31 +308,15 @@ def _packed(p: Program) -> None:
     p.emit(base=Base.SUM, x=one, word="start_line", when=When.INSIDE)
 
 
-def _check_function(p: Program) -> None:
-    """Append the rows that find fields of Activate and Vector that do not fit together."""
-    p.name_opcode()
-    # The function has the lowest bits.
-    p.emit(x=p.bits("function", "accumulate"), word="flags", loads=Loads.FUNCTION)
-    if p.config.wide:
-        p.emit(x=p.bits("wide"), loads=Loads.FLAG_A)
-    else:
-        p.emit(x=p.bits("wide"), loads=Loads.FLAG_A, limit=ZERO, fault=Fault.UNAVAILABLE)
-    wrong = Fault.ILLEGAL_FIELD
-    p.fail(wrong, When.MISFIT)
-    p.emit(x=p.bits("accumulate"), limit=ZERO, fault=wrong, when=When.NOT_A)
-    most = constant(TANH_INTEGER_BITS)
-    p.emit(x=p.bits("table"), limit=most, fault=wrong, when=When.HAS_BITS)
-    missing = Fault.UNAVAILABLE
-    p.emit(x=p.bits("exponent"), limit=ZERO, fault=missing)
-    if p.config.wide:
-        p.fail(missing, When.EXP)
-    if not p.config.tables:
-        p.fail(missing, When.TABLE)
+def lacks(config: Config) -> bool:
+    """Return whether flags may ask for hardware that a machine does not have."""
+    return not (config.wide and config.tables and config.training)
 
 
 def _activate(p: Program) -> None:
     match p.entry.opcode:
         case Opcode.ACTIVATE:
+            p.move("zero_point", word="zero_point")
             p.move("rows", word="vector_rows")
             p.move("n_tiles", word="n_tiles")
             p.flush(keep="n_tiles")
@@ -348,24 +328,28 @@ def _activate(p: Program) -> None:
             _bounds(p, p.bits("ceiling"))
         case Opcode.VECTOR:
             _vector(p)
+        case Opcode.MEASURE:
+            step_training.measure(p)
+        case Opcode.TRANSPOSE:
+            step_training.transpose(p)
+        case Opcode.RANDOM:
+            step_training.random(p)
         case _:
             _map(p)
 
 
 def _vector(p: Program) -> None:
     if p.config.wide:
-        p.move("wide_operands", loads=Loads.FLAG_B)
-    else:
-        p.limit("wide_operands", 0, Fault.UNAVAILABLE)
-    p.move("operation", loads=Loads.CODE, word="operation")
+        p.emit(x=constant(1), word=TWO_LINES, when=When.FLAG_B)
+    p.move("zero_point", word="zero_point")
     p.move("rows", word="vector_rows")
     p.flush()
     first, second, entries, table = p.entry.reads
     p.region(first, "source", word="start_line")
     p.region(second, "operand", word="operand")
     p.region(p.entry.writes[0], "result", word="destination")
-    _overlap(p, "source", When.REPLACES_NOT)
-    _overlap(p, "operand", When.SECOND_REPLACES_NOT)
+    p.overlap("source", When.REPLACES_NOT)
+    p.overlap("operand", When.SECOND_REPLACES_NOT)
     p.region(entries, "entries", word="parameter")
     p.region(table, "table", word="table")
     _bounds(p, "ceiling")
@@ -375,25 +359,15 @@ def _vector(p: Program) -> None:
         p.emit(x="limit", times=Times.MINUS_ONE, word="low", when=When.LIMITED)
 
 
-def _overlap(p: Program, name: str, when: When) -> None:
-    """Append the rows that check that results and an operand have no line in common. `when` is
-    false where they may have all."""
-    p.emit(base="result.base", limit=f"{name}.base", note=Note.EQUAL_A, names=True)
-    p.emit(base=f"{name}.end", limit="result.base", note=Note.BEYOND)
-    p.emit(base="result.end", limit=f"{name}.base", fault=Fault.OVERLAP, when=when)
-
-
 def _map(p: Program) -> None:
     """Append the rows of Depthwise and Pool."""
     p.emit(base="width", limit="pitch", fault=Fault.WINDOW)
     depthwise = p.entry.opcode is Opcode.DEPTHWISE
     if depthwise:
         p.emit(x="kernel_taps", limit=constant(DEPTHWISE_TAPS), fault=Fault.WINDOW)
-        p.emit(x=p.bits("function", "fill"), word="flags")
-        p.move("function", loads=Loads.FUNCTION)
+        p.emit(x=p.bits("zero_point", "fill"), word="zero_point")
     else:
-        p.emit(x=p.bits("rounding", "zero_point"), word="flags")
-        p.move("reduction", loads=Loads.CODE, word="operation")
+        p.move("zero_point", word="zero_point")
     p.move("blocks", word="n_tiles")
     p.flush(keep="blocks")
     lines = [use for use in p.entry.reads if use.memory is Memory.BUFFER]
@@ -402,9 +376,9 @@ def _map(p: Program) -> None:
     if depthwise:
         p.region(lines[1], "operand", word="operand")
     p.region(p.entry.writes[0], "result", word="destination")
-    _overlap(p, "source", When.OVERLAPS)
+    p.overlap("source", When.OVERLAPS)
     if depthwise:
-        _overlap(p, "operand", When.OVERLAPS)
+        p.overlap("operand", When.OVERLAPS)
     p.emit(base="source.base", x="origin", word="start_line")
     p.region(entries, "entries", word="parameter")
     if depthwise:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from systola.arch.config import Config
-from systola.arch.isa import LINK_OPCODES, REGISTERS, Fault, Opcode
+from systola.arch.isa import LINK_OPCODES, PLACE_BITS, REGISTERS, Fault, Opcode
 from systola.hdl.control.step_programs import failing_rows, programs, reset_rows
 from systola.hdl.control.step_row import (
     CELLS,
@@ -28,6 +28,7 @@ from systola.hdl.control.step_row import (
     Note,
     Row,
     RowLayout,
+    Times,
     When,
 )
 
@@ -35,8 +36,9 @@ FACTOR_DISTANCE, BASE_DISTANCE, LIMIT_DISTANCE = 7, 3, 2
 """Rows from one that writes a cell to the first that may read it as x, as a base, as a limit."""
 NOTE_DISTANCE = 2
 """Rows from one that sets a flag to the first that may have it as a condition."""
-ALIGNED = 8
-"""Programs begin at multiples of this, so that the table of starts is narrow."""
+ALIGNED = (8, 4, 2, 1)
+"""Programs begin at multiples of the first of these with which all have room. So the table of
+starts is narrow."""
 END_DISTANCE = 8
 """Rows from one that sets EQUAL_A to the first that may end the instruction by it."""
 BETWEEN = 1
@@ -61,24 +63,51 @@ _NOTED = {
 
 
 def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Return the rows with idle ones between them where one reads too soon."""
+    """Return the rows so that none reads too soon.
+
+    Where one does, later rows that nothing around them depends on come before it, and else idle
+    ones.
+    """
     found: list[Row] = []
     written: dict[str, int] = {}
     noted: dict[Note, int] = {}
-    for row in rows:
+    waiting = list(rows)
+    while waiting:
+        row = waiting.pop(0)
         ready = [len(found)]
         for cell, distance in _reads(row):
             ready.append(written.get(cell, -distance) + distance)
         if row.ends:
             ready.append(noted[Note.EQUAL_A] + END_DISTANCE)
         ready += [noted.get(n, -NOTE_DISTANCE) + NOTE_DISTANCE for n in _NOTED.get(row.when, ())]
-        found += [IDLE] * (max(ready) - len(found))
+        if max(ready) > len(found):
+            waiting.insert(0, row)
+            free = next((n for n in range(1, len(waiting)) if _free(waiting, n)), None)
+            row = IDLE if free is None or row.base is Base.SUM else waiting.pop(free)
         if row.into:
             written[row.into] = len(found)
         if row.note:
             noted[row.note] = len(found)
         found.append(row)
     return tuple(found)
+
+
+def _free(rows: list[Row], number: int) -> bool:
+    """Return whether a row may come before those that precede it: it only moves bits of the word or
+    a constant into a word of a command, or checks bits of the word."""
+    row = rows[number]
+    follows = rows[number + 1].base if number + 1 < len(rows) else ZERO
+    return (
+        row.base == ZERO
+        and follows is not Base.SUM
+        and (isinstance(row.x, Bits) or row.x == ZERO or row.x.startswith("="))
+        and row.times is Times.ONE
+        and row.fault in (Fault.NONE, Fault.ILLEGAL_FIELD)
+        and row.when not in _NOTED
+        and not (row.keep or row.into or row.note or row.loads or row.names or row.ends)
+        and not any(earlier.ends for earlier in rows[:number])
+        and row.word not in {earlier.word for earlier in rows[:number]} - {None}
+    )
 
 
 def _reads(row: Row) -> list[tuple[str, int]]:
@@ -98,24 +127,39 @@ class StepRom:
 
     `rows` is the text of the ROM, `starts` the place of the first row of each instruction, and
     `contents` the ROM in bits. `cells` and `words` number cells of the scratch memory and words of
-    commands. `constants` is the first contents of the scratch memory.
+    commands, and `conditions` are those that rows have. `constants` is the first contents of the
+    scratch memory.
     """
 
     def __init__(self, config: Config):
-        self.rows: list[Row] = []
-        self._lasts: set[int] = set()
-        self._places: dict[tuple[Row, ...], int] = {}
-        self.reset = self._place(reset_rows())
         texts = {opcode: spaced(rows) for opcode, rows in programs(config).items()}
         _check_lasting(texts.values())
-        self.starts = {opcode: self._place(rows) for opcode, rows in texts.items()}
-        self.lengths = {opcode: len(rows) for opcode, rows in texts.items()}
-        unavailable = self._place(failing_rows(Fault.UNAVAILABLE))
-        self.starts |= dict.fromkeys(sorted(LINK_OPCODES), unavailable)
-        self.unknown = self._place(failing_rows(Fault.ILLEGAL_OPCODE))
-        self.error = self._place(failing_rows(Fault.FETCH_ERROR))
-        if len(self.rows) > ROWS:
+        failing = {
+            fault: failing_rows(fault)
+            for fault in (Fault.UNAVAILABLE, Fault.ILLEGAL_OPCODE, Fault.FETCH_ERROR)
+        }
+        # Equal programs have one place.
+        distinct = dict.fromkeys((reset_rows(), *texts.values(), *failing.values()))
+        places: dict[tuple[Row, ...], int] = {}
+        for aligned in ALIGNED:
+            self.rows: list[Row] = []
+            for rows in distinct:
+                self.rows += [IDLE] * (-len(self.rows) % aligned)
+                places[rows] = len(self.rows)
+                self.rows += rows
+            if len(self.rows) <= ROWS:
+                break
+        else:
             raise ValueError(f"{len(self.rows)} rows of steps are more than {ROWS}")
+        self._lasts = {place + len(rows) - 1 for rows, place in places.items()}
+        self.reset = places[reset_rows()]
+        self.starts = {opcode: places[rows] for opcode, rows in texts.items()}
+        self.lengths = {opcode: len(rows) for opcode, rows in texts.items()}
+        if not config.links:
+            unavailable = places[failing[Fault.UNAVAILABLE]]
+            self.starts |= dict.fromkeys(sorted(LINK_OPCODES), unavailable)
+        self.unknown = places[failing[Fault.ILLEGAL_OPCODE]]
+        self.error = places[failing[Fault.FETCH_ERROR]]
         self.cells = self._numbered_cells()
         self.words = {
             word: number
@@ -128,6 +172,7 @@ class StepRom:
         self.signed_widths = frozenset(
             row.x.width for row in self.rows if isinstance(row.x, Bits) and row.x.signed
         )
+        self.conditions = frozenset(row.when for row in self.rows)
         self.wraps = sorted({row.wraps for row in self.rows if row.wraps is not None})
         self.contents = [
             self._encoded(row, last=number in self._lasts) for number, row in enumerate(self.rows)
@@ -152,15 +197,6 @@ class StepRom:
                 found[number] = int(cell[1:])
         return found
 
-    def _place(self, rows: tuple[Row, ...]) -> int:
-        """Return the place of a program. Equal programs have one place."""
-        if rows not in self._places:
-            self.rows += [IDLE] * (-len(self.rows) % ALIGNED)
-            self._places[rows] = len(self.rows)
-            self.rows += rows
-            self._lasts.add(len(self.rows) - 1)
-        return self._places[rows]
-
     def _numbered_cells(self) -> dict[str, int]:
         registers = [ZERO, *(f"register {number}" for number in range(1, REGISTERS))]
         cells = {cell: number for number, cell in enumerate(registers)}
@@ -177,6 +213,7 @@ class StepRom:
     def _encoded(self, row: Row, *, last: bool) -> int:
         from_cell = isinstance(row.x, str)
         if isinstance(row.x, Bits):
+            assert row.x.offset % PLACE_BITS == 0, row
             at, width, signed = row.x.offset, self.widths.index(row.x.width), row.x.signed
         else:
             # Above the cells x is an index register.
@@ -202,6 +239,7 @@ class StepRom:
                     "checks": row.fault != Fault.NONE,
                     "fault": row.fault or Fault.ILLEGAL_FIELD,
                     "least": row.least,
+                    "aligned": row.aligned,
                     "note": row.note,
                     "when": row.when,
                     "loads": row.loads,

@@ -45,20 +45,20 @@ class Note(IntEnum):
 
 
 class Loads(IntEnum):
-    """A register that a step loads with the lowest bits of x, or of its result.
+    """Registers that a step loads from the lowest bits of the instruction word.
 
-    SELECT has the numbers of up to three index registers, TARGET has the third one alone. The
-    others decide conditions: a `function`, two flags, and a `code`, which is an operation or a
-    reduction.
+    All but NONE load the numbers of up to three index registers. All but SELECT load flags that
+    decide conditions, from where an instruction has them.
     """
 
     NONE = 0
     SELECT = 1
-    FUNCTION = 2
-    FLAG_A = 3
-    FLAG_B = 4
-    CODE = 5
-    TARGET = 6
+    ACTIVATE = 2
+    VECTOR = 3
+    MATRIX = 4
+    MAP = 5
+    MEASURE = 6
+    SEND = 7
 
 
 class When(IntEnum):
@@ -69,23 +69,26 @@ class When(IntEnum):
     TABLE = 2
     RECTIFIES = 3
     CLAMPS = 4
-    HAS_BITS = 5
-    MISFIT = 6
-    EXP = 7
-    FLAG_A = 8
-    FLAG_B = 9
-    NOT_A = 10
-    SECOND = 11
-    SECOND_AND_B = 12
-    AVERAGE = 13
-    LINEAR = 14
-    LINEAR_ALTERNATE = 15
-    OVERLAPS = 16
-    REPLACES_NOT = 17
-    SECOND_REPLACES_NOT = 18
-    NOT_PACKED = 19
-    INSIDE = 20
-    LIMITED = 21
+    MISFIT = 5
+    LACKS = 6
+    FLAG_A = 7
+    FLAG_B = 8
+    NOT_A = 9
+    SECOND = 10
+    SECOND_AND_B = 11
+    AVERAGE = 12
+    LINEAR = 13
+    LINEAR_ALTERNATE = 14
+    OVERLAPS = 15
+    REPLACES_NOT = 16
+    SECOND_REPLACES_NOT = 17
+    NOT_PACKED = 18
+    INSIDE = 19
+    LIMITED = 20
+    FROM_BUFFER = 21
+    NO_SOURCE = 22
+    FROM_ROWS = 23
+    FROM_LINES = 24
 
 
 class Bases(IntEnum):
@@ -112,6 +115,8 @@ ZERO = "zero"
 """The cell with number 0, which is index register 0."""
 INDEXED = "indexed"
 """Name of the target for a step that writes the index register with the third selected number."""
+TWO_LINES = "two_lines"
+"""The word that is 1 where vectors of an instruction without a window take two lines each."""
 HOST_LIMIT, WEIGHT_TILES = "host_limit", "weight_tiles"
 """Limits that are inputs of the decoder."""
 
@@ -130,7 +135,7 @@ class Row:
     """A step, as the text at the top of this file describes it. `x` is a cell if it is a text.
 
     `keep`: x becomes the factor KEPT of the steps that follow. `least`: a result of zero is an
-    ILLEGAL_FIELD.
+    ILLEGAL_FIELD. `aligned`: so is one that is no multiple of the host bus.
     `wraps`: the bits that a result keeps, None for all. `names`: the result is the FAULT_ADDRESS of
     faults from here on. `ends`: this row is the last one, unless flag EQUAL_A is zero by
     then. A fault of NONE means that the comparison only serves the `note`.
@@ -144,6 +149,7 @@ class Row:
     limit: str | None = None
     fault: Fault = Fault.NONE
     least: bool = False
+    aligned: bool = False
     note: Note = Note.NONE
     when: When = When.ALWAYS
     loads: Loads = Loads.NONE
@@ -167,7 +173,7 @@ class RowLayout(data.StructLayout):
             {
                 "from_cell": 1,
                 "at": 8,
-                "width": 5,
+                "width": 4,
                 "signed": 1,
                 "times": 2,
                 "keep": 1,
@@ -178,6 +184,7 @@ class RowLayout(data.StructLayout):
                 "checks": 1,
                 "fault": 5,
                 "least": 1,
+                "aligned": 1,
                 "note": 3,
                 "when": 5,
                 "loads": 3,

@@ -12,11 +12,11 @@ from systola.arch.built_for import machine_operands
 from systola.arch.config import Config
 from systola.arch.features import has
 from systola.arch.isa import (
-    BY_OPCODE,
     INVERSE_ROOT,
     TANH_INTEGER_BITS,
     Field,
     Function,
+    Instruction,
     Opcode,
     Operation,
     instructions_of,
@@ -57,12 +57,21 @@ def _has_no_window(given: data.View, shape: data.View, windowed: Value) -> Value
 
 
 def _has_more(config: Config, given: data.View) -> Value:
-    """Whether bits are set after the fields of the instruction `given`."""
-    word, kind, widths = given.word, given.kind, _widths(config)
+    """Whether bits are set that are no fields of the instruction `given`."""
+    word, kind = given.word, given.kind
+    reserved = {
+        entry.opcode: _reserved(config, entry) for entry in instructions_of(links=config.links)
+    }
     wrong: list[Value] = []
-    for start, end in pairwise([*sorted(set(widths.values())), len(word)]):
-        ended = (opcode for opcode, width in widths.items() if width <= start)
-        wrong.append(is_one_of(kind, *ended) & word[start:end].any())
+    places = {place for ranges in reserved.values() for part in ranges for place in part}
+    for start, end in pairwise(sorted(places)):
+        opcodes = [
+            opcode
+            for opcode, ranges in reserved.items()
+            if any(first <= start and end <= last for first, last in ranges)
+        ]
+        if opcodes:
+            wrong.append(is_one_of(kind, *opcodes) & word[start:end].any())
     return Cat(wrong).any()
 
 
@@ -71,14 +80,13 @@ def _are_illegal(
 ) -> tuple[Value, Value]:
     """Whether a field of the instruction `given` has a value without a name or below its minimum,
     for every other opcode each; the minima of the fields `walked` are checked elsewhere."""
-    fields, widths = fields_of(given.word), _widths(config)
+    fields = fields_of(given.word)
     wrong: list[Value] = []
     for entry in instructions_of(links=config.links):
         bad = [
             _out_of_range(field, fields[entry.opcode][field.name])
             for field in entry.fields
             if (entry.opcode, field.name) not in walked
-            and entry.offset(field.name) < widths[entry.opcode]
         ]
         wrong.append(is_one_of(given.kind, entry.opcode) & Cat(bad).any())
     return Cat(wrong[::2]).any(), Cat(wrong[1::2]).any()
@@ -96,12 +104,13 @@ def _is_misfit(config: Config, given: data.View) -> Value:
     return Cat(wrong).any()
 
 
-def _widths(config: Config) -> dict[Opcode, int]:
-    """The bits of each instruction that are fields of it."""
-    widths = {entry.opcode: entry.width for entry in instructions_of(links=config.links)}
-    if not config.training:
-        widths[Opcode.ACTIVATE] = BY_OPCODE[Opcode.ACTIVATE].offset("stochastic")
-    return widths
+def _reserved(config: Config, entry: Instruction) -> list[tuple[int, int]]:
+    """The bits that are no fields of an instruction, as ranges."""
+    ranges = list(entry.reserved)
+    if entry.opcode is Opcode.ACTIVATE and not config.training:
+        place = entry.offset("stochastic")
+        ranges.append((place, place + 1))
+    return ranges
 
 
 def _out_of_range(field: Field, value: Value) -> Value:
@@ -117,7 +126,7 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
     wrong: Value = Const(0)
     if opcode in (*READS, *STORES):
         longest = config.cols if opcode in STORES else config.rows
-        wrong |= fields.stride[:align].any() | (fields.tail > longest)
+        wrong |= fields.stride[:align].any() | (fields.tail >= longest)
     if opcode is Opcode.DEPTHWISE:
         wrong |= fields.function == Function.TABLE
     if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):

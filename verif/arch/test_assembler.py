@@ -140,9 +140,9 @@ def test_disassembly_text() -> None:
     )
     assert disassemble(program) == (
         "halt\n"
-        "activate accumulator=1, buffer=2, rows=3, n_tiles=4, parameter=5, function=table, "
-        "rounding=single, zero_point=-6, ceiling=127, table=7, wide=0, "
-        "accumulate=0, exponent=0, stochastic=0\n"
+        "activate function=table, table=7, rounding=single, wide=0, accumulate=0, exponent=0, "
+        "stochastic=0, accumulator=1, buffer=2, rows=3, parameter=5, zero_point=-6, ceiling=127, "
+        "n_tiles=4\n"
     )
 
 

@@ -27,13 +27,20 @@ def test_the_table_is_complete() -> None:
     assert [entry.mnemonic for entry in BY_OPCODE.values()] == list(LAYOUT)
 
 
-def test_the_fields_follow_one_another() -> None:
+def test_places() -> None:
+    """Fields begin at half bytes, unless they are beside another one of a group."""
+    together = {
+        *("register", "first", "second", "third", "side", "source", "bits", "value"),
+        *("function", "table", "rounding", "reduction", "operation", "exponent"),
+        *("shift_a", "shift_b"),
+    }
     for _, spans in LAYOUT.values():
-        lowest = 8
-        for high, low in spans.values():
-            assert low == lowest <= high
-            lowest = high + 1
-        assert lowest <= 128
+        end = 7
+        for name, (high, low) in spans.items():
+            assert end < low <= high < 128
+            beside = name in together or name.endswith("_register") or high == low
+            assert low % 4 == 0 or (beside and low == end + 1)
+            end = high
 
 
 @pytest.mark.parametrize("mnemonic", LAYOUT)
@@ -111,9 +118,9 @@ def test_bytes_by_hand() -> None:
     assert encode(Opcode.HALT) == b"\x02" + bytes(15)
     assert encode(Opcode.INTERRUPT_HOST, code=0x1234) == b"\x04\x34\x12" + bytes(13)
     word = encode(Opcode.LOAD_TABLE, host=0x12345678, table=5)
-    assert word == b"\x13\x78\x56\x34\x12\x05" + bytes(10)
+    assert word == b"\x13\x00\x00\x00\x78\x56\x34\x12\x05" + bytes(7)
     word = encode(Opcode.READ_WEIGHTS, tile=0xABCDEF, count=0x010203)
-    assert word == b"\x20\xef\xcd\xab\x03\x02\x01" + bytes(9)
+    assert word == b"\x20\x00\x00\x00\xef\xcd\xab\x03\x02\x01" + bytes(6)
     word = encode(
         Opcode.READ_HOST_MEMORY,
         host=0x01020304,
@@ -125,13 +132,13 @@ def test_bytes_by_hand() -> None:
         host_register=5,
         buffer_register=2,
     )
-    # From the top: a reserved bit, registers 2 and 5 and `tail` (0 010 101 1 0000 0000), then whole
-    # hexadecimal digits for each field.
-    digits = "2b00bcd56789a1234abcde0102030410"
+    # From the top: whole hexadecimal digits for each field, `tail` less one, then two reserved bits
+    # and registers 2 and 5 (00 010 101).
+    digits = "ffbcd56789aabcde0102030412341510"
     assert word == bytes.fromhex(digits)[::-1]
-    # register 7, value -2 (all ones and a zero), first 1, second 4: 100 001 1..10 111 in binary.
+    # From bit 8 on: first 1, second 4, register 7, which is 111 100 001 in binary.
     word = encode(Opcode.SET_REGISTER, register=7, value=-2, first=1, second=4)
-    number = 0b100_001 << 35 | 0xFFFFFFFE << 3 | 7
+    number = 0xFFFFFFFE << 24 | 0b111_100_001
     assert word == b"\x08" + number.to_bytes(15, "little")
     word = encode(
         Opcode.SET_CONFIG_WINDOW,
@@ -149,10 +156,8 @@ def test_bytes_by_hand() -> None:
         out_height=0xDEF,
         out_width=0x012,
     )
-    # `left`, `top`, `dilation_x` ... `stride_y` between the whole digits of the others.
-    middle = 0b000000000_1111111111111_0100_0011_0000010_0000001
-    digits = f"012def{middle:011x}cdab7894561230c"
-    assert word == bytes.fromhex(digits)[::-1]
+    # `left`, `top`, `dilation_x` ... `stride_y` between the others.
+    assert word == bytes.fromhex("012def00fff430201cdab7894561230c")[::-1]
 
 
 def test_defaults() -> None:
@@ -189,13 +194,14 @@ def test_decode_refuses_only_opcodes() -> None:
         assert (decode(bytes([opcode]) + b"\xff" * 15) is not None) == (opcode in known)
 
 
-def test_reserved_bits_are_those_above_the_fields() -> None:
+def test_reserved_bits_are_those_of_no_field() -> None:
     for number, spans in LAYOUT.values():
-        width = max([8] + [high + 1 for high, _ in spans.values()])
+        used = {bit for high, low in spans.values() for bit in range(low, high + 1)}
         word = b"\xff" * 16
         decoded = decode(bytes([number]) + word[1:])
         assert decoded is not None
-        assert reserved_bits(decoded[0], word) == 2 ** (128 - width) - 1
+        mask = sum(2**bit for bit in range(8, 128) if bit not in used)
+        assert reserved_bits(decoded[0], word) == mask
 
 
 def test_checks_are_faults_that_an_instruction_can_raise() -> None:

@@ -60,8 +60,8 @@ def test_isa_page_tells_everything() -> None:
     for fault in Fault:
         meaning, address = FAULT_TEXT[fault]
         assert f"| {int(fault)} | {fault.name} | {meaning} | {address} |" in page
-    assert "| 87 | `rounding` | 1 | 0 double, 1 single | double | requantisation |" in page
-    assert "| 95:88 | `zero_point` | 8 | -128 to 127 | 0 | output zero point |" in page
+    assert "| 24 | `rounding` | 1 | 0 double, 1 single | double | requantisation |" in page
+    assert "| 103:96 | `zero_point` | 8 | -128 to 127 | 0 | output zero point |" in page
     assert "| 127:119 | reserved |  | 0 |  |  |" in page
 
 

@@ -134,9 +134,9 @@ def test_weight_overflow() -> None:
 
 
 PRECEDENCE: list[tuple[bytes, Fault, int]] = [
-    (patched(read(buffer=1024), 127, 1, 1), Fault.ILLEGAL_FIELD, 0),
+    (patched(read(buffer=1024), 15, 1, 1), Fault.ILLEGAL_FIELD, 0),
     (read(buffer=1024, host=2), Fault.ILLEGAL_FIELD, 0),
-    (patched(requirement(rows=5), 44, 1, 1), Fault.ILLEGAL_FIELD, 0),
+    (patched(requirement(rows=5), 56, 1, 1), Fault.ILLEGAL_FIELD, 0),
     (read(buffer=1024, host=WINDOW), Fault.BUFFER_RANGE, 1024),
     (write(buffer=1024, host=WINDOW), Fault.BUFFER_RANGE, 1024),
     (parameters(parameter=32, host=WINDOW), Fault.PARAMETER_RANGE, 32),
@@ -199,7 +199,7 @@ def test_weight_window_before_overflow() -> None:
 
 FAULTY = [
     bytes(16),
-    patched(write(buffer=1), 127, 1, 1),
+    patched(write(buffer=1), 15, 1, 1),
     write(host=WINDOW, buffer=1),
     read(buffer=1020, rows=5, host=64),
     read(host=WINDOW - 4, rows=2, stride=4),

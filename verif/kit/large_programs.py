@@ -196,13 +196,13 @@ class _Writer:
         shape = {"height": height, "width": width, "pitch": width}
         if rng.random() < 0.3:
             # A row of windows across the map and beyond it, in the largest steps.
-            step = min(127, width)
+            step = min(255, width)
             return Window(
                 **shape,
                 **{"kernel_height": 1, "kernel_width": 1, "stride_y": 1, "stride_x": step},
                 **{"dilation_y": 1, "dilation_x": 1, "out_height": 1},
-                top=rng.randrange(height),
-                left=rng.randrange(min(255, width)),
+                top=rng.randrange(min(2048, height)),
+                left=rng.randrange(min(128, width)),
                 out_width=width // step + 1,
             )
         # Several taps and windows at a time, or large steps, so that most of it is in the map.
@@ -210,12 +210,12 @@ class _Writer:
             **shape,
             kernel_height=rng.randint(1, 2),
             kernel_width=rng.randint(1, 2),
-            stride_y=rng.choice((1, rng.randint(1, min(127, height)))),
-            stride_x=rng.choice((1, rng.randint(1, min(127, width)))),
+            stride_y=rng.choice((1, rng.randint(1, min(255, height)))),
+            stride_x=rng.choice((1, rng.randint(1, min(255, width)))),
             dilation_y=rng.choice((1, rng.randint(1, min(15, height)))),
             dilation_x=rng.choice((1, rng.randint(1, min(15, width)))),
-            top=rng.choice((-1, rng.randrange(height), height - 1)),
-            left=rng.choice((-1, rng.randrange(min(255, width)))),
+            top=min(2047, rng.choice((-1, rng.randrange(height), height - 1))),
+            left=rng.choice((-1, rng.randrange(min(128, width)))),
             out_height=rng.randint(1, 3),
             out_width=rng.randint(1, 3),
         )

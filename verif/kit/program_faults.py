@@ -99,7 +99,7 @@ class FaultWriter(SingleInstructions):
 
     def write_reserved(self, bit: int) -> None:
         """Write an instruction with this bit after its end."""
-        entry = self._rng.choice([entry for entry in INSTRUCTIONS if entry.width <= bit])
+        entry = self._rng.choice([entry for entry in INSTRUCTIONS if bit in _reserved(entry)])
         self._word(entry, self._anything(entry), 1 << bit)
 
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
@@ -143,9 +143,9 @@ class FaultWriter(SingleInstructions):
             wrong += [{"host_register": register} for register in crooked]
         match entry.opcode:
             case Opcode.READ_HOST_MEMORY | Opcode.READ_HOST_MEMORY_ALTERNATE:
-                wrong.append({"tail": rng.randint(self._config.rows + 1, 511)})
+                wrong += self._long_tail(self._config.rows)
             case Opcode.WRITE_HOST_MEMORY | Opcode.WRITE_HOST_MEMORY_ALTERNATE:
-                wrong.append({"tail": rng.randint(self._config.cols + 1, 511)})
+                wrong += self._long_tail(self._config.cols)
             case Opcode.ACTIVATE | Opcode.VECTOR:
                 if entry.opcode == Opcode.ACTIVATE and not self._config.training:
                     wrong.append({"stochastic": 1})
@@ -164,10 +164,15 @@ class FaultWriter(SingleInstructions):
                 wrong.append({"function": Function.TABLE})
             case _:
                 pass
-        if entry.width == 8 * INSTRUCTION_BYTES or (wrong and rng.random() < 0.8):
+        if not entry.reserved or (wrong and rng.random() < 0.8):
             self._word(entry, {**at, **rng.choice(wrong)})
         else:
-            self._word(entry, at, 1 << rng.randrange(entry.width, 8 * INSTRUCTION_BYTES))
+            self._word(entry, at, 1 << rng.choice(_reserved(entry)))
+
+    def _long_tail(self, most: int) -> list[dict[str, int]]:
+        """Return a tail of more than `most` bytes, unless no field can have it."""
+        _, longest = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("tail").range
+        return [{"tail": self._rng.randint(most + 1, longest)}] if most < longest else []
 
     def _divides(self, at: dict[str, int]) -> bool:
         """Return whether function QUOTIENT is legal for these fields of an Activate or Vector."""
@@ -429,9 +434,16 @@ class FaultWriter(SingleInstructions):
         change, k_tiles = rng.choice(
             (
                 ({"kernel_width": rng.choice((most + 1, 255))}, 1),
-                ({"stride_x": min(127, rng.randint(most + 1, 256))}, 1),
+                ({"stride_x": min(255, rng.randint(most + 1, 256))}, 1),
                 ({"dilation_x": rng.randint(2, 15)}, 1),
-                ({"left": rng.choice((-most - 1, -(-size // channels), -256, 255))}, 1),
+                (
+                    {
+                        "left": rng.choice(
+                            (max(-128, -most - 1), min(127, -(-size // channels)), -128, 127)
+                        )
+                    },
+                    1,
+                ),
                 ({}, rng.choice((2, 4095))),
             )
         )
@@ -507,6 +519,11 @@ def lone_faults(config: Config) -> list[tuple[Fault, Callable[[Config, str, Faul
     """Return faults that need no program around them, each with a function for its program."""
     alone = [(fault, fault_program) for fault in ALONE if fault in static_faults(config)]
     return [*((fault, limit_program) for fault in LimitWriter.FAULTS), *alone]
+
+
+def _reserved(entry: Instruction) -> list[int]:
+    """Return the places of the bits of an instruction that must be zero."""
+    return [bit for start, end in entry.reserved for bit in range(start, end)]
 
 
 def reserved_program(config: Config, seed: str, bit: int) -> Image:

@@ -100,7 +100,7 @@ def _packing(state: ProgramState) -> None:
     rng, rows = state.rng, state.config.rows
     channels = rng.randint(1, min(rows, 255))
     operand = rng.choice(("kernel_width", "stride_x", "left", "left", "width"))
-    most = {"stride_x": 127, "width": 4095}.get(operand, 255)
+    most = {"left": 127, "width": 4095}.get(operand, 255)
     pitch = 1
     if operand == "width":
         pitch = rng.randint(1, rng.choice((4, min(4095, (most * channels - 1) // rows))))

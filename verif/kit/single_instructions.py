@@ -27,14 +27,14 @@ class SingleInstructions:
         at: dict[str, int] = {}
         for field in BY_OPCODE[opcode].fields:
             if field.default is None:
-                at[field.name] = field.minimum or 0
+                at[field.name] = field.minimum or field.less
         self._writer.emit(opcode, **{**at, **operands})
 
     def _word(self, entry: Instruction, at: dict[str, int], reserved: int = 0) -> None:
         """Write an instruction that `encode` would refuse."""
         word = int(entry.opcode) | reserved
         for field in entry.fields:
-            word |= (at[field.name] & ((1 << field.width) - 1)) << entry.offset(field.name)
+            word |= field.stored(at[field.name]) << entry.offset(field.name)
         self._writer.words.append(word.to_bytes(INSTRUCTION_BYTES, "little"))
 
     def _set_window(self, **changes: int) -> None:

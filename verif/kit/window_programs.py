@@ -100,7 +100,7 @@ class _Writer:
         width = self._number(min(4095, self._most * config.rows // channels))
         pitch = -(-width * channels // config.rows)
         height = min(window.height, self._most // pitch)
-        stride_x = rng.randint(1, min(most, 127))
+        stride_x = rng.randint(1, min(most, 255))
         # Some more pixels follow the end of the row.
         out_width = min(4095, self._most, width // stride_x + rng.randint(1, 3))
         out_height = max(1, min(window.out_height, self._most // out_width, _WORK // out_width))
@@ -110,7 +110,7 @@ class _Writer:
             **{"kernel_width": rng.randint(1, min(most, 255)), "dilation_x": 1},
             **{"stride_x": stride_x, "out_width": out_width, "out_height": out_height},
             kernel_height=max(1, min(window.kernel_height, _WORK // (out_width * out_height))),
-            left=rng.randint(-min(most, 256), (config.rows - 1) // channels),
+            left=rng.randint(-min(most, 128), min(127, (config.rows - 1) // channels)),
         )
         self._convolve(window, window.kernel_height, 1, plane=0, k_tiles=1, channels=channels)
 
@@ -181,7 +181,7 @@ class _Writer:
         while out_height * out_width > self._most:
             out_height, out_width = -(-out_height // 2), -(-out_width // 2)
         dilations = [rng.choice((1, rng.randint(1, 15))) for _ in range(2)]
-        strides = [self._number(127) for _ in range(2)]
+        strides = [self._number(255) for _ in range(2)]
         # At least one tap of one window begins inside.
         top = rng.randrange(height)
         top -= rng.choice((0, strides[0] * rng.randrange(out_height)))
@@ -195,7 +195,7 @@ class _Writer:
             **{"kernel_height": kernel[0], "kernel_width": kernel[1]},
             **{"stride_y": strides[0], "stride_x": strides[1]},
             **{"dilation_y": dilations[0], "dilation_x": dilations[1]},
-            **{"top": max(-4096, top), "left": min(255, max(-256, left))},
+            **{"top": min(2047, max(-2048, top)), "left": min(127, max(-128, left))},
             **{"out_height": out_height, "out_width": out_width},
         )
 

@@ -15,7 +15,7 @@ from systola.arch.image import Image
 from systola.arch.isa import (
     BY_OPCODE,
     INSTRUCTION_BYTES,
-    INSTRUCTIONS,
+    OPCODE_BITS,
     WEIGHT_READS_IN_FLIGHT,
     Fault,
     Function,
@@ -97,7 +97,7 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
     yield from _function_trials(config)
     yield from _overlap_trials(config)
     yield from _range_trials(config)
-    for bit in range(min(entry.width for entry in INSTRUCTIONS), 8 * INSTRUCTION_BYTES):
+    for bit in range(OPCODE_BITS, 8 * INSTRUCTION_BYTES):
         image = reserved_program(config, f"{seed}", bit)
         yield program_trial(config, f"reserved bit {bit}", image, 0, ends={Fault.ILLEGAL_FIELD})
 

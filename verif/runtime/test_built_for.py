@@ -33,7 +33,7 @@ NUMBERS = {
 def word(name: str) -> bytes:
     """Return the instruction that a program for a preset begins with, from the text of isa.md."""
     rows, columns, host, weights = NUMBERS[name]
-    number = 0x07 | rows << 8 | columns << 17 | host << 26 | weights << 35
+    number = 0x07 | rows << 8 | columns << 20 | host << 32 | weights << 44
     return number.to_bytes(INSTRUCTION_BYTES, "little")
 
 

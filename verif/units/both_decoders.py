@@ -2,15 +2,14 @@
 """The decoder and the sequenced decoder side by side, each with a stream of instructions."""
 
 from amaranth.hdl import Module
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.control.field_port import PART_BITS
 from systola.hdl.control.sequenced_decoder import SequencedDecoder
+from systola.verif.units.given_word import WORD, give
 from systola.verif.units.staged_decoder import Staged
 
-WORD = data.StructLayout({"word": 128, "error": 1})
 OUTPUTS = ("writes", "written", "keeps", "cell", "kept", "judges", "verdict")
 
 
@@ -45,17 +44,11 @@ class BothDecoders(wiring.Component):
             staged.instruction.payload.eq(self.instruction.payload),
             self.instruction.ready.eq(staged.instruction.ready),
             sequenced.instruction.valid.eq(self.given.valid),
-            sequenced.instruction.payload.opcode.eq(given.word),
-            sequenced.instruction.payload.error.eq(given.error),
             self.given.ready.eq(sequenced.instruction.ready),
             sequenced.host_limit.eq(self.host_limit),
             sequenced.weight_tiles.eq(self.weight_tiles),
             *(getattr(self, name).eq(getattr(sequenced, name)) for name in OUTPUTS),
             self.shows.eq(sequenced.writes | sequenced.keeps | sequenced.judges),
         ]
-        parts = [given.word[at : at + 2 * PART_BITS] for at in range(0, 128, PART_BITS)]
-        with m.Switch(sequenced.place):
-            for number, part in enumerate(parts):
-                with m.Case(number):
-                    m.d.sync += sequenced.pair.eq(part)
+        give(m, sequenced, given)
         return m

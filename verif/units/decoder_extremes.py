@@ -36,12 +36,12 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
         {"k_tiles": 2048, "n_tiles": 200, "plane": 0},
     ),
     (
-        {"height": 100, "pitch": 3900, "top": -4096, "stride_y": 127, "out_height": 34},
+        {"height": 300, "pitch": 3900, "top": -2048, "stride_y": 255, "out_height": 10},
         Opcode.POOL,
         {"blocks": 1, "destination": 500000},
     ),
     (
-        {"width": 255, "pitch": 255, "left": -256, "stride_x": 127, "out_width": 3},
+        {"width": 255, "pitch": 255, "left": -128, "stride_x": 255, "out_width": 2},
         Opcode.POOL,
         {"blocks": 1, "destination": 300},
     ),
@@ -81,7 +81,8 @@ def packed_limits(rows: int) -> Iterator[tuple[Fields, Opcode, Fields]]:
             "dilation_x": (1, 2),
         }.items():
             for value in values:
-                if -256 <= value < (128 if field == "stride_x" else 256):
+                low, high = BY_OPCODE[Opcode.SET_CONFIG_WINDOW].field(field).range
+                if low <= value <= high:
                     window = {"pitch": 2, field: value}
                     yield window, Opcode.CONVOLVE, {**fitting, "channels": channels}
         yield {}, Opcode.CONVOLVE, {**fitting, "channels": channels, "k_tiles": 2}

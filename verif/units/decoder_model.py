@@ -38,19 +38,22 @@ def word(opcode: Opcode, operands: Fields) -> int:
     value = int(opcode)
     entry = BY_OPCODE[opcode]
     for field in entry.fields:
-        bits = operands.get(field.name, field.default or 0) & ((1 << field.width) - 1)
+        bits = field.stored(operands.get(field.name, field.default or 0))
         value |= bits << entry.offset(field.name)
     return value
+
+
+def reserved_mask(opcode: Opcode) -> int:
+    """Return the bits of a word that must be zero."""
+    return sum((1 << end) - (1 << start) for start, end in BY_OPCODE[opcode].reserved)
 
 
 def operands_of(opcode: Opcode, bits: int) -> Fields:
     """Return the fields of a word, by name."""
     found: Fields = {}
     for field in BY_OPCODE[opcode].fields:
-        value = bits >> BY_OPCODE[opcode].offset(field.name) & ((1 << field.width) - 1)
-        if field.signed and value >> (field.width - 1):
-            value -= 1 << field.width
-        found[field.name] = value
+        stored = bits >> BY_OPCODE[opcode].offset(field.name) & ((1 << field.width) - 1)
+        found[field.name] = field.loaded(stored)
     return found
 
 
@@ -131,6 +134,10 @@ class Reader:
             use("buffer", "destination", f["count"] * size)
         elif opcode == Opcode.RANDOM:
             use("buffer", "destination", f["rows"])
+        elif opcode in LINK_OPCODES:
+            sums = opcode == Opcode.REDUCE or f.get("sums")
+            name = "accumulator" if sums else "buffer"
+            use(name, name, f["rows"])
         elif opcode == Opcode.CONVOLVE:
             use("buffer", "buffer", (f["k_tiles"] - 1) * f["plane"] + map_lines)
             use("accumulator", "accumulator", windows * f["n_tiles"])
@@ -179,7 +186,7 @@ class Reader:
             return Fault.ILLEGAL_OPCODE, number
         opcode = Opcode(number)
         f = operands_of(opcode, bits)
-        if bits >> BY_OPCODE[opcode].width or self._illegal(opcode, f):
+        if bits & reserved_mask(opcode) or self._illegal(opcode, f):
             return Fault.ILLEGAL_FIELD, 0
         for cause in BY_OPCODE[opcode].checks:
             address = None

@@ -18,7 +18,7 @@ from systola.arch.isa import (
     Source,
 )
 from systola.hdl.commands import PC_BITS
-from systola.hdl.control.scalar_unit import OPCODES
+from systola.hdl.control.scalar_unit import LINKED_OPCODES, OPCODES
 from systola.verif.units.decoder_model import (
     COPIES,
     COPIES_OUT,
@@ -28,6 +28,8 @@ from systola.verif.units.decoder_model import (
     Reader,
     word,
 )
+
+LINKS = (Opcode.SEND, Opcode.RECEIVE, Opcode.REDUCE)
 
 
 class Writer:
@@ -89,6 +91,12 @@ class Writer:
                 found |= {"from_buffer": 1, "weights": fit(config.buffer_lines, lines)}
         elif opcode in TRAINING:
             found = self._training(opcode)
+        elif opcode in LINKS:
+            rows = random.choice((1, 2, 30))
+            found = {"side": random.getrandbits(1), "sums": random.getrandbits(1), "rows": rows}
+            found |= {"accumulate": random.getrandbits(1)}
+            found |= {"buffer": fit(config.buffer_lines, rows)}
+            found |= {"accumulator": fit(config.accumulator_rows, rows)}
         elif opcode == Opcode.ACTIVATE:
             rows, n_tiles = random.choice((1, 2, 20)), random.choice((1, 1, 3, 12))
             found = self._function() | self._result()
@@ -290,7 +298,8 @@ def changed(chance: random.Random, opcode: Opcode, operands: Fields, step: int) 
 
 def some(chance: random.Random, writer: Writer) -> dict[str, Any]:
     """Return an instruction, legal, slightly wrong, or any bits, as the payload of the decoder."""
-    opcode = chance.choice((*OPCODES, *WINDOWED, Opcode.VECTOR, Opcode.ACTIVATE))
+    known = LINKED_OPCODES if writer.reader.config.links else OPCODES
+    opcode = chance.choice((*known, *WINDOWED, Opcode.VECTOR, Opcode.ACTIVATE))
     operands = writer.legal(opcode)
     bits = word(opcode, operands)
     kind = chance.random()

@@ -7,13 +7,15 @@ import random
 
 from amaranth.lib import data
 
-from systola.arch.isa import INSTRUCTIONS, LOOP_DEPTH, Opcode, encode
+from systola.arch.isa import INSTRUCTIONS, LOOP_DEPTH, Opcode, encode, instructions_of
 from systola.hdl.control.indexed_operands import indexed
 
 MODULO = 1 << 32
 
 KNOWN = {entry.opcode: entry for entry in INSTRUCTIONS}
 """Instructions that the hardware knows: all but the instructions of the links."""
+LINKED = {entry.opcode: entry for entry in instructions_of(links=True)}
+"""KNOWN, and after them the instructions of the links."""
 
 
 class Interpreter:
@@ -37,7 +39,7 @@ class Interpreter:
                 word = word & ~(mask << offset) | (total & mask) << offset
         opcode = word & 0xFF
         opens = opcode == Opcode.LOOP
-        fault = opens and (len(self.loops) == LOOP_DEPTH or (word >> 8) % MODULO == 0)
+        fault = opens and (len(self.loops) == LOOP_DEPTH or (word >> 32) % MODULO == 0)
         return word, fault or (opcode == Opcode.END_LOOP and not self.loops)
 
     def step(self, number: int, word: int, error: int) -> int:
@@ -47,13 +49,13 @@ class Interpreter:
         if error or fault:
             return number + 1
         if opcode == Opcode.SET_REGISTER:
-            register, value = (word >> 8) & 7, (word >> 11) % MODULO
-            first, second = (word >> 43) & 7, (word >> 46) & 7
+            register, value = (word >> 14) & 7, (word >> 32) % MODULO
+            first, second = (word >> 8) & 7, (word >> 11) & 7
             if register:
                 total = value + self.registers[first] + self.registers[second]
                 self.registers[register] = total % MODULO
         elif opcode == Opcode.LOOP:
-            self.loops.append([number + 1, (word >> 8) % MODULO])
+            self.loops.append([number + 1, (word >> 32) % MODULO])
         elif opcode == Opcode.END_LOOP:
             self.loops[-1][1] -= 1
             if self.loops[-1][1]:
@@ -62,9 +64,10 @@ class Interpreter:
         return number + 1
 
 
-def kind(word: int) -> int:
+def kind(word: int, *, links: bool = False) -> int:
     """Return a bit for each opcode, in the order in which they are listed."""
-    return sum(1 << place for place, opcode in enumerate(KNOWN) if opcode == word & 0xFF)
+    known = LINKED if links else KNOWN
+    return sum(1 << place for place, opcode in enumerate(known) if opcode == word & 0xFF)
 
 
 def word_of(opcode: Opcode, **operands: int) -> int:
@@ -83,7 +86,7 @@ def loop(count: int, register: int = 0) -> int:
 
 
 def load_table(host: int, register: int) -> int:
-    """Return an instruction with an indexed operand of 32 bits, at bit 8."""
+    """Return an instruction with an indexed operand of 32 bits, at bit 32."""
     return word_of(Opcode.LOAD_TABLE, host=host, table=0, host_register=register)
 
 

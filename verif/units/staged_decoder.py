@@ -19,7 +19,7 @@ class Staged(wiring.Component):
         members = dict(self._decoder.signature.members)
         for name in ("opcode", "coming", "moves", "instruction", "decoded"):
             del members[name]
-        instruction = In(stream.Signature(EffectiveInstruction()))
+        instruction = In(stream.Signature(EffectiveInstruction(links=config.links)))
         shown = {"decoded__valid": Out(1), "decoded__payload": Out(Decoded(config=config))}
         super().__init__({**members, **shown, "instruction": instruction, "entered": Out(1)})
 

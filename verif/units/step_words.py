@@ -11,9 +11,17 @@ from amaranth.lib import data
 
 from systola.arch.config import Config
 from systola.arch.isa import BY_OPCODE, Opcode, Operation
-from systola.hdl.commands import parameter_space, table_space
+from systola.hdl.commands import (
+    MeasureLayout,
+    Other,
+    line_bits,
+    parameter_space,
+    table_space,
+)
 from systola.hdl.control.decoded import Decoded
-from systola.verif.units.decoder_model import COPIES
+from systola.hdl.control.step_row import TWO_LINES
+from systola.verif.units.decoder_model import COPIES, TRAINING
+from systola.verif.units.decoder_words import LINKS
 
 LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
 _RUN = {"address": "transfer.address", "beats": "transfer.beats"}
@@ -52,23 +60,25 @@ Part = str | tuple[str, int] | Skipped
 """A part of Decoded, with its width in the word where the part is longer."""
 Word = str | tuple[Part, ...]
 
-_FLAGS: Mapping[Opcode, tuple[Part, ...]] = {
-    Opcode.MATRIX_MULTIPLY: ("matrix.accumulate", "matrix.wide_vectors", "matrix.wide_weights"),
-    Opcode.CONVOLVE: ("matrix.accumulate", Skipped(8), "matrix.fill"),
-    Opcode.ACTIVATE: (
-        *("activate.function", "activate.rounding", "activate.zero_point", Skipped(8)),
-        *("activate.table", "activate.wide", "activate.accumulate"),
+_FUNCTION = (
+    *("activate.function", ("activate.table", 4), "activate.rounding"),
+    *("activate.wide", "activate.accumulate"),
+)
+_FLAGS: Mapping[Opcode, tuple[int, tuple[Part, ...]]] = {
+    Opcode.MATRIX_MULTIPLY: (
+        17,
+        ("matrix.accumulate", "matrix.wide_vectors", "matrix.wide_weights"),
     ),
-    Opcode.DEPTHWISE: (
-        *(("activate.function", 2), "activate.rounding", "activate.zero_point", Skipped(8)),
-        "activate.fill",
-    ),
-    Opcode.POOL: ("activate.rounding", "activate.zero_point"),
-    Opcode.VECTOR: (
-        *("activate.function", "activate.rounding", "activate.zero_point", "activate.table"),
-        *("activate.wide_operands", "activate.wide", "activate.accumulate"),
-    ),
+    Opcode.CONVOLVE: (14, ("matrix.accumulate",)),
+    Opcode.ACTIVATE: (17, _FUNCTION),
+    Opcode.DEPTHWISE: (14, ("activate.rounding", ("activate.function", 2))),
+    Opcode.POOL: (14, ("activate.rounding",)),
+    Opcode.VECTOR: (17, _FUNCTION),
+    Opcode.SEND: (14, ("side", "link.sums")),
+    Opcode.RECEIVE: (11, ("side",)),
+    Opcode.REDUCE: (11, ("side", "link.adds")),
 }
+"""Flags of an instruction from their first bit on."""
 
 
 class Shown:
@@ -83,6 +93,12 @@ class Shown:
         """Return the bits of a part and their number."""
         layout: data.Layout = self._layout
         offset, shape = 0, Shape(0)
+        if path.startswith("measured."):
+            # A Measure has its numbers in place of a multiplier.
+            at = MeasureLayout()[path.removeprefix("measured.")]
+            number = self.value("activate.scale.multiplier_b")
+            width = Shape.cast(at.shape).width
+            return number >> at.offset & ((1 << width) - 1), width
         for name in path.split("."):
             field = layout[name]
             offset += field.offset
@@ -112,7 +128,7 @@ class Shown:
     def words(self, opcode: Opcode) -> Mapping[str, Word]:
         """Return the parts of each word of the instruction's command. Words of its window or scale
         are among them."""
-        flags = {"flags": _FLAGS[opcode]} if opcode in _FLAGS else {}
+        flags = {"flags": self._flags(opcode)} if opcode in _FLAGS else {}
         if opcode in LOADS:
             return _RUN
         if opcode in COPIES:
@@ -125,12 +141,64 @@ class Shown:
             return {**flags, **self._matrix(opcode)}
         if opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR):
             return {**flags, **_RESULTS, **_BOUNDS, **self._activate(opcode)}
+        if opcode in TRAINING:
+            return self._training(opcode)
+        if opcode in LINKS:
+            return {**flags, "place": "link.place", "link_rows": "link.rows"}
         if opcode is Opcode.INTERRUPT_HOST:
             return {"code": "code"}
         return {"code": "code", "units": "units"} if opcode is Opcode.DEBUG_TAG else {}
 
+    def _flags(self, opcode: Opcode) -> tuple[Part, ...]:
+        """Return the flags of a command. Random numbers need another rounding than the field names,
+        and a quotient has no function."""
+        skipped = {"activate.rounding": 1} if self._is("activate.stochastic") else {}
+        skipped |= {"activate.function": 3} if self._is("activate.quotient") else {}
+        place, parts = _FLAGS[opcode]
+        more: tuple[Part, ...] = ()
+        if opcode is Opcode.VECTOR:
+            exponent: Part = ("activate.exponent", 2) if self._config.training else Skipped(2)
+            more = (exponent, "activate.wide_operands", "activate.operation")
+        elif self._config.training and opcode is Opcode.ACTIVATE:
+            more = ("activate.exponent", "activate.stochastic")
+        elif self._config.training and opcode is Opcode.MATRIX_MULTIPLY:
+            more = ("from_buffer",)
+        if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+            parts = tuple(
+                Skipped(skipped[part]) if isinstance(part, str) and part in skipped else part
+                for part in parts
+            )
+        return (Skipped(place), *parts, *more)
+
+    def _is(self, path: str) -> bool:
+        """Return whether a flag for training is set."""
+        return self._config.training and bool(self.value(path))
+
+    def _training(self, opcode: Opcode) -> Mapping[str, Word]:
+        """Return the parts of an instruction that there is for training alone."""
+        if opcode is Opcode.MEASURE:
+            names = ("exponent", "bits", "first", "second", "third", "value")
+            about = {"measured": tuple(f"measured.{name}" for name in names)}
+            command = {"vector_rows": "walk.count.ox", TWO_LINES: "wide_operands"}
+            if self.value("activate.table") == Other.MEASURE:
+                lines = self.value("activate.wide_operands")
+                place = ("start_line", "walk.start.line") if lines else ("accumulator",) * 2
+                command |= dict([place])
+        elif opcode is Opcode.TRANSPOSE:
+            about = {}
+            command = {"n_tiles": "walk.count.block", "tile_step": "walk.step.block.line"}
+            command |= {"operand": "operand", "destination": "destination"}
+        else:
+            about = {"counter": ("activate.scale.multiplier_b", ("activate.scale.shift_b", 1))}
+            command = {"vector_rows": "walk.count.ox", "destination": "destination"}
+            command |= {"seed": "scale.multiplier_a"}
+        return {**about, **{word: f"activate.{path}" for word, path in command.items()}}
+
     def _matrix(self, opcode: Opcode) -> Mapping[str, Word]:
         found = {"tiles": "tiles"}
+        if opcode is Opcode.MATRIX_MULTIPLY and self._is("from_buffer"):
+            line = ("weight_transfer.address", line_bits(self._config))
+            found |= {"weight_address": (line,), "weight_beats": "weight_transfer.beats"}
         command = {
             "start_line": "walk.start.line",
             "accumulator": "accumulator",
@@ -138,8 +206,10 @@ class Shown:
         }
         if opcode is Opcode.MATRIX_MULTIPLY:
             command |= {"matrix_rows": "walk.count.oy", "k_tiles": "walk.count.kx"}
+            command |= {TWO_LINES: "wide_vectors"} if self._config.wide else {}
         else:
             command |= {**_WINDOW, "plane": "walk.step.block.line", "k_tiles": "walk.count.block"}
+            command |= {"fill": "fill"}
             if self.value("matrix.packed"):
                 command |= {"start_byte": "walk.start.x", "row_bytes": "width"}
                 command |= {"byte": "byte", "byte_step": "byte_step"}
@@ -154,12 +224,14 @@ class Shown:
         if opcode is Opcode.ACTIVATE:
             command = {"accumulator": "accumulator", "table": "table"}
             command |= {"vector_rows": "walk.count.ox", "n_tiles": "walk.count.block"}
+            command |= {"zero_point": "zero_point"}
             return {word: f"activate.{path}" for word, path in command.items()}
         command = {"start_line": "walk.start.line"}
         lasting: Mapping[str, Word] = {"moves": _moves("activate", packed=False)}
         if opcode is Opcode.VECTOR:
             lasting = _SCALE
-            command |= {"vector_rows": "walk.count.ox", "table": "table", "operation": "operation"}
+            command |= {TWO_LINES: "wide_operands"} if self._config.wide else {}
+            command |= {"vector_rows": "walk.count.ox", "table": "table"}
             if self.value("activate.operation") != Operation.COPY:
                 command |= {"operand": "operand"}
         else:
@@ -167,13 +239,15 @@ class Shown:
             command |= {"map_lines": "walk.step.block.line"}
             if opcode is Opcode.DEPTHWISE:
                 command |= {"operand": "operand", "taps": "taps"}
+        fill: tuple[Part, ...] = ("activate.fill",) if opcode is Opcode.DEPTHWISE else ()
+        lasting = {**lasting, "zero_point": ("activate.zero_point", *fill)}
         return {**lasting, **{word: f"activate.{path}" for word, path in command.items()}}
 
     def regions(self, opcode: Opcode) -> dict[str, tuple[int, int]]:
         """Return base and end of the regions of an instruction, by the names of their cells."""
         found = {
             cell: (self.value(f"{name}.base"), self.value(f"{name}.end"))
-            for cell, name in _regions(opcode).items()
+            for cell, name in _regions(opcode, training=self._config.training).items()
         }
         loads = {Opcode.LOAD_PARAMETERS: parameter_space, Opcode.LOAD_TABLE: table_space}
         spaces = {"entries": parameter_space(self._config), "table": table_space(self._config)}
@@ -198,11 +272,27 @@ def _moves(unit: str, *, packed: bool) -> tuple[Part, ...]:
     return (*parts, (f"{unit}.walk.start.y", fields.field("top").width))
 
 
-def _regions(opcode: Opcode) -> Mapping[str, str]:
+_OTHERS: Mapping[Opcode, Mapping[str, str]] = {
+    Opcode.MEASURE: {"sums": "accumulator", "source": "source"},
+    Opcode.TRANSPOSE: {"source": "source", "result": "buffer"},
+    Opcode.RANDOM: {"result": "buffer"},
+    Opcode.SEND: {"result": "buffer", "sums": "accumulator"},
+    Opcode.RECEIVE: {"result": "buffer"},
+    Opcode.REDUCE: {"sums": "accumulator"},
+}
+"""Regions of instructions that there are for training or for links alone."""
+
+
+def _regions(opcode: Opcode, *, training: bool) -> Mapping[str, str]:
     if opcode in (*COPIES, *LOADS):
         return {"result": "buffer", "host": "host"}
     if opcode in (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE):
-        return {"result": "buffer", "sums": "accumulator"}
+        weights = training and opcode is Opcode.MATRIX_MULTIPLY
+        return {"result": "buffer", "sums": "accumulator"} | (
+            {"source": "source"} if weights else {}
+        )
+    if opcode in (*TRAINING, *LINKS):
+        return _OTHERS[opcode]
     results = {"result": "buffer", "entries": "parameters"}
     if opcode is Opcode.ACTIVATE:
         return {**results, "sums": "accumulator", "table": "table"}

@@ -111,7 +111,7 @@ async def read_and_write(dut, patience):
     random = bench.random
     writable = writable_bits(small_config())
     held = dict.fromkeys(writable, 0)
-    fixed = {Register.ID: 0x5450_5531, Register.VERSION: 4, Register.GEOMETRY: 7 << 16 | 5}
+    fixed = {Register.ID: 0x5450_5531, Register.VERSION: 5, Register.GEOMETRY: 7 << 16 | 5}
     fixed |= {Register.BUFFER_LINES: 64, Register.ACCUMULATOR_ROWS: 32, Register.TAGS: 0}
     fixed[Register.FEATURES] = FEATURES[chosen_variant()][0]
     ignored = [0x000, 0x004, 0x00C, 0x018, 0x02C, 0x03C, 0x040, 0x044, 0x048, 0x050]
@@ -315,7 +315,7 @@ async def back_to_back(dut):
         for valid in (0, 0, 1):
             await bench.step()
             assert not bench.get("bus__arready") and bench.get("bus__rvalid") == valid
-        bench.expect("bus__rdata", 0x5450_5531 if index % 2 else 4)
+        bench.expect("bus__rdata", 0x5450_5531 if index % 2 else 5)
     await bench.step(bus__arvalid=0)
     await bench.step()
     assert not bench.get("bus__rvalid")

@@ -304,8 +304,9 @@ async def every_fault(dut):
         if entry.opcode == Opcode.MEASURE:
             lines = {"source": Measured.LINES, "rows": 1, "buffer": text.config.buffer_lines - 1}
             add(word(entry.opcode, {**fitting(entry.opcode), **lines}))
-        if entry.width < 128:
-            add(int(entry.opcode) | 1 << entry.width)
+        for start, end in entry.reserved:
+            for bit in (start, end - 1):
+                add(int(entry.opcode) | 1 << bit)
             use_window()
     for opcode in (Opcode.LOOP, Opcode.END_LOOP):
         bits = word(opcode, writer.legal(opcode))

@@ -116,13 +116,13 @@ async def sums(dut):
         await bench.give(set_register(register, value=-register * 0x0111_1111))
     # Offset and width of the operand, offset of the field that selects the register.
     places = {
-        Opcode.LOOP: [(8, 32, 40)],
-        Opcode.READ_HOST_MEMORY: [(8, 32, 121), (40, 20, 124)],
-        Opcode.LOAD_PARAMETERS: [(8, 32, 64), (40, 12, 67)],
-        Opcode.READ_WEIGHTS: [(8, 24, 56)],
-        Opcode.MATRIX_MULTIPLY: [(8, 20, 87), (28, 16, 90)],
-        Opcode.ACTIVATE: [(8, 16, 110), (24, 20, 113), (72, 12, 116)],
-        Opcode.VECTOR: [(10, 20, 117), (30, 20, 120), (50, 20, 123)],
+        Opcode.LOOP: [(32, 32, 8)],
+        Opcode.READ_HOST_MEMORY: [(32, 32, 8), (64, 20, 11)],
+        Opcode.LOAD_PARAMETERS: [(32, 32, 8), (64, 12, 11)],
+        Opcode.READ_WEIGHTS: [(32, 24, 8)],
+        Opcode.MATRIX_MULTIPLY: [(32, 20, 8), (52, 16, 11), (68, 20, 14)],
+        Opcode.ACTIVATE: [(32, 16, 8), (48, 20, 11), (84, 12, 14)],
+        Opcode.VECTOR: [(32, 20, 8), (52, 20, 11), (72, 20, 14)],
     }
     for opcode, operands in places.items():
         for offset, width, selector in operands:
@@ -141,7 +141,7 @@ async def registers(dut):
 
     async def value(register):
         shown, _ = await bench.give(load_table(0, register))
-        return (effective(shown) >> 8) % MODULO
+        return (effective(shown) >> 32) % MODULO
 
     await bench.give(set_register(1, value=-5))
     assert await value(1) == MODULO - 5
@@ -151,7 +151,7 @@ async def registers(dut):
     assert await value(2) == 0
     await bench.give(set_register(7, value=1, second=1))
     assert await value(7) == MODULO - 4
-    await bench.give(Opcode.SET_REGISTER | 99 << 11)
+    await bench.give(Opcode.SET_REGISTER | 99 << 32)
     assert await value(0) == 0
     await bench.give(set_register(1, value=99), error=1)
     assert await value(1) == MODULO - 5

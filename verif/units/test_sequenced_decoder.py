@@ -6,20 +6,31 @@ import itertools
 import cocotb
 import pytest
 
-from systola.arch.isa import INSTRUCTIONS, Fault, Opcode
+from systola.arch.features import has
+from systola.arch.isa import Fault, Opcode, Reduction, instructions_of
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.indexed_operands import ADDERS, indexed
 from systola.hdl.control.scalar_unit import EffectiveInstruction
 from systola.hdl.control.sequenced_decoder import LATENCY
 from systola.hdl.control.step_rom import BETWEEN, StepRom
-from systola.hdl.control.step_row import CELLS
+from systola.hdl.control.step_row import CELLS, TWO_LINES
 from systola.verif.kit.stream import StreamSource, never, randomly
-from systola.verif.units.both_decoders import WORD, BothDecoders
+from systola.verif.units.both_decoders import BothDecoders
+from systola.verif.units.decoder_corners import corners
 from systola.verif.units.decoder_extremes import EXTREMES, ONE, packed_limits
-from systola.verif.units.decoder_model import COPIES, SETTINGS, WEIGHT_QUEUE, Reader, word
+from systola.verif.units.decoder_model import (
+    COPIES,
+    SETTINGS,
+    WEIGHT_QUEUE,
+    WINDOWED,
+    Reader,
+    reserved_mask,
+    word,
+)
 from systola.verif.units.decoder_words import Writer, payload, some
+from systola.verif.units.given_word import WORD
 from systola.verif.units.packing import from_bits, to_bits
-from systola.verif.units.scalar_model import KNOWN, MODULO, kind
+from systola.verif.units.scalar_model import MODULO, kind
 from systola.verif.units.step_words import LOADS, PERSISTENT, Shown
 from systola.verif.units.unit import (
     Bench,
@@ -31,22 +42,31 @@ from systola.verif.units.unit import (
 )
 
 SIZES = {"rows": 5, "cols": 6, "columns_per_stage": 2, "host_bus_bytes": 8, "weight_bus_bytes": 4}
+SQUARE = {"rows": 4, "cols": 4, "host_bus_bytes": 8}
+"""Training needs as many rows as columns."""
 MEMORIES = {"buffer_lines": 500, "accumulator_rows": 300, "parameter_entries": 40, "tables": 3}
 CONFIGS = {
     "tiny": small_config(**SIZES, **MEMORIES, wide=False, depthwise=False),
     "complete": small_config(**SIZES, **MEMORIES),
+    "training": small_config(**SQUARE, **MEMORIES, training=True),
+    "links": small_config(**SIZES, **MEMORIES, links=True),
+    "pod": small_config(**SQUARE, **MEMORIES, training=True, links=True),
 }
-RARE = ("complete",)
+RARE = ("complete", "training", "links")
 LIMIT, TILES = 3 * 4096, 70
 """Bytes of the host window and tiles of the weight window."""
 COUNT = 300
 CHECKED = 2
 """Cycles after which an instruction that the decoder shows has been checked."""
-INSTRUCTION = EffectiveInstruction()
 
 
 def config():
     return CONFIGS[chosen_variant()]
+
+
+def known():
+    """Return the instructions of the machine."""
+    return instructions_of(links=config().links)
 
 
 def reader():
@@ -64,7 +84,7 @@ class Registers:
     def taken(self, bits, error):
         """Return the word that has the operands of `bits` with its registers, and the sums of its
         operands; carry out a Set_Register."""
-        entry = KNOWN.get(bits & 0xFF)
+        entry = {entry.opcode: entry for entry in known()}.get(bits & 0xFF)
         sums = []
         for name, selector in indexed(entry) if entry else ():
             register = self.values[bits >> entry.offset(selector) & 7]
@@ -73,7 +93,7 @@ class Registers:
             given = (bits >> offset) - register & mask
             bits = bits & ~(mask << offset) | given << offset
             sums.append((given + register) % MODULO)
-        if bits & 0xFF == Opcode.SET_REGISTER and not bits >> entry.width:
+        if bits & 0xFF == Opcode.SET_REGISTER and not bits & reserved_mask(entry.opcode):
             selectors = ("first", "second")
             for name in selectors:
                 bits |= self.random.getrandbits(3) << entry.offset(name)
@@ -149,7 +169,9 @@ async def compare(dut, instructions, pauses=None):
         bits, sums = registers.taken(each["word"], each["error"])
         words.append(bits)
         given = {"error": each["error"], "pc": each["pc"], "word": bits, "sums": sums}
-        staged.put([to_bits(INSTRUCTION, {**given, "kind": kind(bits)})])
+        shape = EffectiveInstruction(links=config().links)
+        number = kind(bits, links=config().links)
+        staged.put([to_bits(shape, {**given, "kind": number})])
         sequenced.put([to_bits(WORD, {"word": bits, "error": each["error"]})])
     recorder = Recorder(bench)
     shown, seen, frees = [], 0, False
@@ -176,6 +198,7 @@ def check(bits, shown, found):
         return cause
     opcode = Opcode(bits & 0xFF)
     decoded = Shown(config(), shown)
+    words = {TWO_LINES: 0, **words}
     for name, parts in decoded.words(opcode).items():
         number, known = decoded.word(parts)
         assert words[name] & known == number, f"{about}: {name}"
@@ -183,12 +206,13 @@ def check(bits, shown, found):
         assert (words["buffer"], words["end"]) == decoded.regions(opcode)["result"], about
     if opcode is Opcode.POOL:
         command = d.activate
-        assert (words["operation"] == 0, words["operation"] == 1) == (
+        reduction = words["flags"] >> 15
+        assert (reduction == Reduction.MAX, reduction == Reduction.AVERAGE) == (
             command.maximum,
             command.by_taps,
         )
     if opcode is Opcode.CONVOLVE:
-        assert (words["flags"] >> 1 & 0xFF > 0) == d.matrix.packed
+        assert (words["channels"] > 0) == d.matrix.packed
     for name, (base, end) in decoded.regions(opcode).items():
         mine = regions[f"{name}.base"], regions[f"{name}.end"]
         assert mine == (base, end) or (base == end and mine[0] == mine[1]), f"{about}: {name}"
@@ -204,7 +228,7 @@ async def random_words(dut):
     causes = await compare(dut, instructions, randomly(random, 0.3))
     assert causes.count(Fault.NONE) > COUNT / 4
     found = {(each["word"] & 0xFF, cause) for each, cause in zip(instructions, causes, strict=True)}
-    entries = [entry for entry in INSTRUCTIONS if Fault.UNAVAILABLE not in entry.checks[:1]]
+    entries = [entry for entry in known() if entry.needs is None or has(config(), entry.needs)]
     missing = {entry.mnemonic for entry in entries if (entry.opcode, Fault.NONE) not in found}
     assert not missing, f"the test has no legal one of {missing}"
 
@@ -219,7 +243,7 @@ async def every_check(dut):
     text.execute(window)
     instructions = [payload(random, window)]
     bus = config().host_bus_bytes
-    for entry in INSTRUCTIONS:
+    for entry in known():
         for field in entry.fields if entry.opcode not in SETTINGS else ():
             operands = writer.legal(entry.opcode)
             step = bus if field.name in ("host", "stride") else 1
@@ -227,11 +251,23 @@ async def every_check(dut):
             for value in (legal + step, 0, 2**field.width - step):
                 bits = word(entry.opcode, {**operands, field.name: value})
                 instructions.append(payload(random, bits))
+    instructions += [payload(random, word(*corner)) for corner in corners(writer)]
     instructions += [payload(random, number) for number in range(256)]
+    window = word(Opcode.SET_CONFIG_WINDOW, {**ONE, "width": 3, "pitch": 2})
+    instructions += [payload(random, window)]
+    instructions += [payload(random, word(opcode, writer.legal(opcode))) for opcode in WINDOWED]
     causes = await compare(dut, instructions)
-    expected = {cause for entry in INSTRUCTIONS for cause in entry.checks}
-    expected -= {*WEIGHT_QUEUE, Fault.LOOP}
-    assert expected <= set(causes), expected - set(causes)
+    found = {(each["word"] & 0xFF, cause) for each, cause in zip(instructions, causes, strict=True)}
+    elsewhere = {*WEIGHT_QUEUE, Fault.LOOP}
+    if config().training:
+        elsewhere.add(Fault.UNAVAILABLE)
+    for entry in known():
+        there = entry.needs is None or has(config(), entry.needs)
+        expected = {*entry.checks} - elsewhere if there else {Fault.UNAVAILABLE}
+        if there and entry.needs is not None:
+            expected.discard(Fault.UNAVAILABLE)
+        missing = {cause for cause in expected if (entry.opcode, cause) not in found}
+        assert not missing, f"{entry.mnemonic}: {missing}"
 
 
 @cocotb.test
@@ -250,7 +286,7 @@ async def no_window(dut):
     """Nothing can use a window before there is one."""
     random = rng("sequenced no window")
     writer = Writer(random, reader())
-    opcodes = [entry.opcode for entry in INSTRUCTIONS if Fault.WINDOW in entry.checks]
+    opcodes = [entry.opcode for entry in known() if Fault.WINDOW in entry.checks]
     packed = {"channels": 1, "k_tiles": 1}
     instructions = [
         payload(random, word(opcode, {**writer.legal(opcode), **fields}))

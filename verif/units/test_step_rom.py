@@ -3,17 +3,20 @@
 
 import pytest
 
+from systola.arch.config import SUFFIXES, ConfigError, preset
 from systola.arch.features import has
 from systola.arch.isa import (
     BY_OPCODE,
     DEPTHWISE_TAPS,
-    INSTRUCTIONS,
+    Executor,
     Fault,
     Function,
     Memory,
     Opcode,
     Operation,
     Reduction,
+    Source,
+    instructions_of,
 )
 from systola.arch.isa.extents import extent
 from systola.hdl.control.step_extents import terms
@@ -39,8 +42,17 @@ from systola.verif.units.decoder_model import Reader, word
 from systola.verif.units.decoder_words import Writer
 from systola.verif.units.unit import rng, small_config
 
-CONFIG = small_config(buffer_lines=500, accumulator_rows=300, parameter_entries=40, tables=3)
+CONFIG = small_config(
+    buffer_lines=500,
+    accumulator_rows=300,
+    parameter_entries=40,
+    tables=3,
+    training=True,
+    links=True,
+)
+"""A machine that has all instructions."""
 ROM = StepRom(CONFIG)
+ENTRIES = instructions_of(links=True)
 WINDOW = {
     **{"height": 4, "width": 5, "pitch": 6, "kernel_height": 3, "kernel_width": 2},
     **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1},
@@ -55,8 +67,16 @@ LATE = {
     *(Fault.LOOP, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW),
 }
 """Faults that are found elsewhere."""
-LOADED = {Loads.FUNCTION: 7, Loads.FLAG_A: 1, Loads.FLAG_B: 1, Loads.CODE: 3}
-"""Bits that are loaded."""
+LOADED = {
+    Loads.ACTIVATE: {"function": 17, "flag_a": 25},
+    Loads.VECTOR: {"function": 17, "flag_a": 25, "flag_b": 29, "code": 30},
+    Loads.MATRIX: {"flag_a": 18, "flag_b": 19, "from_buffer": 20},
+    Loads.MAP: {"code": 15},
+    Loads.MEASURE: {"code": 14},
+    Loads.SEND: {"flag_a": 15},
+}
+"""Places in the word of what is loaded."""
+BITS = {"function": 7, "code": 3}
 BLOCK_RAM_BITS = 2 * 36
 CELLS = {
     Memory.ACCUMULATORS: "sums",
@@ -76,7 +96,7 @@ class Run:
         self.cells |= {name: WINDOW[name] for name in WINDOW}
         self.cells |= {"ceiling": 0, "limit": 0}
         self._bits = bits
-        self._loaded = dict.fromkeys(Loads, 0)
+        self._loaded = dict.fromkeys(("function", "flag_a", "flag_b", "from_buffer", "code"), 0)
         self._kept = self._sum = 0
 
     def step(self, row):
@@ -93,7 +113,8 @@ class Run:
         elif isinstance(row.base, str):
             base = self._cell(row.base)
         self._sum = base + x * factor
-        self._loaded[row.loads] = self._sum & LOADED.get(row.loads, 0)
+        for name, place in LOADED.get(row.loads, {}).items():
+            self._loaded[name] = self._bits >> place & BITS.get(name, 1)
         if row.into:
             self.cells[row.into] = self._sum
 
@@ -107,20 +128,24 @@ class Run:
         return int(name[1:]) if name.startswith("=") else self.cells.get(name, 0)
 
     def _holds(self, when):
-        flag_a, flag_b = self._loaded[Loads.FLAG_A], self._loaded[Loads.FLAG_B]
-        second = self._loaded[Loads.CODE] != Operation.COPY
+        flag_a, flag_b = self._loaded["flag_a"], self._loaded["flag_b"]
+        second = self._loaded["code"] != Operation.COPY
         return {
             When.ALWAYS: True,
-            When.TABLE: self._loaded[Loads.FUNCTION] == Function.TABLE,
+            When.TABLE: self._loaded["function"] == Function.TABLE,
             When.FLAG_A: flag_a,
             When.FLAG_B: flag_b,
             When.SECOND: second,
             When.SECOND_AND_B: second and flag_b,
-            When.AVERAGE: self._loaded[Loads.CODE] == Reduction.AVERAGE,
+            When.AVERAGE: self._loaded["code"] == Reduction.AVERAGE,
+            When.NOT_A: not flag_a,
+            When.FROM_BUFFER: self._loaded["from_buffer"],
+            When.FROM_ROWS: self._loaded["code"] == Source.ACCUMULATORS,
+            When.FROM_LINES: self._loaded["code"] == Source.LINES,
         }.get(when, False)
 
 
-@pytest.mark.parametrize("entry", INSTRUCTIONS, ids=lambda entry: entry.mnemonic)
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_regions(entry):
     """The rows find the parts of memories that the instruction set names."""
     text = Reader(CONFIG, limit=1 << 16, tiles=100)
@@ -132,15 +157,14 @@ def test_regions(entry):
         run = Run(word(entry.opcode, operands))
         for row in ROM.program(entry.opcode):
             run.step(row)
-        uses = [use for use in (*entry.reads, *entry.writes) if "from_buffer" not in use.extent]
-        if entry.needs is not None and not has(CONFIG, entry.needs):
-            uses = []
         reads = [use for use in entry.reads if use.memory is Memory.BUFFER]
-        for use in uses:
+        for use in (*entry.reads, *entry.writes):
             cell = CELLS.get(use.memory, "result")
-            # Results of the activation unit are apart from its operands.
-            if use in reads and entry.writes and entry.writes[0].memory is Memory.BUFFER:
+            # Operands of the activation unit are apart from its results, and weights from vectors.
+            if use in reads and entry.executor is Executor.ACTIVATION_UNIT:
                 cell = ("source", "operand")[reads.index(use)]
+            if "from_buffer" in use.extent:
+                cell = "source"
             if use in entry.writes and entry.executor.name == "HOST_READER":
                 cell = "result"
             found = range(run.cells[f"{cell}.base"], run.cells[f"{cell}.end"])
@@ -148,30 +172,49 @@ def test_regions(entry):
             assert found == wanted, f"{entry.mnemonic} {operands}: {use}"
 
 
-@pytest.mark.parametrize("entry", INSTRUCTIONS, ids=lambda entry: entry.mnemonic)
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_checks(entry):
     """Each check of an instruction has a row, and they stand in the order of precedence."""
-    if entry.needs is not None and not has(CONFIG, entry.needs):
-        expected = [Fault.UNAVAILABLE]
-    else:
-        expected = [cause for cause in entry.checks if cause not in LATE]
-        # There is nothing to lack where a machine has all that the instruction may need.
-        if entry.needs is not None:
-            expected.remove(Fault.UNAVAILABLE)
+    # There is nothing that this machine does not have.
+    absent = {*LATE, Fault.UNAVAILABLE}
+    expected = [cause for cause in entry.checks if cause not in absent]
     found = [row.fault for row in ROM.program(entry.opcode) if row.fault]
     assert list(dict.fromkeys(f for f in found if f is not Fault.ILLEGAL_FIELD)) == expected
-    minima = {entry.offset(field.name) for field in entry.fields if field.minimum}
+    # The first row of a Set_Register checks its minimum by its limit.
+    minima = {
+        entry.offset(field.name)
+        for field in entry.fields
+        if field.minimum and entry.opcode is not Opcode.SET_REGISTER
+    }
     least = {row.x.offset for row in ROM.program(entry.opcode) if row.least}
     assert least == minima
+
+
+@pytest.mark.parametrize("suffix", ["", *SUFFIXES, "-training-links"])
+@pytest.mark.parametrize("name", ["2x2", "tiny", "small", "base", "16x8"])
+def test_presets(name, suffix):
+    """The rows of each machine have room in the ROM, and name what the machine lacks."""
+    try:
+        config = preset(name + suffix)
+    except ConfigError:
+        return  # There is no training for an oblong machine or one of int8.
+    rom = StepRom(config)
+    assert set(rom.starts) == set(BY_OPCODE)
+    lacking = [e for e in ENTRIES if e.needs is not None and not has(config, e.needs)]
+    for entry in lacking:
+        start = rom.starts[entry.opcode]
+        length = rom.lengths.get(entry.opcode, 2)
+        last = rom.rows[start + length - 1]
+        assert (last.base, last.fault) == ("=1", Fault.UNAVAILABLE), entry.mnemonic
 
 
 def test_extents():
     """A formula and its terms are the same number."""
     chance = rng("step extents")
-    for entry in INSTRUCTIONS:
+    for entry in ENTRIES:
         for use in (*entry.reads, *entry.writes):
             names = {**SIZES, **{each.name: chance.randrange(2, 99) for each in entry.fields}}
-            names |= {flag: chance.randrange(2) for flag in (*FLAGS, "from_buffer")}
+            names |= {flag: chance.randrange(2) for flag in FLAGS}
             names |= {code.name: code for field in entry.fields for code in field.values or ()}
             total = 0
             for term in terms(use.extent, FLAGS):
@@ -216,4 +259,4 @@ def test_contents():
             assert row.x.offset % 32 + row.x.width <= 64
             assert (encoded.at, ROM.widths[encoded.width]) == (row.x.offset, row.x.width)
     assert ROM.constants[ROM.cells[f"={DEPTHWISE_TAPS}"]] == DEPTHWISE_TAPS
-    assert set(ROM.lengths) == {entry.opcode for entry in INSTRUCTIONS} < set(BY_OPCODE)
+    assert set(ROM.lengths) == set(BY_OPCODE)

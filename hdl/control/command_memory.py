@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that wait in front of a unit, written word by word."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from systola.arch.config import Config
+from systola.arch.isa import Executor
+from systola.hdl.control.command_words import NUMBERS, command_words
+from systola.hdl.control.sequenced_decoder import Written
+from systola.hdl.control.step_rom import StepRom
+from systola.hdl.control.step_row import TWO_LINES
+from systola.hdl.parts.promise import promised
+
+LANE_BITS = 18
+"""A block RAM has two lanes, each with a write enable. A longer word takes both."""
+LONGEST = 2 * LANE_BITS
+TAKEN_EARLY = 2
+"""Commands that may be taken before there is room for them in the queue."""
+_BLOCK = {"ram_style": "block", "no_rw_check": 1}
+
+
+class CommandMemory(wiring.Component):
+    """Up to `queue_depth` commands of a unit, oldest first.
+
+    The sequenced decoder writes their words one by one.
+
+    | port | meaning |
+    |---|---|
+    | `writes`, `written` | a word, of a command of this unit or of any other |
+    | `ends`, `takes` | the words of an instruction are all there; it is of this unit |
+    | `windowed` | with `takes`: it names the present window, else a fixed one |
+    | `window`, `scale` | numbers of the present window and scale |
+    | `next_window`, `next_scale` | numbers of those to which words of a setting go |
+    | `holds_window`, `holds_scale` | a command names that number |
+    | `push` | issues the oldest command that is taken and not issued yet |
+    | `full` | no further one may be pushed |
+    | `valid`, `command` | the words of the oldest command that is issued, if any, from the cycle
+                           after the `push` or after the `pop` of the one before |
+    | `pop` | drops it; its numbers are named no more |
+
+    An own word that an instruction does not write is undefined. `single` and `double` in the
+    command tell of counts whether they are one or two. At most `queue_depth` + TAKEN_EARLY commands
+    are taken and not popped.
+    """
+
+    def __init__(self, *, config: Config, executor: Executor = Executor.ACTIVATION_UNIT):
+        self._words = words = command_words(config, executor)
+        self._numbers = StepRom(config).words
+        self._depth = depth = config.queue_depth
+        self._places = 2 << ceil_log2(depth)
+        assert self._places > depth + TAKEN_EARLY
+        every = {**words.own, **words.window, **words.scale}
+        flags = data.StructLayout({name: 1 for name in every if name in words.counts})
+        number = ceil_log2(NUMBERS)
+        super().__init__(
+            {
+                "writes": In(1),
+                "written": In(Written()),
+                "ends": In(1),
+                "takes": In(1),
+                "windowed": In(1),
+                **{name: In(number) for name in ("window", "scale")},
+                **{name: In(number) for name in ("next_window", "next_scale")},
+                **{name: Out(1) for name in ("holds_window", "holds_scale")},
+                "push": In(1),
+                "full": Out(1),
+                "valid": Out(1),
+                "command": Out(data.StructLayout({**every, "single": flags, "double": flags})),
+                "pop": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        words = self._words
+        free, oldest = (Signal(range(self._places), name=name) for name in ("free", "oldest"))
+        shown = Signal.like(oldest)
+        waiting = Signal(self._depth)  # as many ones, from bit 0, as commands that are issued
+        left = Signal.like(waiting)
+        used = Signal(self._places)
+        m.d.comb += [
+            shown.eq(oldest + self.pop),
+            left.eq(Mux(self.pop, waiting[1:], waiting)),
+            self.full.eq(waiting[-1]),
+        ]
+        m.d.sync += [
+            free.eq(free + self.takes),
+            oldest.eq(shown),
+            waiting.eq(left | Mux(self.push, Cat(1, left), 0)),
+            self.valid.eq(left[0]),
+            used.eq((used & ~(self.pop << oldest)) | (self.takes << free)),
+        ]
+        two_lines = Signal()
+        with m.If(self.writes & (self.written.word == self._numbers.get(TWO_LINES, 0))):
+            m.d.sync += two_lines.eq(self.written.data[0])
+        with m.If(self.ends):
+            m.d.sync += two_lines.eq(0)
+        window = self._name(m, Mux(self.windowed, self.window, two_lines), free, "window")
+        m.d.comb += self.holds_window.eq(_holds(used, window, self.next_window))
+        self._keep(m, words.own, free, shown, self._places, ())
+        self._keep(m, words.window, self.next_window, Array(window)[shown], NUMBERS, words.fixed)
+        if words.scale:
+            scale = self._name(m, self.scale, free, "scale")
+            m.d.comb += self.holds_scale.eq(_holds(used, scale, self.next_scale))
+            self._keep(m, words.scale, self.next_scale, Array(scale)[shown], NUMBERS, ())
+        promised(m, platform, ~(self.push & self.full), "a command for a full queue")
+        promised(m, platform, ~self.pop | self.valid, "a command is taken that is not there")
+        return m
+
+    def _name(self, m: Module, number: Value, free: Value, name: str) -> list[Signal]:
+        """Keep the number of the setting that a command names; return those of all places."""
+        places = [
+            Signal(ceil_log2(NUMBERS), name=f"{name}_of_{place}") for place in range(self._places)
+        ]
+        with m.If(self.takes):
+            m.d.sync += Array(places)[free].eq(number)
+        return places
+
+    def _keep(
+        self,
+        m: Module,
+        words: Mapping[str, int],
+        to: Value,
+        shown: Value,
+        depth: int,
+        contents: Sequence[Mapping[str, int]],
+    ) -> None:
+        """Keep some words, at most two in a memory, and show those at one address."""
+        for names in _paired(words, self._words.counts):
+            lanes = [_width(name, words, self._words.counts) for name in names]
+            lane = LONGEST if len(names) == 1 else LANE_BITS
+            init = [
+                sum(self._initial(row, name) << place * lane for place, name in enumerate(names))
+                for row in contents
+            ]
+            memory = Memory(shape=lane * len(names), depth=depth, init=init, attrs=_BLOCK)
+            m.submodules["_".join(names)] = memory
+            read = memory.read_port()
+            write = memory.write_port(granularity=lane)
+            written = self.written
+            m.d.comb += [read.addr.eq(shown), write.addr.eq(to)]
+            for place, (name, width) in enumerate(zip(names, lanes, strict=True)):
+                value = written.data[: words[name]]
+                stored = read.data.word_select(place, lane)[:width]
+                into = write.data.word_select(place, lane)
+                m.d.comb += [
+                    write.en[place].eq(self.writes & (written.word == self._numbers[name])),
+                    self.command[name].eq(stored),
+                ]
+                if name in self._words.counts:
+                    m.d.comb += [
+                        into.eq(Cat(written.single, written.double, value)),
+                        self.command.single[name].eq(stored[0]),
+                        self.command.double[name].eq(stored[1]),
+                        self.command[name].eq(stored[2:]),
+                    ]
+                else:
+                    m.d.comb += into.eq(value)
+
+    def _initial(self, row: Mapping[str, int], name: str) -> int:
+        value = row.get(name, 0)
+        if name not in self._words.counts:
+            return value
+        return (value == 1) | (value == 2) << 1 | value << 2
+
+
+def _holds(used: Value, named: list[Signal], number: Value) -> Value:
+    """Return whether a place in use names a number."""
+    return Cat(used[place] & (each == number) for place, each in enumerate(named)).any()
+
+
+def _width(name: str, words: Mapping[str, int], counts: Collection[str]) -> int:
+    """Return the bits of a word in memory, with the two flags of a count."""
+    return words[name] + 2 * (name in counts)
+
+
+def _paired(words: Mapping[str, int], counts: Collection[str]) -> list[tuple[str, ...]]:
+    """Return the words of each memory: one long word, or two that have a lane each."""
+    long = [name for name in words if _width(name, words, counts) > LANE_BITS]
+    short = [name for name in words if name not in long]
+    assert all(_width(name, words, counts) <= LONGEST for name in long)
+    return [(name,) for name in long] + [tuple(short[i : i + 2]) for i in range(0, len(short), 2)]

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of commands of matrix unit and activation unit: which are an instruction's own, and
+which follow from a window or a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from amaranth.utils import bits_for
+
+from systola.arch.config import Config
+from systola.arch.isa import BY_OPCODE, Executor, Opcode
+from systola.hdl.commands import (
+    address_bits,
+    height_bits,
+    line_bits,
+    matrix_walk,
+    most_taps,
+    row_bits,
+    vector_walk,
+    width_bits,
+)
+from systola.hdl.control.step_rom import StepRom
+from systola.hdl.control.step_row import Bits
+from systola.hdl.parts.walker import Walk
+
+NUMBERS = 8
+"""Windows, and scales, that commands may name at one time."""
+FIXED = 2
+"""Windows with the lowest numbers, of instructions without a window: one line a vector, or two."""
+_WINDOW = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
+_MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
+_COUNTS = ("matrix_rows", "k_tiles", "n_tiles", "vector_rows")
+_WINDOW_COUNTS = ("kernel_height", "kernel_width", "out_height", "out_width")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandWords:
+    """Bits of each word of a unit's commands.
+
+    `own` words are an instruction's own, those in `window` and `scale` follow from the setting that
+    its command names. `fixed` are words of the windows 0 and 1, whose other words are undefined. Of
+    the words in `counts` it is known, too, whether they are one or two.
+    """
+
+    own: Mapping[str, int]
+    window: Mapping[str, int]
+    scale: Mapping[str, int] = field(default_factory=dict[str, int])
+    fixed: tuple[Mapping[str, int], Mapping[str, int]]
+    counts: frozenset[str] = frozenset((*_COUNTS, *_WINDOW_COUNTS))
+
+
+def command_words(config: Config, executor: Executor) -> CommandWords:
+    """Return the words of the commands of matrix unit or activation unit."""
+    words = {Executor.MATRIX_UNIT: _matrix_words, Executor.ACTIVATION_UNIT: _activate_words}
+    return words[executor](config)
+
+
+def _matrix_words(config: Config) -> CommandWords:
+    """Return the words of MatrixMultiply and Convolve."""
+    count = matrix_walk(config)["count"].shape
+    own = {
+        "flags": _flags(config, Executor.MATRIX_UNIT),
+        "start_line": line_bits(config),
+        "accumulator": row_bits(config),
+        "matrix_rows": count["oy"].width,
+        "k_tiles": max(count["kx"].width, count["block"].width),
+        "n_tiles": count["n"].width,
+        "plane": line_bits(config),
+        "channels": 8,
+        "fill": 8,
+        "start_byte": 1 + bits_for(config.rows),
+        "row_bytes": width_bits(config),
+        "byte": bits_for(config.rows - 1),
+        "byte_step": bits_for(config.rows),
+    }
+    shared = {"kernel_height": 1, "moves": 1 << _move("stride_x")}
+    single = {**shared, "out_width": 1, "row_step": 1}
+    double = {**shared, "out_width": 2, "row_step": 2}
+    return CommandWords(
+        own=own, window=_window(config, matrix_walk(config)), fixed=(single, double)
+    )
+
+
+def _activate_words(config: Config) -> CommandWords:
+    """Return the words of the activation unit's instructions."""
+    walk = vector_walk(config)
+    count = walk["count"].shape
+    own = {
+        "flags": _flags(config, Executor.ACTIVATION_UNIT),
+        "start_line": line_bits(config),
+        "accumulator": row_bits(config),
+        "operand": line_bits(config),
+        "destination": address_bits(config),
+        "vector_rows": count["ox"].width,
+        "n_tiles": count["block"].width,
+        "parameter": BY_OPCODE[Opcode.ACTIVATE].field("parameter").width,
+        "zero_point": 16,
+        "table": 4,
+        "low": 16,
+        "high": 16,
+    }
+    if config.training:
+        names = ("exponent", "bits", "first", "second", "third", "value")
+        entry = BY_OPCODE[Opcode.MEASURE]
+        own |= {
+            "measured": sum(entry.field(name).width for name in names),
+            "tile_step": line_bits(config),
+            "seed": BY_OPCODE[Opcode.RANDOM].field("seed").width,
+            "counter": BY_OPCODE[Opcode.RANDOM].field("counter").width,
+        }
+    window = {
+        **_window(config, walk),
+        "map_lines": line_bits(config),
+        "taps": bits_for(most_taps(config)),
+    }
+    shared = {"kernel_height": 1, "out_height": 1}
+    single = {**shared, "kernel_width": 1, "moves": 1 << _move("stride_x")}
+    moves = 2 << _move("stride_x") | 1 << _move("dilation_x")
+    double = {**shared, "kernel_width": 2, "moves": moves}
+    scale = {"scale_a": 36, "scale_b": 36, "zeros": 16}
+    return CommandWords(own=own, window=window, scale=scale, fixed=(single, double))
+
+
+def _flags(config: Config, executor: Executor) -> int:
+    """Return the bits of the longest flags of a unit's instructions, as their rows move them."""
+    rom = StepRom(config)
+    rows = [
+        row for op in rom.lengths if BY_OPCODE[op].executor is executor for row in rom.program(op)
+    ]
+    return max(row.x.width for row in rows if row.word == "flags" and isinstance(row.x, Bits))
+
+
+def _window(config: Config, walk: Walk) -> dict[str, int]:
+    """Return the bits of the words of a window that both units have."""
+    count = walk["count"].shape
+    return {
+        "left": _WINDOW.field("left").width,
+        "moves": sum(_WINDOW.field(name).width for name in _MOVES),
+        "kernel_height": count["ky"].width,
+        "kernel_width": _WINDOW.field("kernel_width").width,
+        "out_height": count["oy"].width,
+        "out_width": _WINDOW.field("out_width").width,
+        "height": height_bits(config),
+        "width": width_bits(config),
+        "row_step": line_bits(config),
+        "tap_step": line_bits(config),
+    }
+
+
+def _move(name: str) -> int:
+    """Return the place of a step in the word `moves`."""
+    return sum(_WINDOW.field(each).width for each in _MOVES[: _MOVES.index(name)])

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of Send, Receive and Reduce."""
+
+from __future__ import annotations
+
+from systola.arch.isa import Opcode
+from systola.hdl.control.step_program import Program
+from systola.hdl.control.step_row import When
+
+
+def link(p: Program) -> None:
+    """Append the rows of an instruction of the link unit.
+
+    Its flags are the side and, for a Send, whether there are sums. A Receive and a Reduce have one
+    place, a Send has one for lines and one for sums.
+    """
+    sends = p.entry.opcode is Opcode.SEND
+    p.move("rows", word="link_rows")
+    p.flush()
+    if not sends:
+        (taken,) = p.entry.writes
+        p.region(taken, "sums" if p.entry.opcode is Opcode.REDUCE else "result", word="place")
+        return
+    lines, sums = p.entry.reads
+    p.region(lines, "result", word="place")
+    p.region(sums, "sums")
+    p.emit(base="sums.base", word="place", when=When.FLAG_A)

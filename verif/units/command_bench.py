@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sequenced decoder with the command memories of two units."""
+
+from itertools import pairwise
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.arch.isa import OPCODE_BITS, Executor, Opcode, instructions_of
+from systola.hdl.control.command_memory import CommandMemory
+from systola.hdl.control.command_words import FIXED
+from systola.hdl.control.sequenced_decoder import LATENCY, SequencedDecoder
+from systola.hdl.control.setting_numbers import SettingNumbers
+from systola.verif.units.decoder_model import WINDOWED
+from systola.verif.units.given_word import WORD, give
+
+UNITS = {"matrix": Executor.MATRIX_UNIT, "activate": Executor.ACTIVATION_UNIT}
+SETTINGS = {"window": Opcode.SET_CONFIG_WINDOW, "scale": Opcode.SET_CONFIG_SCALE}
+
+
+def opcodes_of(config: Config, unit: str) -> list[Opcode]:
+    """Return the instructions of a unit."""
+    known = instructions_of(links=config.links)
+    return [entry.opcode for entry in known if entry.executor is UNITS[unit]]
+
+
+class CommandBench(wiring.Component):
+    """Instructions `given` become commands.
+
+    `*_push` issues a command of a unit if one is ready, and `*_pop` drops one if one is there;
+    `*_popped` says so. An instruction waits for room for it; `waits` is for a setting whose number
+    a command still names. Words leave with `writes`, as from the sequenced decoder.
+    """
+
+    def __init__(self, *, config: Config):
+        self._config = config
+        self._sequenced = SequencedDecoder(config=config)
+        self._memories = {
+            name: CommandMemory(config=config, executor=each) for name, each in UNITS.items()
+        }
+        outputs = self._sequenced.signature.members
+        members = {name: outputs[name] for name in ("writes", "written", "judges")}
+        members |= {"given": In(stream.Signature(WORD)), "waits": Out(1)}
+        for name, memory in self._memories.items():
+            members |= {f"{name}_push": In(1), f"{name}_pop": In(1), f"{name}_popped": Out(1)}
+            members |= {f"{name}_command": Out(memory.command.shape())}
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+        sequenced = m.submodules.sequenced = self._sequenced
+        give(m, sequenced, self.given.payload)
+        begun, room, holds, follows = Signal(), Signal(), Signal(), Signal()
+        opcode = self.given.payload.word[:OPCODE_BITS]
+        # Opcodes from the last row to the verdict.
+        later = [opcode] + [Signal(OPCODE_BITS, name=f"opcode_{i}") for i in range(1, LATENCY)]
+        for before, after in pairwise(later):
+            m.d.sync += after.eq(before)
+        there = Signal(LATENCY)
+        m.d.comb += there[0].eq(self.given.valid & self.given.ready)
+        m.d.sync += there[1:].eq(there[:-1])
+        judged = later[-1]
+        ready = self._connect(m, judged)
+        for name, setting in SETTINGS.items():
+            numbers = m.submodules[name] = SettingNumbers(fixed=FIXED * (name == "window"))
+            flies = Cat(there[i] & (later[i] == setting) for i in range(1, LATENCY)).any()
+            held = Cat(getattr(each, f"holds_{name}") for each in self._memories.values()).any()
+            m.d.comb += [
+                numbers.judges.eq(sequenced.judges),
+                numbers.ends.eq(sequenced.judges & (judged == setting)),
+            ]
+            with m.If(opcode == setting):
+                m.d.comb += [holds.eq(held), follows.eq(flies)]
+            for memory in self._memories.values():
+                m.d.comb += [
+                    getattr(memory, name).eq(numbers.present),
+                    getattr(memory, f"next_{name}").eq(numbers.following),
+                ]
+        m.d.comb += [
+            room.eq(~Cat(each.full for each in self._memories.values()).any() & ~ready),
+            sequenced.instruction.valid.eq(self.given.valid & (begun | (room & ~holds & ~follows))),
+            self.given.ready.eq(sequenced.instruction.ready),
+            self.waits.eq(self.given.valid & holds & ~follows & ~begun),
+            *(
+                getattr(self, name).eq(getattr(sequenced, name))
+                for name in ("writes", "written", "judges")
+            ),
+        ]
+        m.d.sync += begun.eq(sequenced.instruction.valid & ~sequenced.instruction.ready)
+        return m
+
+    def _connect(self, m, judged):
+        """Connect the memories; return whether a command is ready for its issue."""
+        sequenced = self._sequenced
+        readies = []
+        for name, memory in self._memories.items():
+            m.submodules[name] = memory
+            mine = Cat(judged == each for each in opcodes_of(self._config, name)).any()
+            ready = Signal(range(2 * self._config.queue_depth), name=f"{name}_ready")
+            readies.append(ready.any())
+            m.d.sync += ready.eq(ready + memory.takes - memory.push)
+            m.d.comb += [
+                memory.writes.eq(sequenced.writes),
+                memory.written.eq(sequenced.written),
+                memory.ends.eq(sequenced.judges),
+                memory.takes.eq(sequenced.judges & mine),
+                memory.windowed.eq(Cat(judged == each for each in WINDOWED).any()),
+                memory.push.eq(getattr(self, f"{name}_push") & ready.any() & ~memory.full),
+                memory.pop.eq(getattr(self, f"{name}_pop") & memory.valid),
+                getattr(self, f"{name}_popped").eq(memory.pop),
+                getattr(self, f"{name}_command").eq(memory.command),
+            ]
+        return Cat(readies).any()
