@@ -26,6 +26,8 @@ UNITS = {
     "sequenced_decoder": "SequencedDecoder",
     "sequencer": "Sequencer",
     "scoreboard": "Scoreboard",
+    "numbered_scoreboard": "NumberedScoreboard",
+    "region_scan": "RegionScan",
     "link_unit": "LinkUnit",
     "control_registers": "ControlRegisters",
     "machine_control": "MachineControl",
