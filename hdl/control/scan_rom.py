@@ -130,17 +130,15 @@ class Pair:
 
 def own_of(entry: Instruction, use: Use) -> str | None:
     """Return the name of a region among SCANNED, None for weights, which nothing else touches."""
-    copies = entry.executor in (Executor.HOST_READER, Executor.HOST_WRITER)
-    match use.memory:
-        case Memory.HOST:
-            return "host"
-        case Memory.ACCUMULATORS:
-            return "sums"
-        case Memory.PARAMETERS | Memory.TABLES if not copies:
-            return "entries" if use.memory is Memory.PARAMETERS else "table"
-        case Memory.WEIGHTS:
-            return None
-    if use in entry.writes or entry.executor is not Executor.ACTIVATION_UNIT:
+    alike = {Memory.HOST: "host", Memory.ACCUMULATORS: "sums", Memory.WEIGHTS: None}
+    if use.memory in alike:
+        return alike[use.memory]
+    if entry.executor is not Executor.ACTIVATION_UNIT:
+        return "result"
+    entries = {Memory.PARAMETERS: "entries", Memory.TABLES: "table"}
+    if use.memory in entries:
+        return entries[use.memory]
+    if use in entry.writes:
         return "result"
     lines = [each for each in entry.reads if each.memory is Memory.BUFFER]
     return ("source", "operand")[lines.index(use)]
@@ -256,8 +254,16 @@ def rows_of(
     # All numbers of a command are written, as old ones would mean anything later on.
     for number, mask in enumerate(masks[way.queue]):
         if all(pair.mask != mask for pair in todo):
-            ends = {"first": True, "last": True, "never": True}
-            rows.append(ScanRow(step=Step.COMPARE, list=list_of(mask), mask=number, **ends))
+            rows.append(
+                ScanRow(
+                    step=Step.COMPARE,
+                    list=list_of(mask),
+                    mask=number,
+                    first=True,
+                    last=True,
+                    never=True,
+                )
+            )
     while keeps:
         load(keeps[0][2])
         keep()
