@@ -146,7 +146,7 @@ def own_of(entry: Instruction, use: Use) -> str | None:
 
 def owns(entry: Instruction) -> dict[str, Use]:
     """Return the regions of an instruction, by their names among SCANNED."""
-    found = ((own_of(entry, use), use) for use in (*entry.reads, *entry.writes))
+    found = ((own_of(entry, use), use) for use in (*entry.writes, *entry.reads))
     return {own: use for own, use in found if own is not None}
 
 
@@ -234,8 +234,14 @@ def rows_of(
                 keeps.remove((name, its, own))
 
     todo = pairs(entry, config)
-    for mask in dict.fromkeys(pair.mask for pair in todo):
-        group = [pair for pair in todo if pair.mask == mask]
+    groups = [
+        [pair for pair in todo if pair.mask == mask]
+        for mask in dict.fromkeys(pair.mask for pair in todo)
+    ]
+    while groups:
+        # What is compared with the region that is loaded comes next, as that saves a row.
+        group = min(groups, key=lambda each: (all(p.own != loaded for p in each), len(each)))
+        groups.remove(group)
         group.sort(key=lambda pair: pair.own != loaded)
         for pair in group:
             load(pair.own)
@@ -245,7 +251,7 @@ def rows_of(
                     list=pair.list,
                     its=pair.its,
                     space=pair.space,
-                    mask=masks[way.queue].index(mask),
+                    mask=masks[way.queue].index(pair.mask),
                     first=pair is group[0],
                     last=pair is group[-1],
                 )

@@ -20,8 +20,9 @@ class BothScoreboards(wiring.Component):
     which are issued in both at once, only while `allowed`.
 
     Units are one for both: `pop` has a bit for each of RINGS, `advance` and `retire` one for each
-    of LISTS, all of which advance to `advance_to`. Members of the scoreboard and the numbered
-    scoreboard begin with `old` and `new`. `has_room` belongs to the scoreboard: it is `ready`.
+    of LISTS, all of which advance to `advance_to`. `judges`: the sequenced decoder is through with
+    an instruction. Members of the scoreboard and the numbered scoreboard begin with `old` and
+    `new`. `has_room`: the scoreboard could issue.
     """
 
     def __init__(self, *, config: Config):
@@ -46,6 +47,7 @@ class BothScoreboards(wiring.Component):
                 **{name: given[name] for name in ("instruction", "host_limit", "weight_tiles")},
                 "given": In(stream.Signature(WORD)),
                 "allowed": In(1),
+                "judges": Out(1),
                 "issues": Out(1),
                 "has_room": Out(1),
                 "failed": Out(1),
@@ -93,6 +95,7 @@ class BothScoreboards(wiring.Component):
             old.issue.eq(self.issues),
             decoders.frees.eq(old.passable & old.room),
             old.passable.eq(judged & ~self.issues & new.ready & self.allowed),
+            self.judges.eq(decoders.judges),
             self.has_room.eq(judged & old.room),
             self.failed.eq(judged & shown.failed),
             judged.eq(decoders.decoded__valid & (seen == CHECKED)),

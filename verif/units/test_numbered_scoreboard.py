@@ -12,7 +12,7 @@ import pytest
 
 from systola.arch.isa import BY_OPCODE, Executor, Fault, Opcode, Operation, way_of
 from systola.hdl.control.numbered_scoreboard import COMPLETES_IN, RINGS
-from systola.hdl.control.scan_rom import LISTS, QUEUES, list_of, masks_of
+from systola.hdl.control.scan_rom import LISTS, QUEUES, ScanRom, Step, list_of, masks_of
 from systola.hdl.parts.sequence_number import NUMBER_BITS, PLACE_BITS, SPAN
 from systola.verif.kit.expect import expect
 from systola.verif.kit.stream import StreamSource, never
@@ -33,7 +33,7 @@ from systola.verif.units.unit import (
 )
 
 SIZES = {"rows": 5, "cols": 6, "columns_per_stage": 2, "host_bus_bytes": 8, "weight_bus_bytes": 4}
-MEMORIES = {"buffer_lines": 160, "accumulator_rows": 100, "parameter_entries": 24, "tables": 3}
+MEMORIES = {"buffer_lines": 110, "accumulator_rows": 70, "parameter_entries": 24, "tables": 3}
 CONFIGS = {
     "tiny": small_config(**SIZES, **MEMORIES, wide=False, depthwise=False),
     "complete": small_config(**SIZES, **MEMORIES, queue_depth=8),
@@ -54,6 +54,10 @@ SETTLED = 2
 """Cycles after its push in which the scoreboard does not know an entry."""
 QUIET = 120
 """Cycles in which both scoreboards are through with whatever they do, while no unit moves."""
+SCAN_CYCLES = 8
+"""Cycles from the verdict to the issue beside those of the rows."""
+DELAYED = 8
+"""Cycles that regions are delayed by at most, while the decoder writes two or three of them."""
 COUNT = {"tiny": 450, "complete": 1500, "shallow": 1500}
 """Instructions of a program."""
 
@@ -62,13 +66,15 @@ def config():
     return CONFIGS[chosen_variant()]
 
 
-def program(random, count, opcodes):
-    """Return legal words, many of which touch the same addresses."""
+def program(random, count, opcodes, runs):
+    """Return legal words, many of which touch the same addresses, with `runs` of reads or not."""
     text = Reader(config(), limit=LIMIT, tiles=TILES)
     writer = Writer(random, text)
     found = []
     while len(found) < count:
         opcode = random.choice(opcodes) if text.window else Opcode.SET_CONFIG_WINDOW
+        if opcode is Opcode.READ_HOST_MEMORY and runs:
+            found += (payload(random, bits) for bits in run_of_reads(random))
         operands = writer.legal(opcode)
         if opcode is Opcode.VECTOR and operands["operation"] == Operation.COPY:
             operands["operand"] = 0
@@ -80,8 +86,24 @@ def program(random, count, opcodes):
     return [{**each, "loop_fault": 0} for each in found]
 
 
+def run_of_reads(random):
+    """Return two reads whose lines follow one another, and a write of them all."""
+    line, bus = random.randrange(100), config().host_bus_bytes
+    host = [random.randrange(LIMIT // 2 // bus) * bus for _ in range(3)]
+    shared = {"stride": 2 * bus, "blocks": 1, "tail": 1}
+    copies = (
+        (Opcode.READ_HOST_MEMORY, {"buffer": line, "rows": 5}),
+        (Opcode.READ_HOST_MEMORY, {"buffer": line + 5, "rows": 7}),
+        (Opcode.WRITE_HOST_MEMORY, {"buffer": line, "rows": 12}),
+    )
+    return [
+        word(opcode, {**shared, **fields, "host": place})
+        for (opcode, fields), place in zip(copies, host, strict=True)
+    ]
+
+
 class Instruction:
-    """An instruction under way: the lists that it is in, and the numbers that it has found."""
+    """An instruction under way: the rings and lists that it is in, and the numbers it has found."""
 
     def __init__(self, number, opcode):
         way = way_of(BY_OPCODE[opcode])
@@ -90,7 +112,8 @@ class Instruction:
         self.queue = way.queue if way else None
         self.lists = list(way.lists) if way else []
         self.numbers = {}
-        self.popped = False
+        self.rings = [name for name in RINGS if name == self.queue]
+        self.rings += ["host_read"] * (self.queue == "host_reads")
 
     def __repr__(self):
         return f"{self.number} {self.opcode.name}"
@@ -144,7 +167,7 @@ class Units:
         self._compare()
         self._take_numbers()
         for name in pops:
-            self.queues[name].popleft().popped = True
+            self.queues[name].popleft().rings.remove(name)
         for name in retires:
             self._retire(name)
         for entries in self.lists.values():
@@ -178,7 +201,7 @@ class Units:
         oldest = entries.found[0]
         fresh = len(entries.found) == 1 and entries.age < SETTLED + 1
         own = [each for each in oldest.lists if each != "loading"]
-        return oldest.popped and not fresh and own[0] == name
+        return not oldest.rings and not fresh and own[0] == name
 
     def _retire(self, name):
         """Let the oldest instruction of a list leave it; a load leaves both of its lists."""
@@ -208,10 +231,8 @@ class Units:
                 self.position = 0
                 self.earlier = {each for name in LISTS for each in self.lists[name].found}
                 self.seen["spans"] += 1
-        if new.queue in self.queues:
-            self.queues[new.queue].append(new)
-            if new.queue == "host_reads":
-                self.queues["host_read"].append(new)
+        for name in new.rings:
+            self.queues[name].append(new)
         expected = set(self.masks[new.queue])
         assert set(new.numbers) == expected, f"{new} has found {new.numbers}"
 
@@ -266,9 +287,9 @@ class Units:
             self.seen["runs" if min(run, named) else "masks"] += 1
 
 
-async def run(dut, name, opcodes, phases):
+async def run(dut, name, opcodes, phases, count=None, runs=False):
     """Run a program of random instructions; `phases` changes how the units move."""
-    count = COUNT[chosen_variant()]
+    count = count or COUNT[chosen_variant()]
     bench = Bench(dut, BothScoreboards(config=config()))
     await bench.start()
     bench.set(host_limit=LIMIT, weight_tiles=TILES, allowed=1)
@@ -277,7 +298,7 @@ async def run(dut, name, opcodes, phases):
     old = StreamSource(dut, "instruction", dut.clk, never())
     new = StreamSource(dut, "given", dut.clk, never())
     words = []
-    for each in program(random, count, opcodes):
+    for each in program(random, count, opcodes, runs):
         bits, sums = registers.taken(each["word"], 0)
         words.append(bits)
         given = {"error": 0, "pc": each["pc"], "word": bits, "sums": sums, "kind": kind(bits)}
@@ -309,7 +330,7 @@ async def random_programs(dut):
             units.rate = 0.4
 
     opcodes = OPCODES + (Opcode.DEPTHWISE,) * config().depthwise
-    units = await run(dut, "random", opcodes, phases)
+    units = await run(dut, "random", opcodes, phases, runs=True)
     assert min(units.seen[what] for what in ("masks", "runs", "tags", "quiet")) > 0
 
 
@@ -329,6 +350,41 @@ async def one_sleeps(dut):
     units = await run(dut, "sleep", 5 * others + (Opcode.WRITE_HOST_MEMORY,), phases)
     assert units.seen["held"] and units.seen["spans"] > 3
     assert units.lists["activate_writing"].left > NUMBERS
+
+
+@cocotb.test
+async def cycles_of_a_scan(dut):
+    """Measure the cycles from the verdict to the issue, where all lists are empty."""
+    programs = ScanRom(config()).programs
+    now, issued, judged, found = 0, 0, deque(), set[tuple[Opcode, int]]()
+    empty_since = 0
+
+    def phases(units):
+        nonlocal now, issued, empty_since
+        now += 1
+        units.rate = 1
+        if units.bench.get("judges"):
+            judged.append(now)
+        if any(entries.found for entries in units.lists.values()):
+            empty_since = now + 1
+        if units.bench.get("issues"):
+            issued = now
+            judged.popleft()
+        elif units.bench.get("ready") and judged and judged[0]:
+            # The scan begins with the verdict, or when the instruction before has been issued.
+            begins, judged[0] = max(judged[0], issued), 0
+            opcode = units.waiting[0].opcode
+            rows = programs[opcode][:-1]
+            if rows and begins >= empty_since:
+                # A number is told a cycle after the comparison, a region is kept with it.
+                more = rows[-1].step == Step.COMPARE
+                late = now - begins - SCAN_CYCLES - len(rows) - more
+                # Cells that the decoder writes delay regions that are kept.
+                assert 0 <= late <= DELAYED, f"{opcode.name} takes {now - begins} cycles"
+                found.add((opcode, late))
+
+    await run(dut, "cycles", OPCODES, phases, 120)
+    assert len({opcode for opcode, late in found if not late}) > 5
 
 
 def unit(variant=None):
