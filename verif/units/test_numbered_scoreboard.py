@@ -10,7 +10,7 @@ from collections import Counter, deque
 import cocotb
 import pytest
 
-from systola.arch.isa import BY_OPCODE, Executor, Fault, Opcode, Operation, way_of
+from systola.arch.isa import BY_OPCODE, Fault, Opcode, Operation, way_of
 from systola.hdl.control.numbered_scoreboard import COMPLETES_IN, RINGS
 from systola.hdl.control.scan_rom import LISTS, QUEUES, ScanRom, Step, list_of, masks_of
 from systola.hdl.parts.sequence_number import NUMBER_BITS, PLACE_BITS, SPAN
@@ -33,7 +33,7 @@ from systola.verif.units.unit import (
 )
 
 SIZES = {"rows": 5, "cols": 6, "columns_per_stage": 2, "host_bus_bytes": 8, "weight_bus_bytes": 4}
-MEMORIES = {"buffer_lines": 110, "accumulator_rows": 70, "parameter_entries": 24, "tables": 3}
+MEMORIES = {"buffer_lines": 112, "accumulator_rows": 70, "parameter_entries": 24, "tables": 3}
 CONFIGS = {
     "tiny": small_config(**SIZES, **MEMORIES, wide=False, depthwise=False),
     "complete": small_config(**SIZES, **MEMORIES, queue_depth=8),
@@ -49,6 +49,10 @@ OPCODES = (
     *(Opcode.POOL, Opcode.ACTIVATE, Opcode.DEBUG_TAG, Opcode.READ_WEIGHTS),
     *(Opcode.SET_CONFIG_WINDOW, Opcode.SET_CONFIG_SCALE, Opcode.SET_REGISTER, Opcode.NOP),
 )
+BUSY = (
+    *(Opcode.ACTIVATE, Opcode.VECTOR, Opcode.VECTOR, Opcode.POOL, Opcode.READ_HOST_MEMORY),
+    *(Opcode.LOAD_PARAMETERS, Opcode.MATRIX_MULTIPLY, Opcode.DEBUG_TAG),
+)
 NUMBERS, PLACES = 1 << NUMBER_BITS, 1 << PLACE_BITS
 SETTLED = 2
 """Cycles after its push in which the scoreboard does not know an entry."""
@@ -56,8 +60,10 @@ QUIET = 120
 """Cycles in which both scoreboards are through with whatever they do, while no unit moves."""
 SCAN_CYCLES = 8
 """Cycles from the verdict to the issue beside those of the rows."""
-DELAYED = 8
+DELAYED = 16
 """Cycles that regions are delayed by at most, while the decoder writes two or three of them."""
+STOPS = 1500
+"""Cycles after which all units stop, until all queues are full."""
 COUNT = {"tiny": 450, "complete": 1500, "shallow": 1500}
 """Instructions of a program."""
 
@@ -66,13 +72,14 @@ def config():
     return CONFIGS[chosen_variant()]
 
 
-def program(random, count, opcodes, runs):
-    """Return legal words, many of which touch the same addresses, with `runs` of reads or not."""
+def program(random, count, choose, runs):
+    """Return legal words, many of which touch the same addresses, with `runs` of reads or not.
+    `choose` returns the opcode of an instruction by its number."""
     text = Reader(config(), limit=LIMIT, tiles=TILES)
     writer = Writer(random, text)
     found = []
     while len(found) < count:
-        opcode = random.choice(opcodes) if text.window else Opcode.SET_CONFIG_WINDOW
+        opcode = choose(len(found)) if text.window else Opcode.SET_CONFIG_WINDOW
         if opcode is Opcode.READ_HOST_MEMORY and runs:
             found += (payload(random, bits) for bits in run_of_reads(random))
         operands = writer.legal(opcode)
@@ -149,12 +156,13 @@ class Units:
         self.queues = {name: deque() for name in RINGS}
         self.fresh = dict.fromkeys(RINGS, 0)
         self.asleep = set()
-        self.quiet, self.rate = 0, 0.1
+        self.quiet, self.rate, self.steps = 0, 0.1, 0
         self.position, self.earlier = 0, set()  # in its span; of an earlier span and under way
         self.seen = Counter()
 
     async def step(self):
         """Run a cycle: let units move, then check what both scoreboards show."""
+        self.steps += 1
         pops, advances, retires, to = self._moves()
         bench = self.bench
         await bench.cycle(
@@ -287,7 +295,7 @@ class Units:
             self.seen["runs" if min(run, named) else "masks"] += 1
 
 
-async def run(dut, name, opcodes, phases, count=None, runs=False):
+async def run(dut, name, choose, phases, count=None, runs=False):
     """Run a program of random instructions; `phases` changes how the units move."""
     count = count or COUNT[chosen_variant()]
     bench = Bench(dut, BothScoreboards(config=config()))
@@ -298,7 +306,7 @@ async def run(dut, name, opcodes, phases, count=None, runs=False):
     old = StreamSource(dut, "instruction", dut.clk, never())
     new = StreamSource(dut, "given", dut.clk, never())
     words = []
-    for each in program(random, count, opcodes, runs):
+    for each in program(random, count, choose, runs):
         bits, sums = registers.taken(each["word"], 0)
         words.append(bits)
         given = {"error": 0, "pc": each["pc"], "word": bits, "sums": sums, "kind": kind(bits)}
@@ -321,16 +329,14 @@ async def random_programs(dut):
     """Units of changing speed, which now and then stop until all queues are full."""
 
     def phases(units):
-        random = units.random
-        if random.random() < 0.01:
-            units.rate = random.choice((0.02, 0.1, 0.4))
-        if units.rate and random.random() < 0.003:
+        if units.steps % STOPS == 0:
             units.rate = 0
-        elif not units.rate and units.quiet > QUIET + 5:
-            units.rate = 0.4
+        elif units.rate == 0 and units.quiet > QUIET + 5:
+            units.rate = units.random.choice((0.02, 0.1, 0.4))
 
     opcodes = OPCODES + (Opcode.DEPTHWISE,) * config().depthwise
-    units = await run(dut, "random", opcodes, phases, runs=True)
+    random = rng("numbered random", chosen_variant())
+    units = await run(dut, "random", lambda _: random.choice(opcodes), phases, runs=True)
     assert min(units.seen[what] for what in ("masks", "runs", "tags", "quiet")) > 0
 
 
@@ -346,8 +352,13 @@ async def one_sleeps(dut):
             units.asleep = {"host_writing"}
         units.rate = 0.4
 
-    others = tuple(each for each in OPCODES if BY_OPCODE[each].executor != Executor.HOST_WRITER)
-    units = await run(dut, "sleep", 5 * others + (Opcode.WRITE_HOST_MEMORY,), phases)
+    random = rng("numbered sleep", chosen_variant())
+
+    def choose(number):
+        # The next write comes when the one before has been under way for two spans.
+        return Opcode.WRITE_HOST_MEMORY if number % 120 == 20 else random.choice(BUSY)
+
+    units = await run(dut, "sleep", choose, phases)
     assert units.seen["held"] and units.seen["spans"] > 3
     assert units.lists["activate_writing"].left > NUMBERS
 
@@ -383,7 +394,8 @@ async def cycles_of_a_scan(dut):
                 assert 0 <= late <= DELAYED, f"{opcode.name} takes {now - begins} cycles"
                 found.add((opcode, late))
 
-    await run(dut, "cycles", OPCODES, phases, 120)
+    random = rng("numbered cycles", chosen_variant())
+    await run(dut, "cycles", lambda _: random.choice(OPCODES), phases, 120)
     assert len({opcode for opcode, late in found if not late}) > 5
 
 
