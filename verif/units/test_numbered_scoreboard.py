@@ -51,7 +51,7 @@ OPCODES = (
 )
 BUSY = (
     *(Opcode.ACTIVATE, Opcode.VECTOR, Opcode.VECTOR, Opcode.POOL, Opcode.READ_HOST_MEMORY),
-    *(Opcode.LOAD_PARAMETERS, Opcode.MATRIX_MULTIPLY, Opcode.DEBUG_TAG),
+    *(Opcode.LOAD_PARAMETERS, Opcode.MATRIX_MULTIPLY),
 )
 NUMBERS, PLACES = 1 << NUMBER_BITS, 1 << PLACE_BITS
 SETTLED = 2
@@ -155,7 +155,7 @@ class Units:
         self.lists = {name: Entries() for name in LISTS}
         self.queues = {name: deque() for name in RINGS}
         self.fresh = dict.fromkeys(RINGS, 0)
-        self.asleep = set()
+        self.asleep, self.popped = set(), []
         self.quiet, self.rate, self.steps = 0, 0.1, 0
         self.position, self.earlier = 0, set()  # in its span; of an earlier span and under way
         self.seen = Counter()
@@ -188,18 +188,19 @@ class Units:
     def _moves(self):
         random = self.random
         moving = random.random() < 0.9 and self.rate > 0
-        pops = [
+        # What a queue shows is that of the cycle before, so its unit takes every other command.
+        self.popped = [
             name
             for name in RINGS
             if moving
-            and self.queues[name]
+            and name not in self.popped
             and self.bench.get(f"old_{name}_valid")
             and random.random() < 2 * self.rate
         ]
         able = [name for name in LISTS if moving and self._may_move(name)]
         retires = [name for name in able if random.random() < self.rate]
         advances = [name for name in able if random.random() < self.rate]
-        return pops, advances, retires, random.randrange(64)
+        return self.popped, advances, retires, random.randrange(64)
 
     def _may_move(self, name):
         """Return whether the oldest instruction of a list may leave it, or move on."""
