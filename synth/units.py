@@ -27,6 +27,8 @@ UNITS = {
     "command_memory": "CommandMemory",
     "sequencer": "Sequencer",
     "scoreboard": "Scoreboard",
+    "numbered_scoreboard": "NumberedScoreboard",
+    "region_scan": "RegionScan",
     "link_unit": "LinkUnit",
     "control_registers": "ControlRegisters",
     "machine_control": "MachineControl",

@@ -17,7 +17,9 @@ from systola.hdl.control.step_row import (
     HOST_LIMIT,
     IDLE,
     INDEXED,
+    REGION_CELLS,
     ROWS,
+    SCANNED,
     SECOND_INDEX,
     WEIGHT_TILES,
     WORDS,
@@ -200,14 +202,17 @@ class StepRom:
     def _numbered_cells(self) -> dict[str, int]:
         registers = [ZERO, *(f"register {number}" for number in range(1, REGISTERS))]
         cells = {cell: number for number, cell in enumerate(registers)}
+        regions = [f"{name}.{end}" for name in SCANNED for end in ("base", "end")]
+        cells |= {cell: REGION_CELLS + number for number, cell in enumerate(regions)}
+        free = iter((*range(REGISTERS, REGION_CELLS), *range(2 * REGION_CELLS, CELLS - 3)))
         special = {INDEXED, SECOND_INDEX, HOST_LIMIT, WEIGHT_TILES}
         for row in self.rows:
             for cell in (row.x, row.base, row.limit, row.into):
-                if isinstance(cell, str) and cell not in special:
-                    cells.setdefault(cell, len(cells))
-        # The last numbers belong to limits and registers, which are no cells.
-        if len(cells) > CELLS - 3:
-            raise ValueError(f"{len(cells)} cells are more than {CELLS - 3}")
+                if isinstance(cell, str) and cell not in special and cell not in cells:
+                    # The last numbers belong to limits and registers, which are no cells.
+                    if (number := next(free, None)) is None:
+                        raise ValueError(f"cells are more than {CELLS - 3}")
+                    cells[cell] = number
         return cells | {HOST_LIMIT: CELLS - 2, WEIGHT_TILES: CELLS - 1, INDEXED: CELLS - 3}
 
     def _encoded(self, row: Row, *, last: bool) -> int:

@@ -20,6 +20,11 @@ RESULT_BITS = 42
 CELL_BITS = 36
 """Bits of a cell of the scratch memory, which is read as a signed number."""
 CELLS = 128
+SCANNED = ("result", "host", "sums", "source", "operand", "entries", "table")
+"""Regions of an instruction that the scan compares. Each has two cells, one for its base and one
+for its end."""
+REGION_CELLS = 16
+"""The number of the first of these cells, and how many numbers are set aside for them."""
 KEPT_BITS = 17
 """Bits of a kept factor: a number of rows, or the bytes of the largest tile."""
 WORDS = 64

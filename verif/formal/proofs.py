@@ -6,6 +6,7 @@ from systola.verif.formal import (
     bursts,
     links,
     masters,
+    numbers,
     pods,
     ports,
     queues,
@@ -24,6 +25,7 @@ PROOFS: tuple[Proof, ...] = (
     *shared.PROOFS,
     *masters.PROOFS,
     *waiting.PROOFS,
+    *numbers.PROOFS,
     *training.PROOFS,
     *arithmetic.PROOFS,
 )

@@ -80,7 +80,7 @@ def test_nothing_is_left_of_both(folder):
     ("unit", "tests"),
     [
         ("walker", {"walker", "matrix_unit", "activation_unit"}),
-        ("decoder", {"decoder", "sequenced_decoder"}),
+        ("decoder", {"decoder", "sequenced_decoder", "numbered_scoreboard"}),
         ("multiplier_row_ecp5", {"multiplier_row", "mxu_tile", "mxu", "matrix_unit"}),
         ("tpu", set()),
     ],

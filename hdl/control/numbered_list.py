@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A list of instructions under way, whose entries have sequence numbers."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.parts.promise import promised
+from systola.hdl.parts.sequence_number import NUMBER_BITS
+
+RING_BITS = 4
+"""The lowest bits of a number are the place of an entry in memories: all that may be in a list, and
+the one that comes next."""
+PLACES = 1 << RING_BITS
+
+
+class NumberedProgress(data.StructLayout):
+    """A report that shows how far the oldest entry of a list has got.
+
+    | field     | meaning |
+    |---|---|
+    | `oldest`  | its number; in an empty list that of the entry to come |
+    | `reached` | first address that the entry may still need |
+    """
+
+    def __init__(self, width: int):
+        super().__init__({"oldest": NUMBER_BITS, "reached": width})
+
+
+class NumberedList(wiring.Component):
+    """A list of up to `depth` instructions, from issue to completion.
+
+    All outputs but `empties` and `full` are registers. They change one cycle after the input that
+    changes them.
+
+    | port         | meaning |
+    |---|---|
+    | `push`       | appends an entry; only while not `full` |
+    | `rises`      | with `push`: the entry begins at or after the end of the entry before |
+    | `full`       | there is no place for another entry |
+    | `some`       | there is an entry |
+    | `youngest`   | the place of the youngest entry, also after it has left |
+    | `retire`     | drops the oldest entry, also together with a push |
+    | `advance`    | takes over `advance_to` |
+    | `advance_to` | the oldest entry needs no address below; or it needs none at all, and the next
+                     entry none below |
+    | `progress`   | number and reach of the oldest entry |
+    | `empties`    | no entry is left at the end of this cycle, not counting one that is pushed |
+
+    Until it first advances, an entry that rises has reached as far as the entry before. An entry
+    that does not rise has reached address 0.
+    """
+
+    def __init__(self, *, width: int, depth: int):
+        self._depth = depth
+        super().__init__(
+            {
+                "push": In(1),
+                "rises": In(1),
+                "full": Out(1),
+                "some": Out(1),
+                "youngest": Out(RING_BITS, init=PLACES - 1),
+                "retire": In(1),
+                "advance": In(1),
+                "advance_to": In(width),
+                "progress": Out(NumberedProgress(width)),
+                "empties": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        oldest, reached = Signal(NUMBER_BITS), Signal.like(self.progress.reached)
+        one, falls = Signal(), Signal()
+        before = Signal(RING_BITS)
+        # At each place, whether the entry after it rises.
+        rises = m.submodules.rises = Memory(shape=1, depth=PLACES, init=[])
+        write, read = rises.write_port(), rises.read_port(domain="comb")
+        m.d.comb += [
+            before.eq(self.youngest - oldest[:RING_BITS]),  # entries before the youngest
+            one.eq(before == 0),
+            self.full.eq(before == self._depth - 1),
+            self.empties.eq(~self.some | (self.retire & one)),
+            self.progress.oldest.eq(oldest),
+            self.progress.reached.eq(reached),
+            write.en.eq(self.push),
+            write.addr.eq(self.youngest),
+            write.data.eq(self.rises),
+            read.addr.eq(oldest[:RING_BITS]),
+            # The next entry becomes the oldest one, or the one that comes does.
+            falls.eq((self.retire & ~one & ~read.data) | (self.push & self.empties & ~self.rises)),
+        ]
+        m.d.sync += [
+            oldest.eq(oldest + self.retire),
+            self.youngest.eq(self.youngest + self.push),
+            self.some.eq(self.push | ~self.empties),
+        ]
+        with m.If(falls):
+            m.d.sync += reached.eq(0)
+        with m.Elif(self.advance):
+            m.d.sync += reached.eq(self.advance_to)
+        promised(m, platform, ~self.push | ~self.full, "an instruction for a full list")
+        promised(m, platform, ~self.retire | self.some, "an instruction leaves an empty list")
+        return m

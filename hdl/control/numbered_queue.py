@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The places of the commands that wait in front of a unit."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.control.numbered_list import RING_BITS
+from systola.hdl.parts.promise import promised
+
+
+class NumberedQueue(wiring.Component):
+    """The places of up to `depth` commands in the ring of a command memory, oldest first.
+
+    | port     | meaning |
+    |---|---|
+    | `push`   | the command that was written at place `free` is issued; only while not `full` |
+    | `free`   | the place where the words of the next command go |
+    | `full`   | there is no place for another command |
+    | `valid`  | there is a command |
+    | `oldest` | the place of the oldest command |
+    | `pop`    | drops it |
+
+    `free` and `oldest` are registers, the others are worked out from them. The words of a command
+    are written before its `push`, one by one.
+    """
+
+    def __init__(self, *, depth: int):
+        self._depth = depth
+        super().__init__(
+            {
+                "push": In(1),
+                "free": Out(RING_BITS),
+                "full": Out(1),
+                "valid": Out(1),
+                "oldest": Out(RING_BITS),
+                "pop": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        waiting = Signal(RING_BITS)
+        m.d.comb += [
+            waiting.eq(self.free - self.oldest),
+            self.full.eq(waiting == self._depth),
+            self.valid.eq(waiting != 0),
+        ]
+        m.d.sync += [self.free.eq(self.free + self.push), self.oldest.eq(self.oldest + self.pop)]
+        promised(m, platform, ~self.push | ~self.full, "a command for a full queue")
+        promised(m, platform, ~self.pop | self.valid, "a command is taken that is not there")
+        return m

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goes through the lists for the instruction that is issued next, an entry a cycle."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from systola.arch.config import Config
+from systola.hdl.commands import HOST_OFFSET_BITS
+from systola.hdl.control.numbered_list import RING_BITS
+from systola.hdl.control.scan_rom import (
+    LISTS,
+    MASK_BITS,
+    OWN_BITS,
+    QUEUE_BITS,
+    REGION_BITS,
+    ROM_ROWS,
+    STARTS,
+    ScanLayout,
+    ScanRom,
+    Step,
+)
+from systola.hdl.control.step_row import CELL_BITS, CELLS, REGION_CELLS
+from systola.hdl.parts.in_flight import Region
+from systola.hdl.parts.promise import promised
+from systola.hdl.parts.sequence_number import NUMBER_BITS, PLACE_BITS, Numbered
+
+DECODED = 2
+"""Instructions that may have left the decoder, or be in it, before their issue."""
+_OWN_KIND = (1 << REGION_BITS) - 1
+"""The kind of region with own regions of instructions that are not issued yet."""
+_BLOCK = {"ram_style": "block", "no_rw_check": 1}
+"""Unless told that collisions do not matter, Yosys adds logic for them."""
+
+
+class ListView(data.StructLayout):
+    """The number of the oldest entry of a list, the place of the youngest, and whether there is
+    `some` entry."""
+
+    def __init__(self) -> None:
+        super().__init__({"oldest": NUMBER_BITS, "youngest": RING_BITS, "some": 1})
+
+
+class Found(data.StructLayout):
+    """A number of a command: the `mask`, by its place among those of its queue, and what it is."""
+
+    def __init__(self) -> None:
+        super().__init__({"mask": MASK_BITS, "numbers": Numbered()})
+
+
+class RegionScan(wiring.Component):
+    """Takes instructions through their rows of the scan ROM (`ScanRom`), in order, and keeps the
+    regions of those under way in block RAM.
+
+    | port | |
+    |---|---|
+    | `keeps`, `cell`, `kept` | of the sequenced decoder, where regions are among the cells |
+    | `taken`, `opcode` | the decoder has taken an instruction |
+    | `takes` | the next instruction may begin in the decoder; also up while it is there |
+    | `judged` | an instruction has no fault, in order; behind a fault there is none |
+    | `lists` | of which younger instructions are in the way of none |
+    | `finds`, `found` | numbers of the instruction that is scanned |
+    | `complete` | they are all told, and its regions are kept; until `issue` |
+    | `lists_in`, `queue` | while `complete`, the way that the instruction takes |
+    | `rises` | while `complete`, for each list whether its entry rises, as in `NumberedList` |
+    | `issue` | only while `complete`: the instruction enters its lists |
+
+    Each own region, each entry of a list and each empty list take a cycle, each region that is kept
+    another one, and an instruction takes 8 besides. A cell that the decoder writes in that cycle
+    delays a region that is kept by a cycle. Nothing enters a list without `issue`.
+    """
+
+    def __init__(self, *, config: Config):
+        self._rom = ScanRom(config)
+        super().__init__(
+            {
+                "keeps": In(1),
+                "cell": In(ceil_log2(CELLS)),
+                "kept": In(CELL_BITS),
+                "taken": In(1),
+                "opcode": In(ceil_log2(STARTS)),
+                "takes": Out(1),
+                "judged": In(1),
+                "lists": In(data.StructLayout(dict.fromkeys(LISTS, ListView()))),
+                "finds": Out(1),
+                "found": Out(Found()),
+                "complete": Out(1),
+                "lists_in": Out(len(LISTS)),
+                "queue": Out(QUEUE_BITS),
+                "rises": Out(len(LISTS)),
+                "issue": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._moves = Signal()  # no region has to wait for a write of the decoder
+        self._bank = Signal()  # of the own regions of the instruction that is scanned
+        self._walks, self._row = Signal(), Signal(ScanLayout(), reset_less=True)
+        row_ends = Signal()
+        self._read_rows(m, row_ends)
+        stage = data.StructLayout(
+            {
+                "valid": 1,
+                "starts": 1,
+                "there": 1,
+                "ends": 1,
+                "number": NUMBER_BITS,
+                "row": ScanLayout(),
+            }
+        )
+        addressed, read, compared = (
+            Signal(stage, name=name) for name in ("addressed", "read", "compared")
+        )
+        self._walk(m, addressed, row_ends)
+        with m.If(self._moves):
+            m.d.sync += [read.eq(addressed), compared.eq(read)]
+        self._compare(m, addressed, read, compared)
+        m.d.comb += [
+            self.lists_in.eq(self._row.lists),
+            self.queue.eq(self._row.queue),
+            self.complete.eq(
+                self._walks
+                & (self._row.step == Step.ISSUE)
+                & ~Cat(read.valid, compared.valid, self.finds).any()
+            ),
+        ]
+        promised(m, platform, ~self.issue | self.complete, "an issue before its scan is complete")
+        promised(m, platform, ~self.taken | self.takes, "an instruction too many is decoded")
+        return m
+
+    def _read_rows(self, m: Module, row_ends: Value) -> None:
+        """Read the rows of the instruction that is judged next, the first one through its place."""
+        m.submodules.rom = memory = Memory(
+            shape=ScanLayout().size, depth=ROM_ROWS, init=self._rom.contents, attrs=_BLOCK
+        )
+        port = memory.read_port()
+        opcodes = [Signal.like(self.opcode, name=f"opcode_{i}", reset_less=True) for i in (0, 1)]
+        into = Signal()
+        decoded, judged = Signal(range(DECODED + 1)), Signal(range(DECODED + 1))
+        begins, pointed, reads, loads, done = (
+            Signal(name=name) for name in ("begins", "pointed", "reads", "loads", "done")
+        )
+        at = Signal(ceil_log2(ROM_ROWS), reset_less=True)
+        for number, opcode in enumerate(opcodes):
+            with m.If(self.taken & (into == number)):
+                m.d.sync += opcode.eq(self.opcode)
+        m.d.comb += [
+            self.takes.eq(~decoded[1]),
+            begins.eq((judged != 0) & ~(pointed | reads | loads | self._walks)),
+            done.eq(self._walks & row_ends & self._moves),
+            port.addr.eq(Mux(begins, Mux(self._bank, *reversed(opcodes)), at)),
+            port.en.eq(begins | reads | loads | done),
+        ]
+        m.d.sync += [
+            into.eq(into ^ self.taken),
+            self._bank.eq(self._bank ^ self.issue),
+            decoded.eq(decoded + self.taken - self.issue),
+            judged.eq(judged + self.judged - self.issue),
+            pointed.eq(begins),
+            reads.eq(pointed),
+            loads.eq(reads),
+            self._walks.eq(loads | (self._walks & ~self.issue)),
+        ]
+        with m.If(pointed):
+            m.d.sync += at.eq(port.data)
+        with m.Elif(reads | loads | done):
+            m.d.sync += at.eq(at + 1)
+        with m.If(loads | done):
+            m.d.sync += self._row.eq(port.data)
+
+    def _walk(self, m: Module, addressed: data.View, row_ends: Signal) -> None:
+        """Go through the entries of the list of a row, oldest first."""
+        row = self._row
+        oldest, youngest = Signal(NUMBER_BITS), Signal(RING_BITS)
+        some, starts = Signal(), Signal()
+        with m.Switch(row.list):
+            for number, name in enumerate(LISTS):
+                with m.Case(number):
+                    view = self.lists[name]
+                    m.d.comb += Cat(oldest, youngest, some).eq(view)
+        next_number = Signal(NUMBER_BITS, reset_less=True)
+        position = Signal(NUMBER_BITS)
+        is_compare, is_keep = row.step == Step.COMPARE, row.step == Step.KEEP
+        there = ~starts | (some & ~row.never)
+        m.d.comb += [
+            position.eq(Mux(starts, oldest, next_number)),
+            addressed.valid.eq(self._walks & (row.step != Step.ISSUE)),
+            addressed.starts.eq(starts),
+            addressed.there.eq(there),
+            addressed.ends.eq(row_ends),
+            addressed.number.eq(
+                Cat(Mux(is_keep, youngest, position[:RING_BITS]), position[RING_BITS:])
+            ),
+            addressed.row.eq(row),
+            row_ends.eq(
+                addressed.valid & (~is_compare | ~there | (position[:RING_BITS] == youngest))
+            ),
+        ]
+        with m.If(self._moves):
+            m.d.sync += [starts.eq(row_ends | ~self._walks), next_number.eq(position + 1)]
+
+    def _compare(
+        self, m: Module, addressed: data.View, read: data.View, compared: data.View
+    ) -> None:
+        """Read a region, compare it with the own one, and write own regions."""
+        low = data.StructLayout({"base": HOST_OFFSET_BITS, "filled": 1, "rises": 1})
+        high = data.StructLayout({"end": HOST_OFFSET_BITS, "space": 2})
+        places = 1 << (REGION_BITS + RING_BITS)
+        own = Signal(Region(HOST_OFFSET_BITS), reset_less=True)
+        filled = Signal(reset_less=True)
+        its_low, its_high = Signal(low, reset_less=True), Signal(high, reset_less=True)
+        row = compared.row
+        below, overlaps, same_space, follows, rises = (
+            Signal(name=name) for name in ("below", "overlaps", "same_space", "follows", "rises")
+        )
+        keeps, decodes = Signal(), Signal()
+        risen = self.rises.bit_select(row.list, 1)
+        # A cell of a region is its number among SCANNED, behind a bit for base or end.
+        own_cell = self.cell[: 1 + OWN_BITS]
+        decoding = Signal()  # the bank of the instruction whose cells are written
+        m.d.sync += decoding.eq(decoding ^ self.judged)
+        m.d.comb += [
+            # The signs of differences come out of the carry chains as they are.
+            below.eq((own.base - its_high.end)[-1]),
+            overlaps.eq(below & (its_low.base - own.end)[-1] & same_space),
+            # The unit tells addresses of the spaces one behind the other.
+            follows.eq((same_space & ~below) | (its_high.space < row.space)),
+            rises.eq(Mux(row.walked, follows & its_low.filled, risen)),
+            same_space.eq(its_high.space == row.space),
+            keeps.eq(compared.valid & (row.step == Step.KEEP)),
+            decodes.eq(self.keeps & (self.cell[1 + OWN_BITS :] == REGION_CELLS >> 1 + OWN_BITS)),
+            self._moves.eq(~(keeps & decodes)),
+        ]
+        address = Signal(RING_BITS + REGION_BITS)
+        m.d.comb += address.eq(
+            Mux(
+                addressed.row.step == Step.OWN,
+                Cat(addressed.row.own, self._bank, Const(_OWN_KIND, REGION_BITS)),
+                Cat(addressed.number[:RING_BITS], addressed.row.region),
+            )
+        )
+        into = Signal.like(address)
+        m.d.comb += into.eq(
+            Mux(
+                decodes,
+                Cat(own_cell[1:], decoding, Const(_OWN_KIND, REGION_BITS)),
+                Cat((compared.number[:RING_BITS] + 1)[:RING_BITS], row.region),
+            )
+        )
+        kept = self.kept[:HOST_OFFSET_BITS]
+        lows, highs = Signal(low), Signal(high)
+        m.d.comb += [
+            lows.base.eq(Mux(decodes, kept, own.base)),
+            lows.filled.eq(filled),
+            lows.rises.eq(rises),
+            highs.end.eq(Mux(decodes, kept, own.end)),
+            highs.space.eq(row.space),
+        ]
+        for name, written, register, half in (
+            ("bases", lows, its_low, 0),
+            ("ends", highs, its_high, 1),
+        ):
+            m.submodules[name] = memory = Memory(
+                shape=written.shape(), depth=places, init=[], attrs=_BLOCK
+            )
+            write, port = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                write.en.eq(Mux(decodes, own_cell[0] == half, keeps)),
+                write.addr.eq(into),
+                write.data.eq(written),
+                port.addr.eq(address),
+                port.en.eq(self._moves),
+            ]
+            with m.If(self._moves):
+                m.d.sync += register.eq(port.data)
+                with m.If(read.valid & (read.row.step == Step.OWN)):
+                    name_of = "end" if half else "base"
+                    m.d.sync += own[name_of].eq(port.data[name_of])
+        # Behind an OWN both regions are the same: that is not empty which begins below its end.
+        with m.If(compared.row.step == Step.OWN):
+            m.d.sync += filled.eq(below)
+        with m.If(keeps & row.walked & self._moves):
+            m.d.sync += risen.eq(rises)
+        self._find(m, compared, overlaps, its_low.rises)
+
+    def _find(self, m: Module, compared: data.View, overlaps: Value, rises: Value) -> None:
+        """Find the number for a mask: the youngest entry that is in the way in any of its rows, and
+        its run."""
+        row, number = compared.row, compared.number
+        hits = Signal(1 << PLACE_BITS, reset_less=True)  # for each place, in rows of the mask
+        running = Signal(reset_less=True)  # the entry before belongs to the run
+        last = Signal(NUMBER_BITS, reset_less=True)
+        run_first = Signal(PLACE_BITS, reset_less=True)
+        place = number[:PLACE_BITS]
+        hit, goes_on = Signal(), Signal()
+        takes = compared.valid & (row.step == Step.COMPARE) & self._moves
+        m.d.comb += [
+            hit.eq(compared.there & (overlaps | (hits.bit_select(place, 1) & ~row.first))),
+            goes_on.eq(running & ~compared.starts & rises),
+            self.found.numbers.last.eq(last),
+            self.found.numbers.run.eq(last[:PLACE_BITS] - run_first),
+        ]
+        m.d.sync += self.finds.eq(takes & compared.ends & row.last)
+        with m.If(takes):
+            m.d.sync += [
+                hits.bit_select(place, 1).eq(hit),
+                running.eq(hit | goes_on),
+                self.found.mask.eq(row.mask),
+            ]
+            with m.If(hit):
+                m.d.sync += last.eq(number)
+                with m.If(~goes_on):
+                    m.d.sync += run_first.eq(place)
+            with m.Elif(row.first & compared.starts):
+                # Who waits for nothing names an entry that left the list long ago.
+                m.d.sync += last.eq(
+                    Cat(place, (number[PLACE_BITS:] - 1)[: NUMBER_BITS - PLACE_BITS])
+                )

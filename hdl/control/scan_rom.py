@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scan ROM: which regions of older instructions must not meet those of each instruction.
+
+Its rows follow from the memories that instructions read and write, as `arch/isa` has them. Two
+regions in one memory must not meet if one of them is written. Units work in order, so instructions
+do not wait for older ones of their own unit. Only results of the activation unit are awaited there,
+too, since several of its instructions are in its pipeline at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from amaranth.lib import data
+from amaranth.utils import ceil_log2
+
+from systola.arch.config import Config
+from systola.arch.features import has
+from systola.arch.isa import INSTRUCTIONS, Executor, Instruction, Memory, Opcode, Use, Way, way_of
+from systola.hdl.control.step_row import SCANNED
+
+NOTHING = len(SCANNED)
+"""The number after those of the regions of an instruction: an empty one, in nobody's way."""
+KEPT: Mapping[str, tuple[str, ...]] = {
+    "host_reading": ("result", "host"),
+    "loading": ("result",),
+    "host_writing": ("result", "host"),
+    "matrix_reading": ("result",),
+    "matrix_summing": ("sums",),
+    "activate_reading": ("sums",),
+    "activate_operands": ("source", "operand"),
+    "activate_writing": ("result", "entries", "table"),
+}
+"""The regions that each list keeps of an instruction. The instruction walks through the first one,
+which decides whether its entry rises. An instruction in two lists keeps a region for others to
+compare with in the first of them only."""
+LISTS = tuple(KEPT)
+REGIONS = tuple((name, own) for name, regions in KEPT.items() for own in regions)
+"""Kinds of regions in the region memory, in the order of their numbers."""
+AWAITS_ITSELF = "activate_writing"
+"""The list that instructions of its own unit wait for."""
+_ALONE = {
+    "host_memory": ("host", "host_reading"),
+    "operand_writing": ("operand", "activate_writing"),
+}
+"""Masks that do not have the name of their list, with their own region and their list. A write
+waits for older reads of host memory as a whole, and for their lines one by one. Operands b, and
+taps, lie elsewhere than operands a."""
+QUEUES = ("host_reads", "host_writes", "weights", "matrix", "activate", "tags")
+NO_QUEUE = len(QUEUES)
+_SPACES = {Memory.PARAMETERS: 1, Memory.TABLES: 2}
+"""Numbers of the memories that share one kind of region with buffer lines, which have number 0. The
+interlocks have their addresses one behind the other, in this order."""
+ROM_ROWS = 512
+STARTS = 128
+"""The first rows have the place of the first row of each instruction, by opcode."""
+LIST_BITS = ceil_log2(len(LISTS))
+REGION_BITS = 4
+OWN_BITS = ceil_log2(NOTHING + 1)
+MASK_BITS = 3
+QUEUE_BITS = ceil_log2(NO_QUEUE + 1)
+
+
+class Step(IntEnum):
+    """Steps of a scan: read an own region, compare it with a list, keep it, or issue."""
+
+    OWN = 0
+    COMPARE = 1
+    KEEP = 2
+    ISSUE = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanRow:
+    """A step of a scan. `own` is the region that OWN reads, for the steps that follow. COMPARE and
+    KEEP name a `list`, one of its regions, `its`, and the `space` of that.
+
+    COMPARE is the `first` or `last` row of a mask, given by its number among those of the queue;
+    with `never` nothing is in the way. KEEP with `walked` also finds whether the entry rises. ISSUE
+    has the way of the instruction.
+    """
+
+    step: Step
+    own: str | None = None
+    list: str = LISTS[0]
+    its: str = ""
+    space: int = 0
+    mask: int = 0
+    first: bool = False
+    last: bool = False
+    never: bool = False
+    walked: bool = False
+    way: Way | None = None
+
+
+class ScanLayout(data.StructLayout):
+    """A step as bits."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "step": 2,
+                "own": OWN_BITS,
+                "list": LIST_BITS,
+                "region": REGION_BITS,
+                "space": 2,
+                "mask": MASK_BITS,
+                "first": 1,
+                "last": 1,
+                "never": 1,
+                "walked": 1,
+                "lists": len(LISTS),
+                "queue": QUEUE_BITS,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A region of an instruction that must not meet a region of older ones in a list."""
+
+    mask: str
+    list: str
+    own: str
+    its: str
+    space: int
+
+
+def own_of(entry: Instruction, use: Use) -> str | None:
+    """Return the name of a region among SCANNED, None for weights, which nothing else touches."""
+    alike = {Memory.HOST: "host", Memory.ACCUMULATORS: "sums", Memory.WEIGHTS: None}
+    if use.memory in alike:
+        return alike[use.memory]
+    if entry.executor is not Executor.ACTIVATION_UNIT:
+        return "result"
+    entries = {Memory.PARAMETERS: "entries", Memory.TABLES: "table"}
+    if use.memory in entries:
+        return entries[use.memory]
+    if use in entry.writes:
+        return "result"
+    lines = [each for each in entry.reads if each.memory is Memory.BUFFER]
+    return ("source", "operand")[lines.index(use)]
+
+
+def owns(entry: Instruction) -> dict[str, Use]:
+    """Return the regions of an instruction, by their names among SCANNED."""
+    found = ((own_of(entry, use), use) for use in (*entry.writes, *entry.reads))
+    return {own: use for own, use in found if own is not None}
+
+
+def mask_of(own: str, name: str) -> str:
+    """Return the mask for an own region and a list."""
+    return next((mask for mask, pair in _ALONE.items() if pair == (own, name)), name)
+
+
+def list_of(mask: str) -> str:
+    """Return the list with the entries that a mask names."""
+    return _ALONE[mask][1] if mask in _ALONE else mask
+
+
+def known(config: Config) -> tuple[Instruction, ...]:
+    """Return the instructions of a machine without training and links."""
+    assert not config.training and not config.links
+    return tuple(entry for entry in INSTRUCTIONS if entry.needs is None or has(config, entry.needs))
+
+
+def pairs(entry: Instruction, config: Config) -> tuple[Pair, ...]:
+    """Return all pairs of regions that must not meet, for an instruction that is to be issued."""
+    found: dict[Pair, None] = {}
+    for own, use in owns(entry).items():
+        for other in known(config):
+            way = way_of(other)
+            for name, its in _compared(other, way) if way else ():
+                older = owns(other)[its]
+                itself = other.executor is entry.executor and name != AWAITS_ITSELF
+                written = use in entry.writes or older in other.writes
+                if older.memory is use.memory and written and not itself:
+                    space = _SPACES.get(older.memory, 0) if its == "result" else 0
+                    found[Pair(mask_of(own, name), name, own, its, space)] = None
+    return tuple(found)
+
+
+def _compared(entry: Instruction, way: Way) -> list[tuple[str, str]]:
+    """Return the lists and regions in which younger instructions find those of an instruction."""
+    found: dict[str, str] = {}
+    for name in way.lists:
+        for own in KEPT[name]:
+            if own in owns(entry):
+                found.setdefault(own, name)
+    return [(name, own) for own, name in found.items()]
+
+
+def masks_of(config: Config) -> Mapping[str, tuple[str, ...]]:
+    """Return the masks of the instructions in each queue, in the order of their numbers."""
+    found: dict[str, dict[str, None]] = {queue: {} for queue in QUEUES}
+    for entry in known(config):
+        way = way_of(entry)
+        if way is not None:
+            found[way.queue] |= dict.fromkeys(pair.mask for pair in pairs(entry, config))
+    return {queue: tuple(masks) for queue, masks in found.items()}
+
+
+def rows_of(
+    entry: Instruction, config: Config, masks: Mapping[str, tuple[str, ...]]
+) -> tuple[ScanRow, ...]:
+    """Return the steps of an instruction; `masks` are those of each queue. Rows of one mask follow
+    one another."""
+    way = way_of(entry)
+    if way is None:
+        return (ScanRow(step=Step.ISSUE),)
+    rows: list[ScanRow] = []
+    loaded: str | None = ""
+    keeps = [
+        (name, its, its if its in owns(entry) else None) for name in way.lists for its in KEPT[name]
+    ]
+    rising: set[str] = set()
+
+    def load(own: str | None) -> None:
+        nonlocal loaded
+        if own != loaded:
+            rows.append(ScanRow(step=Step.OWN, own=own))
+            loaded = own
+
+    def keep() -> None:
+        """Keep the region that is loaded, where that is known to rise or not."""
+        for name, its, own in tuple(keeps):
+            walked = its == KEPT[name][0]
+            if own == loaded and (walked or name in rising):
+                space = _space(entry, own)
+                rows.append(ScanRow(step=Step.KEEP, list=name, its=its, space=space, walked=walked))
+                rising.add(name)
+                keeps.remove((name, its, own))
+
+    todo = pairs(entry, config)
+    groups = [
+        [pair for pair in todo if pair.mask == mask]
+        for mask in dict.fromkeys(pair.mask for pair in todo)
+    ]
+    while groups:
+        # What is compared with the region that is loaded comes next, as that saves a row.
+        group = min(groups, key=lambda each: (all(p.own != loaded for p in each), len(each)))
+        groups.remove(group)
+        group.sort(key=lambda pair: pair.own != loaded)
+        for pair in group:
+            load(pair.own)
+            rows.append(
+                ScanRow(
+                    step=Step.COMPARE,
+                    list=pair.list,
+                    its=pair.its,
+                    space=pair.space,
+                    mask=masks[way.queue].index(pair.mask),
+                    first=pair is group[0],
+                    last=pair is group[-1],
+                )
+            )
+            keep()
+    # All numbers of a command are written, as old ones would mean anything later on.
+    for number, mask in enumerate(masks[way.queue]):
+        if all(pair.mask != mask for pair in todo):
+            rows.append(
+                ScanRow(
+                    step=Step.COMPARE,
+                    list=list_of(mask),
+                    mask=number,
+                    first=True,
+                    last=True,
+                    never=True,
+                )
+            )
+    while keeps:
+        load(keeps[0][2])
+        keep()
+    return (*rows, ScanRow(step=Step.ISSUE, way=way))
+
+
+def _space(entry: Instruction, own: str | None) -> int:
+    return _SPACES.get(owns(entry)[own].memory, 0) if own == "result" else 0
+
+
+class ScanRom:
+    """All rows of a machine. `contents` is the ROM in bits, which begins with the `starts`."""
+
+    def __init__(self, config: Config):
+        self.masks = masks_of(config)
+        self.programs = {
+            entry.opcode: rows_of(entry, config, self.masks) for entry in known(config)
+        }
+        self.starts: dict[Opcode, int] = {}
+        self.rows: list[ScanRow] = []
+        places: dict[tuple[ScanRow, ...], int] = {}
+        for opcode, rows in self.programs.items():
+            if rows not in places:
+                places[rows] = STARTS + len(self.rows)
+                self.rows += rows
+            self.starts[opcode] = places[rows]
+        if STARTS + len(self.rows) > ROM_ROWS:
+            raise ValueError(f"{len(self.rows)} rows of the scan are too many")
+        starts = [0] * STARTS
+        for opcode, start in self.starts.items():
+            starts[opcode] = start
+        self.contents = [*starts, *map(self._encoded, self.rows)]
+
+    def _encoded(self, row: ScanRow) -> int:
+        lists = row.way.lists if row.way else ()
+        return (
+            ScanLayout()
+            .const(
+                {
+                    "step": row.step,
+                    "own": NOTHING if row.own is None else SCANNED.index(row.own),
+                    "list": LISTS.index(row.list),
+                    "region": REGIONS.index((row.list, row.its)) if row.its else 0,
+                    "space": row.space,
+                    "mask": row.mask,
+                    "first": row.first,
+                    "last": row.last,
+                    "never": row.never,
+                    "walked": row.walked,
+                    "lists": sum(1 << LISTS.index(name) for name in lists),
+                    "queue": QUEUES.index(row.way.queue) if row.way else NO_QUEUE,
+                }
+            )
+            .as_bits()
+        )
