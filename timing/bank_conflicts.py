@@ -48,7 +48,7 @@ class OtherReads:
     """The lines that the matrix unit reads during an instruction of the activation unit."""
 
     past: dict[float, int]
-    """Line read in each cycle by instructions that have been issued before."""
+    """Line that instructions issued before read in each cycle."""
     coming: Iterator[ComingReads]
     """Reads of the instructions that are issued later."""
     start: float

@@ -139,7 +139,7 @@ class HostReadPort:
         )
 
     def resume(self, state: PortState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         free, fetched, times, paces = state
         self._free, self._fetched = now + free, now + fetched
         self._transfers.clear()

@@ -66,9 +66,9 @@ class HostWriter:
         return Span(float(sent[0]) - SENT, last, end, copy.beats * beat, copy.beats)
 
     def state(self, now: float) -> float:
-        """Return the state, seen from cycle `now`."""
+        """Return the state with times relative to cycle `now`."""
         return recent(self._free, now)
 
     def resume(self, state: float, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         self._free = now + state

@@ -114,7 +114,7 @@ class WeightFetch:
         self._swapped = time
 
     def state(self, now: float) -> WeightState:
-        """Return the state, seen from cycle `now`.
+        """Return the state with times relative to cycle `now`.
 
         Tiles that were asked for may have arrived at any time before.
         """
@@ -132,7 +132,7 @@ class WeightFetch:
         )
 
     def resume(self, state: WeightState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         times, begun, queue = state
         self._free, self._loaded, self._swapped = (now + time for time in times)
         self._begun.extend(now + time for time in begun)
