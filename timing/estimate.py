@@ -14,7 +14,7 @@ The model leaves out:
 - the choice between units that want the same bank of the buffer or of the accumulators
 - bursts cut at pages
 - a fetch that overtakes a read, if the read was on its way from its queue to the bus before the
-fetch was requested
+  fetch was requested
 - the time of each single stall
 """
 
