@@ -24,10 +24,7 @@ from systola.compiler.operations import Convolution, Pooling, Value, Window
 
 
 def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
-    """Translate ReduceMean after DequantizeLinear.
-
-    The host calculates the mean in float32 if no QuantizeLinear follows.
-    """
+    """Translate ReduceMean after DequantizeLinear, to float32 if no QuantizeLinear follows."""
     source = scope.dequantised(node, 0)
     shape = source.codes.shape
     found = _axes(scope, node, shape)
