@@ -121,12 +121,12 @@ class HostReadPort:
         return first, last
 
     def state(self, now: float, earliest: float) -> PortState:
-        """Return the state, seen from cycle `now`, with no fetch asked for before `earliest`."""
+        """Return the state with times relative to cycle `now`; no fetch comes before `earliest`."""
         transfers = [
             each
             for each in self._transfers
             if max(each.asked + 1, each.end + self._memory.beat) > earliest
-            or each is self._transfers[-1]  # which can be held up
+            or each is self._transfers[-1]  # a later transfer can hold it up
         ]
         return (
             recent(self._free, now),

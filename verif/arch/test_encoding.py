@@ -38,7 +38,7 @@ def test_the_fields_follow_one_another() -> None:
 
 @pytest.mark.parametrize("mnemonic", LAYOUT)
 def test_extremes(mnemonic: str) -> None:
-    """Each field at both ends while the others are all at one end."""
+    """Check each field at both ends of its range, with all other fields at one end."""
     number, spans = LAYOUT[mnemonic]
     opcode = Opcode(number)
     ends = extremes(mnemonic)
@@ -149,7 +149,7 @@ def test_bytes_by_hand() -> None:
         out_height=0xDEF,
         out_width=0x012,
     )
-    # `left`, `top`, `dilation_x` ... `stride_y` between the whole digits of the others.
+    # The fields from `left` to `stride_y` do not take whole hexadecimal digits, other fields do.
     middle = 0b000000000_1111111111111_0100_0011_0000010_0000001
     digits = f"012def{middle:011x}cdab7894561230c"
     assert word == bytes.fromhex(digits)[::-1]

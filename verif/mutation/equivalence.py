@@ -73,9 +73,9 @@ def harmless(
     jobs: int,
     tried: Callable[[Mutant, str], None],
 ) -> None:
-    """Call `tried` with each mutant and the module inside of which it makes no difference.
+    """Call `tried` with each mutant, and with the module in which it makes no difference.
 
-    The module is an empty text if this has not been proven. `seconds` is the limit for one proof.
+    The module is an empty text if no such module has been proven. `seconds` is the limit for one proof.
     The files left in `folder` may be deleted.
     """
     around = _surroundings(design)
