@@ -75,8 +75,8 @@ def harmless(
 ) -> None:
     """Call `tried` with each mutant, and with the module in which it makes no difference.
 
-    The module is an empty text if no such module has been proven. `seconds` is the limit for one proof.
-    The files left in `folder` may be deleted.
+    The module is an empty text if no such module has been proven. `seconds` is the limit for one
+    proof. The files left in `folder` may be deleted.
     """
     around = _surroundings(design)
     folder.mkdir(parents=True, exist_ok=True)
