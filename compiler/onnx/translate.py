@@ -59,7 +59,7 @@ def translate_onnx(content: bytes) -> Translation:
         try:
             return translate_model(model, repeat, inferred_shapes(content))
         except ModelError:
-            # An operator mixes the samples: then they are one.
+            # An operator mixes the samples, so all of them together are treated as a single sample.
             pass
     return translate_model(model, 1)
 
