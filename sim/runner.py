@@ -37,9 +37,7 @@ _CYCLE = 10_000
 """Length of a clock cycle in waveforms, in picoseconds."""
 _OPTIMISE = "-O1"
 _OPTIMISE_NETLIST = "-O0"
-"""Optimisation level for netlists.
-
-It halves the time of compiling, which is longer than the time of all their tests.
+"""Optimisation of netlists: it halves the time of compiling, which is longer than all their tests.
 """
 
 
@@ -49,15 +47,13 @@ class TestFailure(AssertionError):
     __test__ = False
 
     def __init__(self, text: str, *, known: bool = False, repeat: str = "") -> None:
-        """Make a failure with the text `text`.
-
-        If `known` is True, the first line of the text is an assertion. `repeat` is the command that
-        runs the tests again.
+        """Keep whether the first line is an assertion (`known`), and the command that runs it
+        again.
         """
         self.known = known
         first, _, rest = text.partition("\n")
         self.summary = "\n".join(line for line in (first, repeat) if line)
-        """First line of the text, and the command that repeats the run."""
+        """The assertion, and the command that repeats the run."""
         super().__init__("\n".join(part for part in (self.summary, rest) if part))
 
 
@@ -94,7 +90,7 @@ def run(
     results, marker = directory / "results.xml", directory / "marker"
     plusargs = [f"+dumpfile_path={directory / top}.fst"]
     if simulator == "verilator":
-        # Memories start with random contents, so that a test fails if it depends on these.
+        # Memories start with random contents: nothing may depend on them.
         plusargs = ["+verilator+rand+reset+2", f"+verilator+seed+{seed % ((1 << 31) - 1) or 1}"]
     # cocotb's exit status repeats the content of the results.
     with suppress(SystemExit):
