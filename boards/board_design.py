@@ -14,12 +14,17 @@ from systola.boards.clock import PllSettings, add_clock
 from systola.boards.uart_receiver import MIN_DIVISOR
 
 _MAX_BAUD_ERROR = 0.015
-"""Largest error of the baud rate, as a fraction. A line bears a few per cent, of which the other
-end needs some, too."""
+"""Largest error of the baud rate, as a fraction.
+
+A serial line works with an error of a few per cent in total, and the other end has an error, too.
+"""
 
 
 def uart_divisor(clock: PllSettings, baud: int) -> int:
-    """Return the cycles of a bit. Raises ConfigError for a baud rate that the clock cannot make."""
+    """Return the cycles of a bit.
+
+    Raises ConfigError for a baud rate that the clock cannot make.
+    """
     hz = round(clock.hz)
     divisor = round(hz / baud)
     if divisor < MIN_DIVISOR or abs(hz / divisor / baud - 1) > _MAX_BAUD_ERROR:
@@ -31,7 +36,7 @@ def uart_divisor(clock: PllSettings, baud: int) -> int:
 
 
 class BoardDesign(Elaboratable):
-    """A design for an Amaranth platform that has a `uart`; a bit takes `divisor` cycles."""
+    """A design for an Amaranth platform that has a `uart`. A bit takes `divisor` cycles."""
 
     def __init__(self, *, config: Config, memory_bytes: int, divisor: int, clock: PllSettings):
         self._clock = clock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of files on the command line, and the one check of all that a command reads and writes."""
+"""Names of files on the command line, and the check of all files that a command reads or writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OutputName(str):
 
 
 def output_name(text: str) -> OutputName:
-    """Convert, for argparse, the name of an output; any name of standard output becomes '-'."""
+    """Convert, for argparse, the name of an output; every name of standard output becomes '-'."""
     if not text:
         raise argparse.ArgumentTypeError("an empty name is no file")
     return OutputName(STANDARD_OUTPUT if _is_standard_output(text) else text)
@@ -46,9 +46,9 @@ def checkpoint_names(text: str) -> CheckpointNames:
 def check_files(values: Iterable[object]) -> None:
     """Check the files among the values of all options, before a command begins to work.
 
-    Raises UserError where a command would write over a file that it reads, write two outputs to one
-    file, or cannot write. A file that is not regular, such as a device or a pipe, can be named as
-    often as one likes, but not standard output.
+    Raises UserError if a command would write over a file that it reads, would write two outputs to
+    one file, or cannot write. A file that is not regular, such as a device or a pipe, may be named
+    several times; standard output may not.
     """
     values = list(values)
     seen: dict[object, str] = {}
@@ -74,7 +74,7 @@ def check_files(values: Iterable[object]) -> None:
 
 
 def _check_names(names: CheckpointNames, seen: Mapping[object, str]) -> None:
-    """Raise UserError where one of many names is another name of a file already `seen`."""
+    """Raise UserError if a checkpoint's name is another name of a file already `seen`."""
     for path in names.existing():
         if other := seen.get(_identity(path)):
             raise _written_over(str(names), other)
@@ -84,13 +84,13 @@ def _check_names(names: CheckpointNames, seen: Mapping[object, str]) -> None:
 
 
 def _written_over(name: str, other: str) -> UserError:
-    """Return the error for an output `name` that is the file `other`, too."""
+    """Return the error for an output `name` that stands for the same file as `other`."""
     twice = "is named twice" if name == other else f"is {other}, too"
     return UserError(f"{name} {twice}: the output would be written over it")
 
 
 def _identity(path: str) -> object:
-    """Return the same for all names of a file; None for a pipe or device."""
+    """Return an object that is equal for all names of a file; None for a pipe or device."""
     if path == STANDARD_OUTPUT:
         return path
     try:
@@ -101,7 +101,10 @@ def _identity(path: str) -> object:
 
 
 def _is_standard_output(path: str) -> bool:
-    """Return whether output to `path` goes where print() goes, a terminal apart."""
+    """Return whether output to `path` goes to the same file or pipe as standard output.
+
+    A terminal counts only under the name '-'.
+    """
     if path == STANDARD_OUTPUT:
         return True
     try:

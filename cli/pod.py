@@ -33,7 +33,7 @@ from systola.runtime.report_table import NOTHING, percent, report_table
 
 IDLE = "idle"
 _OF_ONE = ("timeline", "report", "report_window", "waves", "roofline")
-"""Options that show one core."""
+"""Options that apply to a single core only."""
 
 
 def add_cores(parser: argparse.ArgumentParser, what: str) -> None:
@@ -52,7 +52,7 @@ def add_shared_memory(parser: argparse.ArgumentParser) -> None:
 
 
 def shared_memory_of(arguments: argparse.Namespace) -> SharedMemory | None:
-    """Return the shared memory of a pod; None if none is asked for.
+    """Return the shared memory of a pod, or None if the user asks for none.
 
     Raises UserError without --cores, and ConfigError if the memory does not fit the cores.
     """
@@ -76,7 +76,7 @@ def add_split(parser: argparse.ArgumentParser) -> None:
 
 
 def check_cores(arguments: argparse.Namespace) -> None:
-    """Raise UserError if other options do not fit --cores."""
+    """Raise UserError if another option does not go with --cores."""
     if arguments.cores is None:
         for option in ("split", "scheduler"):
             if getattr(arguments, option, None):

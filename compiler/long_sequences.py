@@ -40,7 +40,10 @@ Windowed = Convolution | DepthwiseConvolution | Pooling
 
 
 def with_short_windows(translation: Translation) -> Translation:
-    """Return `translation` with other operations in place of too large ones along sequences."""
+    """Return `translation` with operations on sequences too long for the machine replaced.
+
+    Several smaller operations, or an operation in another form, replace each of them.
+    """
     items: list[Item] = []
     for item in translation.items:
         items += _short(item) if isinstance(item, Windowed) else [item]
@@ -68,7 +71,11 @@ def _short(node: Windowed) -> list[Item]:
 
 
 def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operation on a map of one column, where a window may begin much further up."""
+    """Return the operation on a map of one column.
+
+    The first window of a column may begin further from the map's edge than the first window of a
+    row.
+    """
     window, shape = node.window, node.weights.shape
     source = _value(node.source, (1, node.source.pixels, 1, node.source.channels))
     result = _value(node.result, (1, node.result.pixels, 1, node.result.channels))
@@ -93,9 +100,9 @@ def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
 
 
 def _steps_that_fold(node: Convolution) -> int:
-    """Return the largest number of pixels that can become one pixel.
+    """Return the largest number of neighbouring pixels that can become one pixel.
 
-    It divides the stride and the width.
+    The number must divide both the stride and the width.
     """
     width, stride = node.source.grid[1], node.window.stride[1]
     if node.window.dilation[1] != 1:
@@ -104,7 +111,10 @@ def _steps_that_fold(node: Convolution) -> int:
 
 
 def _folded(node: Convolution, steps: int) -> list[Item]:
-    """Return the operations with each `steps` pixels as one pixel of more channels."""
+    """Return the operations on a sequence in which each `steps` pixels become one pixel.
+
+    The new pixel has the channels of all of them.
+    """
     window = node.window
     _, taps, channels, n = node.weights.shape
     first, lead = divmod(window.first[1], steps)
@@ -130,7 +140,7 @@ def _folded(node: Convolution, steps: int) -> list[Item]:
 def _in_parts(node: Windowed, most: int) -> list[Item]:
     """Return the operations on parts of the sequence.
 
-    Each part also has the pixels of the next part that its windows see.
+    Each part also has the first pixels of the next part if its last windows need them.
     """
     window, width, out = node.window, node.source.grid[1], node.window.out[1]
     extent = (window.kernel[1] - 1) * window.dilation[1] + 1

@@ -452,7 +452,7 @@ def _steps(places: Positions, size: int) -> tuple[int, int] | None:
     if len(inside) == 0:
         return None
     if len(inside) == 1:
-        # With only one place inside, a step that leaves the map is right for the others.
+        # If only one place is inside, all others are -1. So the step must leave the map at once.
         step = 1 if len(places) == 1 else size
     else:
         step = int(places[inside[1]] - places[inside[0]])

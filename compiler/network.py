@@ -58,9 +58,9 @@ class CompiledNetwork:
 
     samples: int
     sources: tuple[Value, ...]
-    """Inputs; for each sample of the user they have as many samples as the network's `repeat`."""
+    """Inputs. Each sample of the user has as many of their samples as the network's `repeat`."""
     results: tuple[Value, ...]
-    """Outputs; for each sample of the user they have as many samples as the network's `repeat`."""
+    """Outputs. Each sample of the user has as many of their samples as the network's `repeat`."""
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
 
 
@@ -78,7 +78,7 @@ def make_network(translation: Translation) -> Network:
 
 
 def in_stages(translation: Translation) -> Network:
-    """Return the stages of a network, or of a piece of one, with operations in final forms."""
+    """Return the stages of a network, or a piece of a network, with operations in final forms."""
     return Network(
         _seen(translation.inputs, translation.repeat),
         _seen(translation.outputs, translation.repeat),

@@ -398,7 +398,8 @@ class _Compiler:
         entry = entry_bytes(config) // bus
         size, shape = self.plan.chunks[0], self.shapes[0]
         input_done = size * self.plan.segment * (config.input_pitch // bus)
-        # Entries are used as they come. The slower of entries and vectors sets the pace.
+        # The activation unit uses an entry as soon as it has come. The slower of entries and
+        # vectors sets the pace.
         activate = max(entry + size * shape.n_tiles, entry * shape.n_tiles + size)
         if input_done + activate <= size * shape.k_tiles * shape.n_tiles:
             return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of .npz files, each read when it is asked for: the file may be damaged in any way."""
+"""Arrays of .npz files, each read when a caller asks for it. The file may be damaged in any way."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from systola.runtime.plain_archive import check_members
 
 _SUFFIX = ".npy"
 _END = b"PK\x05\x06"
-"""The beginning of the end of an archive."""
+"""First bytes of the record at the end of a zip archive."""
 _COUNT = 10
-"""Bytes from there to the number of members."""
+"""Byte offset of the number of members in this record."""
 _MANY = 0xFFFF
-"""The number that stands for more members than a number of 16 bits can count."""
+"""Number in this field that stands for too many members for 16 bits."""
 
 
 class NpzError(ValueError):
-    """A file that is no .npz file, or an array that cannot be read, with the reason in one line."""
+    """An error for a file that is no .npz file, or an array that cannot be read.
+
+    Its text is the reason, in one line.
+    """
 
 
 class Npz:
@@ -35,7 +38,7 @@ class Npz:
             self._archive = zipfile.ZipFile(io.BytesIO(content))
             check_members(self._archive, len(content))
         members = self._archive.infolist()
-        # zipfile reads as many members as it finds; a damaged length hides some of them.
+        # zipfile reads the members that it finds. If a length is damaged, some of them are hidden.
         end = content.rfind(_END) + _COUNT
         count = int.from_bytes(content[end : end + 2], "little")
         if count not in (len(members), _MANY):
@@ -50,18 +53,18 @@ class Npz:
         return tuple(self._members)
 
     def stored_bytes(self, name: str) -> int:
-        """Count the bytes of an array with its header, as the file claims them."""
+        """Return the number of bytes of an array with its header, as the file states it."""
         return self._members[name].file_size
 
     def read(self, name: str) -> NDArray[Any]:
-        """Read an array, objects excepted.
+        """Read an array that does not consist of objects.
 
-        Raises NpzError where it is damaged, encrypted, or not as long as its header claims, and
-        MemoryError where there is no room for it.
+        Raises NpzError if the array is damaged, encrypted, or not as long as its header states.
+        Raises MemoryError if there is no room for it.
         """
         member = self._members[name]
         with _reasons():
-            # The length is checked first: numpy takes the memory that a header asks for.
+            # The length is checked first, since numpy reserves as much memory as a header asks for.
             with self._archive.open(member) as file:
                 shape, dtype = _header(file)
                 rest = member.file_size - file.tell()
@@ -74,9 +77,10 @@ class Npz:
                 return np.lib.format.read_array(file, allow_pickle=False)
 
     def pickled(self, name: str) -> bytes:
-        """Read an array of objects as the pickle that it is stored as, which may be any program.
+        """Read an array of objects as a pickle, its form in the file.
 
-        Raises NpzError where it is damaged, encrypted, or no array of objects.
+        The pickle may be any program. Raises NpzError if the array is damaged, encrypted, or not of
+        objects.
         """
         with _reasons(), self._archive.open(self._members[name]) as file:
             _, dtype = _header(file)
@@ -101,7 +105,8 @@ def _reasons() -> Generator[None]:
         yield
     except (NpzError, MemoryError):
         raise
-    # Of damaged bytes they raise almost anything: BadZipFile, zlib.error, RuntimeError for a
-    # password, NotImplementedError, struct.error, LZMAError, TypeError, OverflowError.
+    # For damaged bytes zipfile and numpy raise almost any error: BadZipFile, zlib.error,
+    # RuntimeError for a password, NotImplementedError, struct.error, LZMAError, TypeError,
+    # OverflowError.
     except Exception as error:
         raise NpzError(" ".join(str(error).split()) or type(error).__name__) from None

@@ -16,19 +16,19 @@ ALL = "all layers"
 
 @dataclass(frozen=True)
 class Dot:
-    """A layer as a dot in the roofline."""
+    """A layer as a dot in the roofline diagram."""
 
     label: str
     """Number of the operator."""
     name: str
     port: str
-    """The port that has most to do: `host` or `weights`."""
+    """Port that is busy longest with the layer: `host` or `weights`."""
     x: float
-    """Multiply-accumulates for each byte through that port; infinite if the port moves none."""
+    """Multiply-accumulates for each byte through `port`; infinite if this port moves no bytes."""
     y: float
     """Multiply-accumulates in each cycle, at most the height of the roof."""
     is_open: bool
-    """Whether the layer would lie above the roof."""
+    """True if the layer would lie above the roof."""
     is_total: bool
 
 
@@ -39,18 +39,20 @@ class Roofline:
     peak: int
     """Multiply-accumulates that the array can do in a cycle."""
     bandwidth: Mapping[str, float]
-    """Bytes in a cycle of each port: `host`, in each direction, and `weights`."""
+    """Bytes in a cycle of each port: `host`, for one direction, and `weights`."""
     dots: tuple[Dot, ...]
 
 
 def roofline(config: Config, report: Report) -> Roofline:
     """Return a dot for each layer that has multiply-accumulates, and one for the network.
 
-    A dot stands at the bytes of the port that has most to do for the layer. Host reads, host writes
-    and weights move at the same time. The slope of that port and the height of the array are
-    bounds. Cycles count from the end of the layer before, and layers overlap. A layer that begins,
-    or has its weights, before that end may lie above the roof. Its dot is open, and stands on the
-    roof.
+    Host reads, host writes and weights move at the same time, so only the port that is busy longest
+    bounds a layer. The dot's x counts the bytes of this port. The roof is the lower of two bounds:
+    the slope of this port, and the height of the array.
+
+    A layer's cycles count from the end of the layer before, although layers overlap. A layer that
+    begins, or gets its weights, before this end may lie above the roof. Its dot is then open, and
+    is drawn on the roof.
     """
     bandwidth = {
         "host": float(config.host_bus_bytes),

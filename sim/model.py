@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of a Verilated machine and a Verilated pod, seen from Python."""
+"""The common part of a Verilated machine and a Verilated pod, as Python sees it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from systola.sim.memory import stall_threshold
 HANDLE, WORD, LONG, NUMBER = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int
 """Types of arguments and results of the C functions."""
 Functions = Iterable[tuple[str, Any, Sequence[Any]]]
-"""Names without their prefix, types of results, and types of arguments after the handle."""
+"""Type of a list of C functions.
+
+Each has its name without prefix, the type of its result, and the types of the arguments after the
+handle.
+"""
 _FUNCTIONS: Functions = (
     ("destroy", None, ()),
     ("reset", None, ()),
@@ -23,7 +27,8 @@ _FUNCTIONS: Functions = (
     ("coverage", None, (ctypes.c_char_p,)),
 )
 _LARGEST_SEED = (1 << 31) - 1
-"""Largest seed of Verilator's random numbers; with 0 Verilator would choose one by the time."""
+"""Largest seed of Verilator's random numbers. For seed 0 Verilator would choose a seed by the time.
+"""
 
 
 class SimulationError(RuntimeError):
@@ -55,8 +60,8 @@ class VerilatedModel:
     ) -> None:
         """Make the model of a built library with functions that begin with `prefix`.
 
-        `functions` are added to the common ones. `create` has types and values of the arguments of
-        the function that makes the model, except the seed.
+        `functions` are added to the common functions. `create` has types and values of the
+        arguments of the function that makes the model, except the seed.
         """
         self._library = ctypes.CDLL(str(library))
         self._prefix = prefix

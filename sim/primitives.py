@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of the blocks of FPGAs that Verilog instantiates, for simulation."""
+"""Simulation models of FPGA blocks that the Verilog instantiates."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from importlib.resources import files
 from pathlib import Path
 
 _FOLDER = Path(__file__).resolve().parent / "primitives"
-"""Our own models, written from the vendors' documents, one file for each block."""
+"""Folder of the project's own models, one file a block, written from the vendors' documents."""
 
 
 _YOSYS_MODELS = {"SB_MAC16": "ice40/cells_sim.v"}
-"""Blocks that Yosys has a model of, and where."""
+"""For each block with a model in Yosys: the model's file."""
 
 
 def models_of(verilog: str) -> str:
-    """Return Verilog of the blocks that `verilog` places and that have a model."""
+    """Return the models, as Verilog, of all blocks that `verilog` instantiates.
+
+    Blocks without a model are left out.
+    """
     models = [
         file.read_text() for file in sorted(_FOLDER.glob("*.v")) if _places(verilog, file.stem)
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Area, registers and memories by unit, of a netlist of a standard-cell library's cells."""
+"""Area, registers and memories by unit, from a netlist of a standard-cell library's cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from systola.synth.errors import SynthesisError, SynthesisUsageError
 RESULTS = Path(__file__).with_name("asic.json")
 MEMORY = "sram_1r1w"
 DEPTH = 2
-"""Levels of the hierarchy that are shown: `core.mxu`, and no unit inside it."""
+"""Number of levels of the hierarchy that are shown.
+
+With 2 levels there is a unit `core.mxu`, but no unit inside it.
+"""
 _CELL = re.compile(r"\bcell\s*\(\s*\"?(\w+)\"?\s*\)\s*\{")
 _AREA = re.compile(r"\barea\s*:\s*([\d.eE+-]+)")
 _FLIP_FLOP = re.compile(r"\bff\s*\(")
@@ -27,14 +30,14 @@ class Library:
     """A library of cells, from a Liberty file."""
 
     areas: dict[str, float]
-    """Area of each cell, in the unit of the file, which is um2 as a rule."""
+    """Area of each cell, in the unit of the file, usually um2."""
     registers: frozenset[str]
     """Names of the flip-flops."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit, with all that is in it and is no unit of its own."""
+    """A unit, with all cells in it that belong to no smaller unit."""
 
     name: str
     area: float
@@ -53,23 +56,23 @@ class Memory:
 
     @property
     def bits(self) -> int:
-        """Bits of all of them."""
+        """Bits of all these black boxes together."""
         return self.width * self.depth * self.count
 
 
 @dataclass(frozen=True)
 class Timing:
-    """A path: the slowest between registers, without wires and memories."""
+    """The slowest path between registers, without wires and memories."""
 
     slack: float
-    """Nanoseconds."""
+    """Slack in nanoseconds."""
     start: str
     end: str
 
 
 @dataclass(frozen=True)
 class Report:
-    """A machine, or a unit, in the cells of a library."""
+    """A report of the area of a machine, or of a unit, in the cells of a library."""
 
     preset: str
     top: str
@@ -79,7 +82,7 @@ class Report:
     units: list[Unit]
     memories: list[Memory]
     timing: Timing | None
-    """None without OpenSTA."""
+    """Slowest path; None if the report was made without OpenSTA."""
     date: str
     commit: str
 
@@ -90,7 +93,10 @@ class Report:
 
 
 def read_library(path: Path) -> Library:
-    """Read the cells of a Liberty file. Raises SynthesisUsageError for a file without any."""
+    """Read the cells of a Liberty file.
+
+    Raises SynthesisUsageError for a file without flip-flops that have an area.
+    """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -110,7 +116,7 @@ def read_units(
 ) -> tuple[list[Unit], list[Memory]]:
     """Return units and memories of a netlist in the JSON of Yosys, the largest units first.
 
-    Raises SynthesisError for a cell that is neither of the library nor a module.
+    Raises SynthesisError for a cell that is neither in the library nor a module.
     """
     sums: dict[str, Counter[str]] = {}
     memories: Counter[tuple[str, int, int]] = Counter()
@@ -156,7 +162,7 @@ def stored(path: Path = RESULTS) -> list[Report]:
 
 
 def store(report: Report, path: Path = RESULTS) -> None:
-    """Put a report in the place of an older report of the same design and library."""
+    """Store a report; it replaces an older report of the same design and library."""
     key = (report.preset, report.top, report.library)
     others = [each for each in stored(path) if (each.preset, each.top, each.library) != key]
     reports = sorted([*others, report], key=lambda each: (each.preset, each.top, each.library))

@@ -18,7 +18,10 @@ INTERFACES = {
     "m_axi_weight": "PROTOCOL AXI4, READ_WRITE_MODE READ_ONLY",
     "m_axi_memory": "PROTOCOL AXI4, READ_WRITE_MODE READ_WRITE",
 }
-"""Parameters of each interface for a tool, by its name without the number of a core."""
+"""Parameters of each interface for a vendor tool.
+
+The key is the interface's name without the number of a core.
+"""
 
 
 def wrapper_of(top: str) -> str:
@@ -42,9 +45,9 @@ def port_list(verilog: str, top: str) -> list[tuple[str, bool, int]]:
 
 
 def axi_wrapper(config: Config, verilog: str, top: str) -> str:
-    """Return the wrapper of module `top`, machine or pod, in `verilog`.
+    """Return a wrapper around the machine or pod `top`, a module in `verilog`.
 
-    It has the ports of the module, with `aclk` and `aresetn` for clock and reset.
+    The wrapper has the ports of the module, with `aclk` and `aresetn` for clock and reset.
     """
     listed = port_list(verilog, top)
     # The slave comes first, as in every listing of the machine's ports.

@@ -5,9 +5,9 @@ The search runs on the design before it is mapped to cells, where every piece of
 to the unit that describes it. Units should hand over registers, and should put inputs into
 registers after little logic.
 
-A path from a register of unit A to a register of unit B is listed if it has logic of both. It is
-listed if it has logic of a third unit, and also if it goes through another unit and comes back.
-Modules that only hold units together count as units.
+A path from a register of unit A to a register of unit B is listed in three cases. It has logic of
+both units, it has logic of a third unit, or it leaves a unit and comes back to it. Modules that
+only hold units together count as units.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from systola.synth.tools import Tool, run_tool
 _SOURCE, _NETLIST, _LOG = "machine.v", "machine.json", "machine.log"
 _REGISTERS = ("$dff", "$dffe", "$sdff", "$sdffe", "$sdffce", "$adff", "$adffe")
 _BITWISE = ("$not", "$pos", "$and", "$or", "$xor", "$xnor", "$mux", "$pmux")
-"""Cells in which each output bit depends only on the input bits in the same place, and on S."""
+"""Cells in which an output bit depends only on the input bits at the same place, and on port S."""
 
 _Bit = int | str
 _History = tuple[str, frozenset[str]]
-"""Unit of the register that a value comes from, and all units with logic that it has gone through.
-"""
+"""Unit of the register that a value comes from, and all units with logic on the way."""
 _Histories = Mapping[_History, str]
 """All histories of a bit, each with the name of one register that it comes from."""
 _NOWHERE: _Histories = {}
@@ -39,11 +38,11 @@ _NOWHERE: _Histories = {}
 
 @dataclass(frozen=True, order=True)
 class Crossing:
-    """A set of paths from registers of unit `start` through logic of `through` to registers of
-    `end`.
+    """A set of paths between registers that pass through the same units.
 
-    `example` is one of the paths, from signal to signal; `bits` is the number of registers they end
-    at.
+    The paths lead from registers of unit `start` through logic of the units `through` to registers
+    of unit `end`. `bits` is the number of registers at which they end. `example` is one of the
+    paths, from signal to signal.
     """
 
     start: str
@@ -60,7 +59,10 @@ class Crossing:
 
 
 def find_crossings(tool: Tool, verilog: str, design: str, folder: Path) -> list[Crossing]:
-    """Find all crossings of a machine's Verilog, which must not place blocks of an FPGA."""
+    """Find all paths that cross a boundary of units in a machine's Verilog.
+
+    The Verilog must not instantiate blocks of an FPGA. Yosys works in `folder`.
+    """
     script = "\n".join(
         (
             f"read_verilog {_SOURCE}",
@@ -87,7 +89,7 @@ def find_crossings(tool: Tool, verilog: str, design: str, folder: Path) -> list[
 
 
 def crossings_of(netlist: Mapping[str, Any], design: str) -> list[Crossing]:
-    """Find all crossings of a flat netlist of Yosys' word-level cells with top module `design`."""
+    """Find all crossings in a flat netlist of Yosys' word-level cells with top module `design`."""
     graph = _Graph(netlist["modules"][design], design)
     ends: dict[tuple[str, tuple[str, ...], str], list[str]] = defaultdict(list)
     for unit, name, bits in graph.sinks():
@@ -125,7 +127,7 @@ class _Graph:
         self._merges: dict[tuple[str, frozenset[int]], _Histories] = {}
 
     def sinks(self) -> Iterator[tuple[str, str, list[_Bit]]]:
-        """Yield the unit, a name, and the input bits of each register and memory."""
+        """Yield for each register and memory its unit, the name of a signal, and its input bits."""
         for name, cell in self._cells.items():
             connections = cell["connections"]
             if cell["type"] in _REGISTERS:
@@ -150,7 +152,7 @@ class _Graph:
                 waiting.pop()
                 continue
             driver = self._drivers.get(now)
-            if driver is None:  # a port of the machine, or a constant
+            if driver is None:  # a port of the machine or a constant, which has no history
                 self._known[now] = _NOWHERE
                 continue
             name, port, at = driver
@@ -170,8 +172,9 @@ class _Graph:
         return self._known[bit]
 
     def _merged(self, unit: str, parts: list[_Histories]) -> _Histories:
-        """Return the histories of a result of `unit`'s logic, from the histories of its inputs."""
-        # Bits of a word mostly have the same origins: each combination is calculated once.
+        """Return the histories of an output bit of logic in `unit`, from the histories of its
+        inputs."""
+        # Most bits of a word have the same origins, so each combination is calculated only once.
         key = unit, frozenset(map(id, parts))
         if key not in self._merges:
             here = frozenset((unit,))
@@ -214,11 +217,12 @@ class _Graph:
         return unit_of(f"{self._design}.{path}" if path else self._design, self._design) or ""
 
     def _name_of(self, bit: _Bit | None, register: str) -> str:
-        """Return the signal in the register's own module that has a bit, else that module."""
+        """Return the name of the signal with a bit in the register's own module, or else of the
+        module."""
         return self._names.get((_path(register), bit)) or plain(_path(register), self._design)
 
     def _signal_names(self, netnames: Mapping[str, Any]) -> dict[tuple[str, _Bit | None], str]:
-        """Return the named signals by module and bit."""
+        """Return the names of signals by module and bit."""
         names: dict[tuple[str, _Bit | None], str] = {}
         for name, net in netnames.items():
             path, _, signal = name.rpartition(".")

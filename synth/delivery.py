@@ -32,7 +32,8 @@ def delivery(
 ) -> dict[str, str]:
     """Return the text of each file by its name, which may have a folder in it.
 
-    With `cores` it is a pod of so many cores, with the memory `shared` or memories of their own.
+    With `cores` the files are for a pod of this number of cores. The cores share the memory
+    `shared`, or have memories of their own.
     `mhz` is the clock of the constraints.
     """
     top, text = "tpu", f"An array of {config.rows}x{config.cols} and all around it"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delays of an ECP5's cells, and models that give them to Yosys' mapper.
+"""The delays of an ECP5's cells, and models that give these delays to Yosys' mapper.
 
 Delays are in nanoseconds, as in nextpnr for speed grade 6. They include the extra time of wires to
-and from blocks, compared with wires between slices. Other grades differ by one factor.
+and from blocks, compared with wires between slices. For other grades, all delays change by one
+factor.
 """
 
 from __future__ import annotations
@@ -17,17 +18,23 @@ STARTS = {FF: 0.53, RAMW: 0.0, MEMORY: 1.53, MULTIPLIER: 2.0}
 """Time from the clock to an output, in nanoseconds."""
 SETUPS = {FF: 0.0, RAMW: 0.0, MEMORY: 0.25, MULTIPLIER: 0.35}
 LUT, LUT_OF_CHAIN, INTO_CHAIN, ALONG_CHAIN = 0.24, 0.44, 0.45, 0.07
-"""Delays in nanoseconds; a carry cell of Yosys is two look-up tables and two links of the chain."""
+"""Delays in nanoseconds.
+
+A carry cell of Yosys is two look-up tables and two links of the chain.
+"""
 INTO_MUX, SELECT = 0.15, 0.17
 WIRE = 1.0
-"""Delay of a wire in a routed machine, in nanoseconds."""
+"""Typical delay of a wire in a routed machine, in nanoseconds."""
 
 MODELS = "models.v"
-"""Name of the file in which `mapping` expects `ecp5_models`."""
+"""Name of the file that the commands of `mapping` read; it must have the text of `ecp5_models`."""
 
 
 def mapping(command: str, start: str = "") -> list[str]:
-    """Return Yosys' commands for `command` from its step `start` on, with the models."""
+    """Return Yosys commands for the steps of `command` from `start` on.
+
+    They map to cells with the delays in the file MODELS.
+    """
     return [
         f"{command} -run {start}:map_luts",
         f"read_verilog -lib -specify -overwrite {MODELS}",
@@ -38,12 +45,12 @@ def mapping(command: str, start: str = "") -> list[str]:
 
 
 def ecp5_models() -> str:
-    """Return Verilog of the cells with too few delays in Yosys' own library for ABC9.
+    """Return Verilog of the cells with incomplete delays in Yosys' own library for ABC9.
 
-    `read_verilog -lib -specify -overwrite` replaces those cells by these. The library lacks the
-    times of blocks and small memories, and the delays of its carry chains have no wire. These
-    models have them. They also have the wires to cells other than look-up tables; `abc9 -W` has the
-    wires to look-up tables.
+    `read_verilog -lib -specify -overwrite` replaces the library's cells by these models. The
+    library has no delays for blocks and small memories, and its carry chains have no delay for
+    wires. These models have both. They also include the delay of a wire to each cell that is no
+    look-up table. The option -W of `abc9` adds wires to look-up tables.
     """
     return "\n".join((_carry_chain(), _small_memory(), _memory(), _multiplier()))
 
@@ -69,7 +76,7 @@ def _carry_chain() -> str:
 def _small_memory() -> str:
     """Return the model of the memory in look-up tables, which is read in the same cycle.
 
-    The model has its function, too: from it the mapper knows the inputs without a path to the
+    The model also has the memory's function. It shows the mapper the inputs without a path to the
     output.
     """
     return f"""(* abc9_box, lib_whitebox *)
@@ -143,9 +150,9 @@ def _cell(
     *,
     box: bool = False,
 ) -> str:
-    """Return a module; a `box` has paths through it."""
+    """Return a module for a cell. With `box` the cell has paths from inputs to outputs."""
     ports = [f"input {port}" for port in inputs] + [f"output {port}" for port in outputs]
-    # The mapper must know the chain: it has to stay a chain.
+    # The mapper must know the pins of a carry chain, so that it leaves the chain whole.
     carries = ("input CIN", "output COUT")
     ports = [f"(* abc9_carry *) {port}" if port in carries else port for port in ports]
     return "\n".join(
@@ -166,7 +173,7 @@ def _path(start: str, end: str, delay: float) -> str:
 
 
 def _clocked(name: str, clock: str, inputs: Iterable[str], outputs: Iterable[str]) -> list[str]:
-    """Return the times of a cell with registers, the times of wires to its inputs included."""
+    """Return the timing of a cell with registers, which includes the wires to its inputs."""
     setup, start = _picoseconds(WIRE + SETUPS[name]), _picoseconds(STARTS[name])
     return [
         *(f"    $setup({port}, posedge {clock}, {setup});" for port in inputs),

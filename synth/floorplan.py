@@ -40,10 +40,11 @@ class DspBlocks:
 def multiplier_sites(cells: Iterable[str], blocks: DspBlocks) -> dict[str, str]:
     """Return a site for each of the multipliers with these names; no sites if they do not fit.
 
-    The array lies on two rows of blocks, its own rows side by side: partial sums move from a block
-    to the next one. Multipliers without room there are at the end of the next row. A block has four
-    multipliers of one row, or of two: they share the block's few enables. The lanes are side by
-    side on the next row, the rest beside the array.
+    The array lies on the first two rows of blocks. Its own rows lie side by side, since partial
+    sums move from a block to the next block. Multipliers of the array without room there lie at the
+    end of the last row. A block has four multipliers of one or two rows of the array, which share
+    the block's few enables. The multipliers of the lanes lie side by side on the next row. All
+    others lie beside the array.
     """
     array, lanes, others = (list[str]() for _ in range(3))
     for cell in sorted(cells, key=_numbers_by_value):

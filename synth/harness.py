@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 TOP = "harness"
 
-# Functions inside a module have inputs, too, further to the right.
+# A port is indented by at most two blanks. Inputs of functions in a module are indented more.
 _PORT = re.compile(
     r"^ {0,2}(input|output)\s+(?:wire|reg)?\s*(?:\[(\d+):0\])?\s*(\\\S+|\w+)\s*;", re.M
 )

@@ -20,7 +20,7 @@ _ARRAY = "mxu"
 """Name of the module with the array."""
 
 _SHOWN = 12
-"""Number of unregistered paths in the text; JSON has them all."""
+"""Number of unregistered paths that the text shows; JSON has all of them."""
 
 _COLUMNS = {
     Kind.LUT: "LUT",
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
-    """Return the resources of the design and of each part of it, without the frame's."""
+    """Return the resources of the design, of each of its parts, and of the frame by itself."""
     units: dict[str, Counter[str]] = defaultdict(Counter)
     modules: dict[str, Counter[str]] = defaultdict(Counter)
     frame: Counter[str] = Counter()
@@ -62,9 +62,9 @@ def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
 
 
 def lacks(figures: Mapping[str, Any]) -> list[str]:
-    """Return the resources that design and frame need more of than the device has.
+    """Return the resources of which the design and its frame need more than the device has.
 
-    Each is a few words.
+    Each is a few words, such as the number needed and the number available.
     """
     found: list[str] = []
     for kind, name in _COLUMNS.items():
@@ -100,7 +100,10 @@ def timing(
 
 
 def fmax(clock: Mapping[str, Any], *, digits: int) -> str:
-    """Write one of `timing`'s clocks in words: the median, and the spread if there is one."""
+    """Write the frequency of a clock in words, from an entry of `timing`.
+
+    The text has the median. If there are several seeds, it also has the spread.
+    """
     seeds = len(clock["seeds"])
     low, middle, high = (f"{clock[key]:.{digits}f}" for key in ("min", "median", "max"))
     return f"{middle} MHz" + (", 1 seed" if seeds == 1 else f" ({low} to {high}), {seeds} seeds")
@@ -109,11 +112,11 @@ def fmax(clock: Mapping[str, Any], *, digits: int) -> str:
 def speed(figures: Mapping[str, Any], macs: int) -> dict[str, Any]:
     """Return the speed of the arrays at this clock, and their multiply-accumulates for each DSP.
 
-    `macs` is the number of multiply-accumulates a cycle.
+    `macs` is the number of multiply-accumulates in a cycle.
     """
     dsp = figures["array_dsp"]
     clocks = figures.get("clocks") or {}
-    # The slowest clock counts: the machine has one.
+    # The slowest clock counts, since the machine has a single clock.
     fmax = min((clock["median"] for clock in clocks.values()), default=None)
     return {
         "macs_per_cycle": macs,
@@ -123,7 +126,7 @@ def speed(figures: Mapping[str, Any], macs: int) -> dict[str, Any]:
 
 
 def text(figures: Mapping[str, Any]) -> str:
-    """Write the figures for people."""
+    """Write the figures as text for people."""
     available = figures["available"]
     total = figures["resources"]
     kinds = [k for k in _COLUMNS if k.value in available or total[k.value]]

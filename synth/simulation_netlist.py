@@ -43,7 +43,7 @@ module CCU2C_half (input A, B, C, D, CIN, output S, COUT);
   assign COUT = propagate ? CIN : INJECT == "YES" ? 1'b0 : generated;
 endmodule
 """
-"""Look-up tables and carry chains, the same as in Yosys' own models in a quarter of the text."""
+"""Models of look-up tables and carry chains, equal to Yosys' own models but a quarter as long."""
 
 # Flip-flops and memories in LUTs are replaced by Yosys' models of them.
 _ECP5 = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Verilog to a netlist of an FPGA's cells, with Yosys."""
+"""The synthesis from Verilog to a netlist of an FPGA's cells, with Yosys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE, NETLIST, MEMORIES, LOG = "design.v", "netlist.json", "memories.txt", "yo
 def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path) -> None:
     """Leave SOURCE, NETLIST, MEMORIES (all memories before they are mapped) and LOG in `folder`.
 
-    Nothing is done if they are already the result of the same text, options and tool.
+    Nothing is done if the folder already has the result of the same text, options and tool.
     """
     script = _script(target, top)
     key = content_key(verilog, script, target.models, tool.version)
@@ -37,9 +37,9 @@ def synthesise(tool: Tool, target: Target, verilog: str, top: str, folder: Path)
 
 
 def _leave_carry_in_open(path: Path) -> None:
-    """Cut the constants from the carry inputs at which Nexus' chains begin.
+    """Remove the constants from the carry inputs at which the carry chains of a Nexus begin.
 
-    There the techmap of Yosys leaves the input open, later passes tie it to zero, and nextpnr needs
+    The techmap of Yosys leaves such an input open, but later passes tie it to zero. nextpnr needs
     it open.
     """
     design = json.loads(path.read_text())
@@ -64,7 +64,7 @@ def _script(target: Target, top: str) -> str:
             f"{command} -run :{step}",
             f"tee -q -o {MEMORIES} dump t:$mem_v2",
             *rest,
-            "autoname",  # which not every family's command ends with
+            "autoname",  # not every family's command ends with autoname
             f"write_json {NETLIST}",
             "",
         )

@@ -47,8 +47,8 @@ ADDEND = 2
 ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...], ListState, GatesState]
 """Type of the state of an ActivationUnit.
 
-It has the cycle in which the unit is free and the cycles in which the last two instructions took
-their last steps. The scale, the list of writers and the gates follow.
+It has the cycle in which the unit is free and the cycles of the last two instructions' last steps.
+The scale, the list of writers and the state of the gates follow.
 """
 
 
@@ -58,10 +58,11 @@ class Work:
 
     vectors: int
     reads: int
-    """Number of steps in which the numbers of a vector are read; the last step issues the vector.
+    """Number of steps that read the numbers of a vector; the vector is issued in the last of them.
     """
     spacing: int
-    """Least number of cycles without a step after each vector."""
+    """Least number of cycles between the steps of a vector and the first step of the next vector.
+    """
     latency: int
     """Cycles from the issue of a vector to the write of its result."""
     destination: int
@@ -73,12 +74,13 @@ class Work:
     between_blocks: int = 0
     """Cycles lost after each block except the last one."""
     drain: int = 0
-    """Least number of cycles without a step after the instruction."""
+    """Least number of cycles between the last step of the instruction and the next instruction's
+    step."""
     gate: bool = False
     """True if the function is one of GATES."""
     sums_lines: bool = False
     alone: bool = False
-    """True if the lanes must be free of older gates, for sums of scaled elements and for 1/x."""
+    """True if the lanes must be free of older gates. Sums of scaled elements and 1/x need this."""
     shared: bool = False
     """True if the elements and the sums of int8 take turns in the requantisers of the lanes."""
     read_lines: NDArray[np.int64] | None = None
@@ -91,15 +93,17 @@ class ActivationUnit:
     def __init__(self, config: Config, regions: Regions) -> None:
         self._config = config
         self._turns = config.columns_per_lane
-        """Cycles of a step, one for each column of a lane; a read is announced as many cycles
-        later."""
+        """Cycles of a step: one for each column of a lane.
+
+        A read is announced this number of cycles after it begins.
+        """
         self._latency = Hardware.latency() + (1 + READ_SLACK) * (self._turns - 1)
         self._banks = config.buffer_banks
         self._regions = regions
         self.free = 0.0
         """First cycle in which the unit has time for another instruction."""
         self._left = 0.0, 0.0
-        """Cycles in which the last two instructions took their last steps."""
+        """Cycles in which the last two instructions took their last steps, the older one first."""
         self.written: tuple[Times, int] = np.zeros(1), 0
         """Cycles in which the last instruction writes its lines, and its first line."""
         self.writers = WriterList(config.queue_depth, regions.buffer.written)
@@ -179,7 +183,8 @@ class ActivationUnit:
     def _map_lines(
         self, operands: Mapping[str, int], window: WindowGrid
     ) -> NDArray[np.int64] | None:
-        """Return the lines of all taps of each vector; None if no other unit reads meanwhile."""
+        """Return the line of each tap of each vector, or None if no other unit reads at the same
+        time."""
         if self.other is None:
             return None
         shape = window.operands
@@ -345,21 +350,21 @@ class ActivationUnit:
     def _run(self, work: Work, needed: float | Times, issued: float) -> tuple[Times, Span]:
         """Return the cycle in which each vector is issued, and the span of the instruction.
 
-        A vector has all it needs from cycle `needed` on.
+        All data that a vector needs are there from cycle `needed` on.
         """
         space = self._regions.buffer
         target = slice(work.destination, work.destination + work.vectors * work.lines)
         if not work.lines:
             free = np.zeros(work.vectors)
         elif work.lines == 1:
-            # Each result follows the instructions that still read its line, or fill it.
+            # Each result waits for the instructions that still read its line, or fill it.
             free = np.maximum(space.read[target], space.filled[target]) + FOLLOWS
         else:
             used = max(space.used[target].max(), space.filled[target].max())
             free = np.full(work.vectors, used + FOLLOWS)
         needed = np.maximum(needed, free)
         turns = self._turns
-        # Cycles of the steps that are left out between two vectors, and also after the last vector.
+        # Cycles without a step after each vector, the last one included.
         between = turns * gate_pause(turns) if work.gate else self._pause(work.spacing)
         step = turns * work.reads + between
         if work.gate and work.alone:
@@ -373,12 +378,13 @@ class ActivationUnit:
         if work.before_block:
             block = np.arange(work.vectors) // (work.vectors // work.blocks)
             offsets += (block + 1) * work.before_block + block * work.between_blocks
-        # The instruction's command reaches the unit when the instruction before it is alone there.
+        # The unit takes an instruction's command when the instruction before it is the only one
+        # left.
         came = max(issued, self._left[0] + 1)
         kind = {"lines": work.sums_lines, "alone": work.alone}
         start = max(came + 1 + FRONT_LATENCY, self.free)
         start = self._gates.first_step(start, gate=work.gate, **kind)
-        if turns > 1:  # With several cycles a step, steps begin at multiples of its length.
+        if turns > 1:  # Steps of several cycles begin at multiples of their length.
             needed = start + turns * np.ceil((needed - start) / turns)
         if work.read_lines is not None and self.other is not None:
             before = np.diff(offsets, prepend=-float(turns)) - turns * work.reads
@@ -423,7 +429,8 @@ class ActivationUnit:
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
 
     def _gate_times(self, work: Work, start: float, needed: Times) -> Times:
-        """Return the issue cycle of each vector with gates, each in its own place of the lanes."""
+        """Return the issue cycle of each vector with gates. Each vector has its own slots in the
+        lanes."""
         turns, first = self._turns, start
         times: list[float] = []
         for need in np.broadcast_to(needed, work.vectors).tolist():
@@ -434,15 +441,17 @@ class ActivationUnit:
         return np.array(times)
 
     def _gate_latency(self, gate: bool) -> int:
-        """Return the cycles by which the results of gates are later than others."""
+        """Return how many cycles later a result with a gate function is written than another
+        result."""
         return self._turns * GateSequencer.latency(self._turns) * gate
 
     def _pause(self, cycles: int) -> int:
-        """Return the cycles of the steps left out if none may be made for `cycles` cycles."""
+        """Return the cycles of all steps that are left out, so that no step begins for `cycles`
+        cycles."""
         return self._turns * left_out(cycles, self._turns) if cycles else 0
 
     def _halved(self) -> tuple[bool, bool]:
-        """Return whether Vector scales its first operand by one half, and whether its second."""
+        """Return for each operand of Vector whether its scale is one half."""
         a, b = (
             (self.scale.get(f"multiplier_{n}"), self.scale.get(f"shift_{n}")) == (HALF, 0)
             for n in "ab"
@@ -463,7 +472,7 @@ class ActivationUnit:
             self._regions.tables.activated[operands["table"]] = end
 
     def state(self, now: float, *, scaled: bool) -> ActivationState:
-        """Return the state as seen from cycle `now`, with the scale only if an instruction is
+        """Return the state with times relative to cycle `now`; the scale is left out unless
         `scaled`."""
         times = self.free, *self._left
         free, left, last = (recent(time, now) for time in times)
@@ -471,7 +480,7 @@ class ActivationUnit:
         return free, left, last, scale, self.writers.state(now), self._gates.state(now)
 
     def resume(self, state: ActivationState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         free, left, last, scale, writers, gates = state
         self.writers.resume(writers, now)
         self._gates.resume(gates, now)

@@ -38,12 +38,12 @@ SUM_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """Counts of a program, or sums of several; averages are no whole numbers."""
+    """Counts of a program, or sums of the counts of several; averages may be fractions."""
 
     macs: float = 0
-    """Multiply-adds of bytes in the array, useful or not: all multipliers for each vector."""
+    """Multiply-adds of bytes in the array. Each vector counts all multipliers, useful or not."""
     wide_macs: float = 0
-    """Multiply-adds of bytes in the array where vectors or weights are int16."""
+    """Multiply-adds of bytes in the array for vectors or weights of int16."""
     array_registers: float = 0
     """Bytes that vectors and tiles write into activation, sum and weight registers of the array."""
     buffer: float = 0
@@ -53,15 +53,15 @@ class Activity:
     accumulator_adds: float = 0
     """Additions of 32 bits to accumulators."""
     weight_fifo: float = 0
-    """Bytes written into and read from the weight FIFO, useful ones of each tile."""
+    """Bytes of tiles written into and read from the weight FIFO, without padding."""
     lane_macs: float = 0
     """Multiply-adds of bytes of Depthwise."""
     lane_multiplies: float = 0
-    """Other multiplications of the activation unit, of 32 bits or fewer."""
+    """Multiplications of the activation unit outside `lane_macs`, of 32 bits or fewer."""
     lane_adds: float = 0
-    """Other additions and comparisons of the activation unit, of 32 bits or fewer."""
+    """Additions and comparisons of the activation unit outside `lane_macs`, of 32 bits or fewer."""
     host: float = 0
-    """Bytes over the host port but for instructions, whole beats."""
+    """Bytes over the host port, in whole beats, without fetched instructions."""
     weights: float = 0
     """Bytes over the weight port, whole tiles."""
     links: float = 0
@@ -83,8 +83,8 @@ _Counts = Counter[str]
 def activity(config: Config, program: bytes) -> Activity:
     """Count the work of `program`, encoded instructions, on a machine of configuration `config`.
 
-    The program must end with Halt and break no rule. Raises ValueError where it leaves its
-    instructions.
+    The program must end with Halt and break no rule. Raises ValueError if the walk comes to a place
+    without an instruction.
     """
     walk = _Walk(config, program)
     walk.block(0)
@@ -92,7 +92,8 @@ def activity(config: Config, program: bytes) -> Activity:
 
 
 class _Walk:
-    """The way through a program. Iterations of a loop that must count the same are not walked."""
+    """A walk through a program. It goes through an iteration of a loop only if its counts may
+    differ."""
 
     def __init__(self, config: Config, program: bytes) -> None:
         self.counts: _Counts = Counter()
@@ -102,12 +103,13 @@ class _Walk:
         self._scalar = ScalarUnit()
         words = range(0, len(program), INSTRUCTION_BYTES)
         found = [decode(program[n : n + INSTRUCTION_BYTES]) for n in words]
-        # Registers matter where they say how often a loop runs, else they are addresses only.
+        # Index registers can change counts only if a loop takes its count from a register. In all
+        # other programs they change addresses only.
         self._indexed = any(
             each and each[0].opcode == Opcode.LOOP and each[1]["count_register"] for each in found
         )
         self._known: dict[tuple[int, Window], _Counts] = {}
-        """Counts of the instructions that were passed, by number and window."""
+        """Counts of each instruction passed so far, by its number and the window."""
 
     def block(self, pc: int) -> int | None:
         """Walk from `pc` to the end of its loop; return the next instruction, None for Halt."""
@@ -152,7 +154,7 @@ class _Walk:
         return following
 
     def _instruction(self, pc: int) -> tuple[Instruction, dict[str, int]]:
-        """Return an instruction and its operands, registers added."""
+        """Return an instruction and its operands, to which index registers have been added."""
         found = decode(self._program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
         if found is None:
             raise ValueError(f"there is no instruction {pc} in the program")
@@ -253,7 +255,7 @@ def _product(config: Config, opcode: Opcode, at: Mapping[str, int], window: Wind
 
 @lru_cache(maxsize=1024)
 def _lines_inside(window: Window) -> int:
-    """Return the taps of all windows that lie inside the map, each of them a line."""
+    """Return the number of taps of all windows that lie inside the map; each tap reads a line."""
     taps = (divmod(tap, window.kernel_width) for tap in range(window.taps))
     return sum(int(window.tap_lines(*tap)[1].sum()) for tap in taps)
 
@@ -262,7 +264,7 @@ def _lines_inside(window: Window) -> int:
 def _packed_lines(window: Window, channels: int, size: int) -> int:
     """Return the lines that Convolve reads with packed channels, for one tile along N.
 
-    A line is read once for all windows of a row, as each window begins where the last one was.
+    A line is read once for all windows of a row, since these windows follow one another.
     """
     total = 0
     for i in range(window.kernel_height):
@@ -277,7 +279,8 @@ def _results(config: Config, at: Mapping[str, int], vectors: int) -> _Counts:
     """Return the counts of requantising, of the function, and of writing `vectors` results."""
     wide, adds_to = at.get("wide", 0), at.get("accumulate", 0)
     elements = vectors * config.cols
-    # Bias, half a unit of the product, of the shifted product where it is rounded twice, offset.
+    # Three additions: the bias, half a unit of the product, and the offset. If the product is
+    # rounded twice, half a unit of the shifted product is added, too.
     adds = 3 if at["rounding"] == Rounding.SINGLE or at.get("stochastic") else 4
     products = gate_products(at.get("function", Function.NONE), at.get("table", 0))
     return Counter(
@@ -288,10 +291,10 @@ def _results(config: Config, at: Mapping[str, int], vectors: int) -> _Counts:
 
 
 def gate_products(function: int, table: int) -> int:
-    """Return the products that a function of the gate lanes takes, each with one addition."""
+    """Return the number of products in a function of the gate lanes; each has one addition."""
     if function not in GATES:
         return 0
-    # Amaranth takes a while to load, and few programs have gates.
+    # The import is here because Amaranth takes a while to load, and few programs have gates.
     from systola.hdl.activation.gate_program import EXP_ROWS, INVERSE, PROGRAMS
 
     program = PROGRAMS["tanh" if function == Function.TANH else "sigmoid"]
@@ -304,7 +307,8 @@ def _vector(config: Config, at: Mapping[str, int]) -> _Counts:
     """Return the counts of a Vector."""
     rows, cols = at["rows"], config.cols
     operands = 1 if at["operation"] == Operation.COPY else 2
-    # Zero points; two scales, each rounded twice, and the sum of both; or one product.
+    # A zero point is added to each operand. MULTIPLY has one product. Sums have two scales, each
+    # rounded twice, and one addition.
     multiplies, adds = {
         Operation.COPY: (0, 1),
         Operation.MULTIPLY: (1, 2),

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of reads by the activation unit and the matrix unit from the same banks of the buffer.
 
-The activation unit yields. Take a convolution that follows the instruction that makes its feature
-map. It reads each line soon after the write, while the activation unit reads for a later line. The
-distance between the two is fixed. So they meet in a bank for nearly all results of a layer or for
-none, at the cost of a cycle each. Only a count of all reads shows which. The same is true of other
-work side by side.
+If both units want the same bank, the activation unit waits. For example, a convolution follows the
+instruction that makes its feature map. The convolution reads each line soon after the write, while
+the activation unit already reads for a later line. The distance between the two lines is fixed. So
+the two units want the same bank for nearly all results of a layer, or for none. Each such conflict
+costs a cycle. Only a count of all reads shows which case it is. The same is true of other work side
+by side.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from systola.timing.gates import Gates
 from systola.timing.regions import Times
 
 SEARCHED = 256
-"""Number of lines of which conflicts are searched at once."""
+"""Number of lines in which yielding_writes looks for a conflict in one step."""
 HORIZON = 2 * DEPTHWISE_TAPS
-"""Most cycles that one vector takes, with some cycles of waiting."""
+"""Largest number of cycles that a vector takes, with some cycles of waiting."""
 
 
 @dataclass(frozen=True)
 class ComingReads:
-    """The reads of an instruction of the matrix unit: one in each cycle, as soon as a line is
-    ready."""
+    """The reads of an instruction of the matrix unit.
+
+    It reads a line in each cycle, or waits until the line is ready.
+    """
 
     lines: NDArray[np.int64]
     """Line read in each cycle; negative for a cycle without a read."""
@@ -48,7 +51,7 @@ class OtherReads:
     """The lines that the matrix unit reads during an instruction of the activation unit."""
 
     past: dict[float, int]
-    """Line read in each cycle by instructions that have been issued before."""
+    """Line that instructions issued before read in each cycle."""
     coming: Iterator[ComingReads]
     """Reads of the instructions that are issued later."""
     start: float
@@ -73,9 +76,14 @@ class Reader:
     latency: int
     """Cycles from the last read of a vector to the write of its first line."""
     turns: int
-    """Cycles of a step; a read in any of them will do, and a delay is a whole step."""
+    """Cycles of a step.
+
+    A line can be read in any cycle of its step. A conflict delays the read by a whole step.
+    """
     gates: Gates | None = None
-    """Gates of older vectors; None unless vectors of sums of lines have to find places among them.
+    """Gates of older vectors, between which vectors that sum lines must find slots.
+
+    None for vectors of other kinds.
     """
 
 
@@ -146,7 +154,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
 
 
 def read_times(chunk: ComingReads, first: float) -> Times:
-    """Return the cycle in which each line is read by a unit that is free from cycle `first` on.
+    """Return the cycle in which a unit that is free from cycle `first` on reads each line.
 
     An interlock lets a waiting read go only in every other cycle, see looked_at.
     """
@@ -158,17 +166,17 @@ def read_times(chunk: ComingReads, first: float) -> Times:
 def looked_at(first: float, needed: float) -> float:
     """Return the cycle in which an interlock lets an instruction go.
 
-    The instruction is there from cycle `first` on, and clear from cycle `needed` on. The interlock
-    looks at it in cycle `first` and in every other cycle after it.
+    The instruction waits from cycle `first` on, and nothing holds it up from cycle `needed` on. The
+    interlock looks at it in cycle `first` and in every other cycle after cycle `first`.
     """
     return first + 2 * ceil(max(0.0, needed - first) / 2)
 
 
 def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
-    """Return for each line the vector with the result that must be written first, -1 for none.
+    """Return for each line the vector with the result that must be written first, or -1.
 
-    Lines are read in order. So a line also waits for the vectors of all lines before it, and for
-    vector `last`.
+    -1 stands for no vector. Lines are read in order. So a line also waits for the vectors of all
+    lines before it, and for vector `last`.
     """
     lines = chunk.lines
     made = (lines - reader.target) // reader.target_lines
@@ -182,8 +190,8 @@ def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
 def yielding_writes(times: Times, line: int, taken: Times, taken_line: int, banks: int) -> Times:
     """Return the cycles in which the host reader writes lines from `line` on.
 
-    It could write them at `times`. The activation unit writes a line, from `taken_line` on, in each
-    of the cycles `taken`.
+    Without conflicts it would write them at `times`. The activation unit writes a line in each of
+    the cycles `taken`, from line `taken_line` on.
     """
     first, last = int(taken[0]), int(taken[-1])
     bank_at = np.full(last - first + 2, -1)

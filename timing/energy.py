@@ -30,12 +30,15 @@ class Energy:
 
     @property
     def tops_per_watt(self) -> float | None:
-        """10^12 operations a second for each watt, two for a multiply-accumulate; None without."""
+        """Speed for each watt, in 10^12 operations a second; None without multiply-accumulates.
+
+        A multiply-accumulate counts as two operations.
+        """
         return 2 * self.macs * PICO / self.joules if self.macs and self.joules else None
 
     @property
     def largest(self) -> list[tuple[str, float]]:
-        """The parts that take energy, the largest first, and their shares."""
+        """Parts that take energy and their shares of the total, the largest share first."""
         total = self.joules
         found = [(name, part / total) for name, part in self.units.items() if part]
         return sorted(found, key=lambda each: -each[1])

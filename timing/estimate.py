@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An estimate of a program's cycles that does not run it.
+"""An estimate of a program's cycles that does not run the program.
 
 A walk goes through the program in its order, an instruction at a time. Units work in order, and an
 instruction waits for older ones only. So its times follow from the times of the instructions before
-it: its fetch, the room in its queue and its unit, and the lines and rows that it needs, one by one.
+it. These decide when it is fetched, when its queue and its unit have room, and when each line and
+row that it needs is there.
+
 A loop is walked through until its course repeats itself. A segment of a loop is walked through once
-for each state in which it begins, whichever the cycle.
+for each state in which it begins, in whichever cycle it begins.
 
-Not in the model:
+The model leaves out:
 
-- the unit that wins a bank of the buffer or of the accumulators
+- the choice between units that want the same bank of the buffer or of the accumulators
 - bursts cut at pages
-- a fetch that overtakes a read: the read was on its way from its queue to the bus before the fetch
-was asked for
+- a fetch that overtakes a read, if the read was on its way from its queue to the bus before the
+  fetch was requested
 - the time of each single stall
 """
 
@@ -57,32 +59,36 @@ from systola.timing.weight_fetch import WeightFetch, WeightState
 from systola.timing.window import WindowGrid
 
 QUEUED = 1
-"""Cycles from the issue to the start of an instruction, in addition to the units' own."""
+"""Cycles from the issue to the start of an instruction, in addition to the unit's own latency."""
 SEEN = 1
 """Cycles from the end of an instruction to the first event that waits for it, like an issue."""
 HALT = 3
 """Cycles from the end of all work to DONE."""
 STEADY = 2
-"""Number of iterations that must repeat the course of the iteration before, cycle by cycle.
+"""Number of iterations that must take the same course as the iteration before, cycle by cycle.
 
-Then all other iterations of the loop are taken to repeat it.
+All other iterations of the loop are then taken to have this course.
 """
 LAST = 2
-"""Number of last iterations of a loop that are always walked through, for later instructions."""
-UNSTEADY = 64
-"""Number of iterations after which a loop without a steady course goes on with a mean.
+"""Number of last iterations of a loop that are always walked through.
 
-The mean is over half of them.
+Later instructions depend on the addresses that these iterations use.
+"""
+UNSTEADY = 64
+"""Number of iterations after which a loop without a steady course is no longer walked through.
+
+The other iterations count with the mean duration of the last half of these.
 """
 SAME = 1e-3
 """Largest difference of two times, in cycles, that count as the same."""
 SEGMENT = 32
-"""Number of instructions after which states are compared; the ends of layers are such places too.
+"""Number of instructions after which the walk compares its state with earlier states.
 
-A comparison takes as long as a walk through a few instructions.
+It also compares them at the end of each layer. A comparison takes as long as a walk through a few
+instructions.
 """
 LOOKED_AHEAD = 512
-"""Number of lines that are searched together: as many as a short instruction reads."""
+"""Number of lines in one ComingReads: as many as a short instruction reads."""
 
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
@@ -93,8 +99,9 @@ BARRIERS = (Opcode.LOOP, Opcode.END_LOOP, Opcode.HALT, *WAITS)
 def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) -> Estimate:
     """Return the cycles of `image` with the memories `memory`, by default without any delay.
 
-    Its program must end with Halt and break no rule. A host for which the program waits resumes at
-    once. Raises ValueError if the program leaves the image or uses a window that it has not set.
+    The program must end with Halt and break no rule. If the program waits for the host, the host
+    resumes it at once. Raises ValueError if the program leaves the image or uses a window that it
+    has not set.
     """
     known = _estimates.setdefault(image, {})
     key = config, memory or MemorySpeed()
@@ -106,7 +113,10 @@ def estimate(config: Config, image: Image, memory: MemorySpeed | None = None) ->
 _estimates: WeakKeyDictionary[Image, dict[tuple[Config, MemorySpeed], Estimate]] = (
     WeakKeyDictionary()
 )
-"""Estimates of images that are still in use: a report asks for an estimate made in compiling."""
+"""Estimates of all images in use.
+
+Compilation makes an estimate, and a report asks for the same estimate later.
+"""
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,8 @@ class UnitWork:
     """The estimated work of a unit on an instruction, in cycles since START."""
 
     number: int
-    """Place of the instruction in the program; for weights, the place of their consumer."""
+    """Place of the instruction in the program; for weights, the place of the instruction that uses
+    them."""
     unit: Unit
     begin: float
     end: float
@@ -123,7 +134,7 @@ class UnitWork:
 def estimated_work(
     config: Config, image: Image, memory: MemorySpeed | None = None
 ) -> tuple[UnitWork, ...]:
-    """Return the work of all units as estimate() has it, with every iteration of every loop.
+    """Return the work of all units in the cycles of `estimate`, for every iteration of every loop.
 
     The function takes time for each executed instruction: it does some 10,000 in a second.
     """
@@ -142,22 +153,22 @@ class _Loop:
     registers: list[int]
     mark: Mark
     noted: int
-    """Number of noted times at the start of the present iteration."""
+    """Number of times in the list of notes at the start of the present iteration."""
     before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """Course of the iteration before: its noted times and its duration, in cycles since its start.
     """
     steady: int = 0
-    """Number of iterations that took the same course as the iteration before."""
+    """Number of successive iterations that took the same course as the iteration before."""
     periods: list[float] = field(default_factory=list[float])
     resumed: tuple[float, Record] | None = None
-    """Cycle in which the present iteration must end, and the record before it; None for most.
+    """Cycle in which the present iteration must end, and the record before it.
 
-    It is set for the first iteration after skipped ones.
+    It is None except for the first iteration after skipped ones.
     """
 
 
 class _State(NamedTuple):
-    """The state of a walk: all that later times depend on, except loops and registers."""
+    """The state of a walk: all facts that later times depend on, except loops and registers."""
 
     window: WindowGrid | None
     ends: tuple[tuple[float, ...], ...]
@@ -198,7 +209,8 @@ class Walk:
         memory: MemorySpeed,
         work: list[UnitWork] | None = None,
     ) -> None:
-        """Begin a walk; with a list for the `work` of the units, skip no iteration of a loop."""
+        """Begin a walk. If there is a list for the `work` of the units, no iteration of a loop is
+        skipped."""
         self._work = work
         self._number = 0
         self._pc = 0
@@ -209,7 +221,8 @@ class Walk:
         self._indexed: dict[int, list[tuple[str, int]]] = {}
         """Operands of each instruction to which an index register is added, and these registers."""
         self._scale_used: dict[int, bool] = {}
-        """True for each instruction from which on the scale is used before another scale is set."""
+        """For each instruction: True if it or a later one uses the scale before another scale is
+        set."""
         self._registers = [0] * REGISTERS
         self._loops: list[_Loop] = []
         self._port = HostReadPort(memory)
@@ -235,13 +248,14 @@ class Walk:
         self._states: dict[_State, int] = {}
         """Number of each state that the walk was in."""
         self._known: dict[_Place, _Segment] = {}
-        """Segment that follows each place where the walk has been."""
+        """Segment that follows each place to which the walk has come."""
         self._open: tuple[_Place, float, int, Mark] | None = None
-        """Start of the present segment: its place, its cycle, and the marks of notes and record."""
+        """Start of the present segment: its place and cycle, the number of notes, and the record's
+        mark."""
 
     def run(self) -> Estimate:
         """Walk through the program and return the estimate."""
-        ended = False  # a layer
+        ended = False  # True if a layer has just ended.
         while True:
             if self._loops and (ended or self._pc % SEGMENT == 0) and self._work is None:
                 self._take_known()
@@ -251,10 +265,10 @@ class Walk:
             ended = opcode == Opcode.DEBUG_TAG
 
     def _take_known(self) -> None:
-        """Go through the segments that follow, as far as their course is known.
+        """Go through the next segments without a walk, as long as their course is known.
 
-        All that happens in a segment follows from the state at its start. A state that differs from
-        an earlier one only in the cycle has the same course, moved to that cycle.
+        The events in a segment follow from the state at its start. A state that differs from an
+        earlier one only in the cycle has the same course, moved to that cycle.
         """
         state = self._state()
         place = self._pc, self._states.setdefault(state, len(self._states))
@@ -297,7 +311,7 @@ class Walk:
         )
 
     def _uses_scale(self, pc: int) -> bool:
-        """Return whether the present scale is used by an instruction from `pc` on."""
+        """Return whether an instruction from `pc` on uses the present scale."""
         passed: list[int] = []
         while pc not in self._scale_used:
             passed.append(pc)
@@ -310,7 +324,7 @@ class Walk:
         return self._scale_used[pc]
 
     def _resume(self, state: _State) -> None:
-        """Go on from `state` in the present cycle."""
+        """Set `state`, with its times relative to the present cycle."""
         now = self._issued
         self._window, self._tags_in_a_row = state.window, state.tags_in_a_row
         for known, times in zip(self._ends.values(), state.ends, strict=True):
@@ -335,7 +349,7 @@ class Walk:
         return entry.opcode, operands, max(ready - ISSUE_INTERVAL, self._issued)
 
     def _issue(self, opcode: Opcode, operands: dict[str, int], seen: float) -> bool:
-        """Issue an instruction; return whether others follow."""
+        """Issue an instruction; return whether the program goes on."""
         pc = self._pc
         compared = self._compared(opcode, seen)
         self._issued = max(seen + ISSUE_INTERVAL, compared, self._room(opcode))
@@ -374,10 +388,13 @@ class Walk:
         return self._record.result(round(max(idle, self._fetch.end(self._pc)) + HALT))
 
     def _effective(self, pc: int, registers: Sequence[int]) -> tuple[Instruction, dict[str, int]]:
-        """Return an instruction with index registers added to its operands; must not be changed."""
+        """Return an instruction and its operands with index registers added.
+
+        The caller must not change the operands.
+        """
         entry, operands = self._decoded_at(pc)
         if indexed := self._indexed[pc]:
-            self._open = None  # Registers are no part of the state.
+            self._open = None  # The state has no registers, so the segment ends here.
             operands = dict(operands)
             for name, register in indexed:
                 total = operands[name] + registers[register]
@@ -385,7 +402,10 @@ class Walk:
         return entry, operands
 
     def _decoded_at(self, pc: int) -> tuple[Instruction, dict[str, int]]:
-        """Return an instruction as it stands in the program. Raises ValueError if there is none."""
+        """Return an instruction as it stands in the program, without index registers.
+
+        Raises ValueError if the program has no such instruction.
+        """
         if pc not in self._decoded:
             decoded = decode(self._program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
             if decoded is None:
@@ -401,8 +421,9 @@ class Walk:
     def _other_reads(self, pc: int, results: tuple[int, int]) -> OtherReads | None:
         """Return the reads of the matrix unit during an instruction of the activation unit.
 
-        The result is None if there are none. `pc` is the instruction after it. `results` has the
-        first line that it writes, and the number of its lines.
+        Returns None if the matrix unit reads nothing. `pc` is the number of the instruction after
+        the present one. `results` has the first line that the present instruction writes, and the
+        number of its lines.
         """
         past = self._matrix.reads_from(max(self._issued, self._activation.free))
         coming = self._coming_reads(pc, results)
@@ -416,9 +437,9 @@ class Walk:
     def _coming_reads(self, pc: int, results: tuple[int, int]) -> Iterator[ComingReads]:
         """Yield the reads of each MatrixMultiply or Convolve from `pc` on.
 
-        They are the reads that are known when the present instruction, which writes the `results`,
-        is issued. They end at the first line that waits for a later instruction of the activation
-        unit.
+        The present instruction belongs to the activation unit and writes the lines `results`. Its
+        issue decides the cycles of all reads up to the first line that a later instruction of the
+        activation unit must write. The reads end at this line.
         """
         window, registers = self._window, list(self._registers)
         writers = self._activation.writers.following(self._issued, results)
@@ -470,16 +491,17 @@ class Walk:
             pc += 1
 
     def _idle(self) -> float:
-        """Return the cycle in which everything issued so far is complete."""
+        """Return the cycle in which all instructions issued so far are complete."""
         return max(self._tagged[-1], *(max(ends) + SEEN for ends in self._ends.values()))
 
     def _room(self, opcode: Opcode) -> float:
         """Return the cycle in which the queues have room for an instruction.
 
-        For an instruction that waits for all units, return the cycle in which they have drained.
+        For an instruction that waits for all units, return the cycle in which all queues are empty.
         """
         if opcode in WAITS:
-            # Tags that entered together show this a cycle later.
+            # If the last two tags entered the trace in consecutive cycles, this shows a cycle
+            # later.
             return self._idle() + 1 + self._tags_in_a_row
         if opcode == Opcode.DEBUG_TAG:
             return self._tagged[0] + SEEN
@@ -487,10 +509,10 @@ class Walk:
         return self._ends[unit][0] + SEEN if unit else 0.0
 
     def _compared(self, opcode: Opcode, seen: float) -> float:
-        """Return the cycle in which an instruction is issued, as far as comparisons decide.
+        """Return the cycle in which the sequencer can issue an instruction after its comparisons.
 
-        The sequencer compares it with all instructions under way that it may wait for. This takes a
-        cycle for each entry of the longest lists, from the cycle after `seen` on.
+        The sequencer compares the instruction with all instructions in progress that it may wait
+        for. This takes a cycle for each entry of the longest lists, from the cycle after `seen` on.
         """
         time = 0.0
         for units in COMPARED.get(opcode, ()):
@@ -595,7 +617,8 @@ class Walk:
         return span
 
     def _window_of(self, operands: dict[str, int]) -> WindowGrid:
-        """Return the window of a Set_Config_Window, with lines that are calculated once."""
+        """Return the window of a Set_Config_Window. Equal windows share one object, and so its
+        lines."""
         return self._windows.setdefault(tuple(operands.values()), WindowGrid(operands))
 
     def _set_window(self) -> WindowGrid:
@@ -605,7 +628,7 @@ class Walk:
 
     def _tag(self, number: int, wait: int) -> None:
         done = [max(self._ends[unit]) + SEEN for bit, unit in WAIT_FOR.items() if wait & bit]
-        # Tags enter the trace one in each cycle, from the cycle after the issue on.
+        # One tag enters the trace in a cycle, at the earliest in the cycle after its issue.
         next_one = self._tagged[-1] + 1
         self._tagged.append(max(self._issued + 1, next_one, *done))
         self._tags_in_a_row = self._tagged[-1] == next_one
@@ -638,7 +661,8 @@ class Walk:
         return loop.start
 
     def _compare(self, loop: _Loop) -> None:
-        """Compare an iteration with the iteration before; skip most others if nothing changes."""
+        """Compare an iteration with the iteration before, and skip most others if the course is
+        steady."""
         period = self._issued - loop.begun
         course = np.array([*self._notes[loop.noted :], self._issued]) - loop.begun
         same = len(course) == len(loop.before) and np.allclose(course, loop.before, 0, SAME)
@@ -655,9 +679,9 @@ class Walk:
     def _skip(self, loop: _Loop, count: int, period: float) -> None:
         """Go on as if `count` iterations like the last one had followed.
 
-        The last of these is walked through all the same, so that its results are at its own
-        addresses. The skipped iterations left nothing there, so its times are wrong and do not
-        count.
+        The last of these is still walked through, so that its results are at its own addresses. The
+        walk has not written the lines of the skipped iterations, so the times of this iteration are
+        wrong and do not count.
         """
         self._record.repeat(loop.mark, count, count * period)
         loop.resumed = self._issued + count * period, self._record
@@ -670,7 +694,7 @@ class Walk:
         self._shift((count - 1) * period)
 
     def _shift(self, cycles: float) -> None:
-        """Move the state, and all that happened, to a later cycle."""
+        """Move the state to a later cycle, with the times of all events so far."""
         state = self._state()
         self._issued += cycles
         self._resume(state)

@@ -19,7 +19,8 @@ from systola.timing.recent import FORGOTTEN
 FIRST_REQUEST = 1
 """Cycle of the first request; START is accepted in cycle 0."""
 HANDED_OUT = 4
-"""Cycles from the beat that brings an instruction to its output by the fetch."""
+"""Cycles from the beat with an instruction to the cycle in which the fetch offers the instruction.
+"""
 MOVED = 3
 """Cycles that an instruction takes through the scalar unit to its last stage."""
 DECODED = ISSUE_INTERVAL
@@ -31,22 +32,22 @@ ENDS = 2
 AFTER_END = 3
 """Cycles from an End_Loop to the instruction that follows."""
 NOT_KEPT = 3
-"""Cycles from the cycle in which the instruction after a jump could be taken, to its request.
+"""Cycles until the fetch requests the instruction after a jump, if its ring has not kept it.
 
-This is for an instruction that is not kept in the fetch's ring.
+They count from the cycle in which the fetch could have handed out a kept instruction.
 """
 REQUEST_INTERVAL = FETCH_INTERVAL + 1
-"""Cycles from one request to the next: the fetch looks for room after a request is accepted."""
+"""Cycles from one request to the next. The fetch looks for room after a request is accepted."""
 ASKED = 3
-"""Cycles from the take of an instruction, which makes room, to the request on the port."""
+"""Cycles from the take of an instruction, which makes room, to the next request on the port."""
 
 FetchState = tuple[
     tuple[int, int], tuple[tuple[int, float], ...], tuple[tuple[int, float], ...], tuple[float, ...]
 ]
 """Type of the state of a Fetch.
 
-It has the numbers of units that were asked for and that are kept, the open requests, the units that
-have arrived, and single times. A unit is a beat, or an instruction if it is longer.
+It has the numbers of units requested and of units kept, the open requests, the units that have
+arrived, and four single times. A unit is a beat, or an instruction if it is longer than a beat.
 """
 
 
@@ -62,7 +63,7 @@ class Fetch:
         self._ahead = fetched_ahead(config) // self._per_unit
         self._depth = config.instruction_buffer // self._per_unit
         self._requests: deque[tuple[int, float]] = deque()
-        """First unit and cycle of each request without an answer yet."""
+        """First unit, and cycle, of each request without an answer so far."""
         self._requested = 0
         self._kept = 0
         self._asked = float(FIRST_REQUEST - REQUEST_INTERVAL)
@@ -80,8 +81,7 @@ class Fetch:
         self._ask(0, FIRST_REQUEST)
 
     def _ask(self, unit: int, time: float) -> None:
-        """Send requests for as many units as there is room for; `unit` is the next to be handed
-        out."""
+        """Request units as long as the ring has room. `unit` is the next unit to be handed out."""
         while self._requested - unit <= self._ahead - self._chunk:
             self._asked = max(self._asked + REQUEST_INTERVAL, time)
             self._requests.append((self._requested, self._asked))
@@ -89,9 +89,9 @@ class Fetch:
             self._kept = min(self._kept + self._chunk, self._depth - self._chunk)
 
     def _receive(self) -> None:
-        """Receive the oldest chunk that was asked for."""
+        """Receive the oldest requested chunk."""
         first_unit, ready = self._requests.popleft()
-        # With nothing left, and nothing in the decoder, the fetch goes before the data.
+        # If no instruction is left, not even in the decoder, the fetch takes precedence over data.
         urgent = self._issued + 1
         first, last = self._port.fetch(ready, urgent, self._chunk * self._unit_beats)
         beat = (last - first) / max(1, self._chunk * self._unit_beats - 1)
@@ -100,7 +100,7 @@ class Fetch:
             self._arrived[first_unit + number] = end + HANDED_OUT
 
     def _receive_until(self, time: float) -> None:
-        """Receive all chunks that were asked for before `time`."""
+        """Receive all chunks that were requested before `time`."""
         while self._requests and self._requests[0][1] < time:
             self._receive()
 
@@ -114,7 +114,8 @@ class Fetch:
             taken = max(taken, self._first_free + ENDS)
         moved = max(taken + MOVED, self._last_free)
         if opcode == Opcode.SET_CONFIG_WINDOW:
-            # Instructions that use the present window must have been issued.
+            # The window can change only after the instructions that use the present window are
+            # issued.
             moved = max(moved, self._issued, self._last_free + 1)
         steps = self._steps[opcode]
         self._free = taken + (AFTER_END if opcode == Opcode.END_LOOP else INTERVAL)
@@ -128,7 +129,7 @@ class Fetch:
         self._issued = time
 
     def jump(self, target: int) -> None:
-        """Go on with instruction `target`, which is not after the instruction just taken."""
+        """Continue with instruction `target`, which is not after the instruction just taken."""
         while self._requests:
             self._receive()
         unit = target // self._per_unit
@@ -141,7 +142,7 @@ class Fetch:
 
     def end(self, pc: int) -> float:
         """Return the cycle in which all fetches have arrived, for a Halt at instruction `pc`."""
-        # Instructions that are there go on until the Halt is issued.
+        # Instructions that have arrived advance until the Halt is issued.
         halted = self._issued
         while True:
             pc += 1
@@ -156,18 +157,18 @@ class Fetch:
         return max(self._arrived.values()) - HANDED_OUT
 
     def earliest(self) -> float:
-        """Return a cycle before which there are no requests that the port does not know."""
+        """Return the earliest cycle in which the port can get a request that it has not seen."""
         return min(max(self._free, self._first_free), *(time for _, time in self._requests), np.inf)
 
     def state(self, now: float) -> FetchState:
-        """Return the state, seen from cycle `now`, in which the last instruction was issued."""
+        """Return the state with times relative to cycle `now`, the cycle of the last issue."""
         free = max(self._free, self._first_free)
         first = self._requested - self._depth
         self._arrived = {unit: time for unit, time in self._arrived.items() if unit >= first}
         return (
             (self._requested, self._kept),
             tuple((unit, time - now) for unit, time in self._requests),
-            # Earlier units are not kept, and none is taken before the fetch is free.
+            # The ring has dropped earlier units. No unit is taken before the fetch is free.
             tuple((unit, max(time, free) - now) for unit, time in self._arrived.items()),
             (
                 max(self._asked, free - FORGOTTEN) - now,
@@ -178,7 +179,7 @@ class Fetch:
         )
 
     def resume(self, state: FetchState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         (self._requested, self._kept), requests, arrived, times = state
         self._requests = deque((unit, now + time) for unit, time in requests)
         self._arrived = {unit: now + time for unit, time in arrived}

@@ -20,7 +20,10 @@ The flags are whether the last vector sums lines, and whether it must be alone.
 
 
 def gate_distance(reads: int, turns: int) -> int:
-    """Return the steps from one vector with gates to the next, if `reads` steps read each."""
+    """Return the least number of steps from one vector with gates to the next.
+
+    Each vector takes `reads` steps to read.
+    """
     places, apart = slots(turns), gate_spacing(turns)
     return apart + places * ceil(max(0, gate_pause(turns) + reads - apart) / places)
 
@@ -31,7 +34,8 @@ def inverts(operands: Mapping[str, int]) -> bool:
 
 
 class Gates:
-    """A model of the gates in the lanes: the last vector there, and when a step may follow it.
+    """A model of the gates in the lanes: it has the last vector there, and when steps may follow
+    it.
 
     The hardware has a GateQueue for the same purpose.
     """
@@ -39,7 +43,7 @@ class Gates:
     def __init__(self, turns: int) -> None:
         self._turns = turns
         self._until = 0.0
-        """First cycle in which the gates delay no step any more."""
+        """First cycle in which the gates no longer delay a step."""
         self._lines = False
         self._was_alone = False
 
@@ -70,10 +74,10 @@ class Gates:
         return alone_after(self._turns, sums_lines=self._lines)
 
     def state(self, now: float) -> GatesState:
-        """Return the state, seen from cycle `now`."""
+        """Return the state with times relative to cycle `now`."""
         return recent(self._until, now), self._lines, self._was_alone
 
     def resume(self, state: GatesState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         until, self._lines, self._was_alone = state
         self._until = now + until

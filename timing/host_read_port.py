@@ -14,9 +14,9 @@ from systola.timing.recent import recent
 CUT = 2
 """Cycles from a transfer to the request for its first burst."""
 REQUEST = 1
-"""Cycles from a request to its appearance on the bus."""
+"""Cycles from a request until it shows on the bus."""
 FETCH_REQUEST = 2
-"""Cycles from a fetch's request to its appearance on the bus; it is copied into a register first.
+"""Cycles from a fetch's request until it shows on the bus; a register copies it first.
 """
 
 PortState = tuple[
@@ -27,8 +27,9 @@ PortState = tuple[
 ]
 """Type of the state of a HostReadPort.
 
-It has the first cycle for beats of data, the first for beats of instructions, and the transfers. Of
-each transfer it has the four cycles, and then cycles for a beat and beats for a burst.
+It has the first cycle for beats of data, the first cycle for beats of instructions, and the
+transfers. Of each transfer it first has its four cycles. Then follow the cycles from beat to beat,
+and the number of beats of a burst.
 """
 
 
@@ -121,12 +122,12 @@ class HostReadPort:
         return first, last
 
     def state(self, now: float, earliest: float) -> PortState:
-        """Return the state, seen from cycle `now`, with no fetch asked for before `earliest`."""
+        """Return the state with times relative to cycle `now`; no fetch comes before `earliest`."""
         transfers = [
             each
             for each in self._transfers
             if max(each.asked + 1, each.end + self._memory.beat) > earliest
-            or each is self._transfers[-1]  # which can be held up
+            or each is self._transfers[-1]  # a later transfer can hold it up
         ]
         return (
             recent(self._free, now),
@@ -139,7 +140,7 @@ class HostReadPort:
         )
 
     def resume(self, state: PortState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         free, fetched, times, paces = state
         self._free, self._fetched = now + free, now + fetched
         self._transfers.clear()

@@ -126,7 +126,7 @@ class HostReader:
         return [float(fetched.times[-1]) + DONE for fetched in self._recent]
 
     def state(self, now: float) -> ReaderState:
-        """Return the state, seen from cycle `now`.
+        """Return the state with times relative to cycle `now`.
 
         Of the instructions that have written everything, only the last one can hold up others.
         """
@@ -143,7 +143,7 @@ class HostReader:
         )
 
     def resume(self, state: ReaderState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         free, fetched = state
         self._free = now + free
         self._recent.clear()

@@ -27,8 +27,10 @@ ANSWERED = 1
 
 
 class HostWriter:
-    """A model of the writer: one instruction at a time, line by line, with the last answer at its
-    end."""
+    """A model of the writer, which does one instruction at a time, line by line.
+
+    An instruction ends after the answer to its last burst.
+    """
 
     def __init__(self, config: Config, regions: Regions, memory: MemorySpeed) -> None:
         self._config = config
@@ -43,7 +45,7 @@ class HostWriter:
         place = slice(operands["buffer"], operands["buffer"] + copy.lines)
         reading = last_overlap(self._regions.host_reads, copy.first, copy.end)
         start = max(issued, self._free) + 1 + BEGUN
-        # A burst is announced once the burst WRITES_IN_FLIGHT before it has been answered.
+        # A burst is announced only after the answer to the burst WRITES_IN_FLIGHT bursts before it.
         burst = copy.beats / copy.bursts
         beat = max(self._memory.beat, (answer + burst) / (WRITES_IN_FLIGHT * burst))
         line = copy.beats // copy.lines * beat
@@ -66,9 +68,9 @@ class HostWriter:
         return Span(float(sent[0]) - SENT, last, end, copy.beats * beat, copy.beats)
 
     def state(self, now: float) -> float:
-        """Return the state, seen from cycle `now`."""
+        """Return the state with times relative to cycle `now`."""
         return recent(self._free, now)
 
     def resume(self, state: float, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         self._free = now + state

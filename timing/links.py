@@ -15,22 +15,22 @@ from systola.hdl.ports import BUFFER_LATENCY
 OFFERED = 6
 """Cycles from the issue of an instruction to its first row's use of a memory or a beat.
 
-They are for a free way: into its queue, out of it, through walk and interlock.
+The instruction passes its queue, the walk and the interlock without a wait.
 """
 FOLLOWS = 3
 """Cycles from the end of one part's work on a row to the start of another part's work on it.
 
-The other part waits for the row.
+The second part waits for the row.
 """
 BETWEEN = 2
 """Cycles from one instruction of a part to the next."""
 SENT = 2
 """Cycles from the read of a beat in a memory to its arrival at the other end, without wires.
 
-They are for the sender's register and the FIFO.
+The sender's register and the FIFO take these cycles.
 """
 RETURNED = 2
-"""Cycles from the take of a beat to the use of its credit by the sender, without wires."""
+"""Cycles from the take of a beat to the sender's use of its credit, without wires."""
 WRITTEN = 1
 """Cycles from the last beat of a row to its write."""
 TOLD = 1
@@ -38,7 +38,10 @@ TOLD = 1
 
 
 class Wire:
-    """A wire from a core to a neighbour, and the credits back; `stages` registers lie each way."""
+    """A wire from a core to a neighbour, and the credits that come back.
+
+    The wire has `stages` registers in each direction.
+    """
 
     def __init__(self, config: Config, stages: int) -> None:
         self._stages = stages
@@ -94,7 +97,7 @@ class Transfer:
     part: LinkPart
     use: Access
     begin: float
-    """First cycle in which the first row may go, as far as units outside the links decide."""
+    """First cycle in which the first row may move, as far as units outside the links decide."""
     older: list[Transfer]
     """Earlier transfers that use some of the same rows."""
     done: list[float] = field(default_factory=list[float])
@@ -106,8 +109,8 @@ class Transfer:
         return len(self.done) == len(self.use.region)
 
     def done_with(self, use: Access) -> float | None:
-        """Return the cycle in which all rows that are also in `use` are done, or None if not yet
-        known."""
+        """Return the cycle in which all rows that are also in `use` are done, or None if it is
+        unknown."""
         rows = min(self.use.region.stop, use.region.stop) - self.use.region.start
         return self.done[rows - 1] if rows <= len(self.done) else None
 
@@ -118,22 +121,22 @@ class Part:
     def __init__(self, config: Config, wire: Wire, ports: dict[bool, Port]) -> None:
         """Begin without instructions.
 
-        `ports` has the memory port of the accumulators under True, of the buffer under False.
+        `ports` has two memory ports: True is the accumulators' port, and False the buffer's port.
         """
         self._beats = {False: config.link_line_beats, True: config.link_row_beats}
         self._wire = wire
         self._ports = ports
         self.free = 0.0
-        """First cycle in which the part has time for another row."""
+        """First cycle in which this part of the link unit can start another row."""
         self.last = 0.0
-        """Cycle in which the last beat has gone."""
+        """Cycle in which the last beat has left."""
         self.transfers: list[Transfer] = []
         """All transfers that were issued."""
         self._first = 0
 
     @property
     def head(self) -> Transfer | None:
-        """First transfer with rows that have not moved yet, or None."""
+        """First transfer with rows that have not moved yet; None if there is no such transfer."""
         while self._first < len(self.transfers) and self.transfers[self._first].known:
             self._first += 1
         return self.transfers[self._first] if self._first < len(self.transfers) else None
@@ -145,9 +148,10 @@ class Part:
         self.transfers.append(transfer)
 
     def next_row(self) -> float | None:
-        """Return the cycle in which the next row is read, or its first beat taken.
+        """Return the cycle in which a sender reads its next row, or a receiver takes the first
+        beat.
 
-        Returns None if it is not yet known.
+        Returns None if the cycle is not yet known.
         """
         transfer = self.head
         if transfer is None:

@@ -42,19 +42,21 @@ A pass has the times and the lines of its vectors.
 class Passes:
     """The passes of an instruction for one tile along N.
 
-    There is a pass over all vectors for each tap and each tile along K.
+    Each tap and each tile along K has a pass over all vectors.
     """
 
     offsets: Times
-    """Cycles from the first vector of a pass to each vector, if nothing holds it up."""
+    """Cycles from the first vector of a pass to each vector, if no vector has to wait."""
     lines: list[NDArray[np.int64]]
     """Buffer line of each vector of each pass, negative for a vector outside the map."""
     n_tiles: int
     halves: int
     """Number of vectors for each row of accumulators: two for vectors of int16."""
     sequential: bool
-    """True if the last passes release lines one by one for writers; else all are released at the
-    end."""
+    """True if the last passes release their lines one by one for writers.
+
+    Otherwise all lines are released together at the end.
+    """
     buffer: int
     """Number of lines of the source, from line `buffer` on."""
     count: int
@@ -72,19 +74,20 @@ class MatrixUnit:
     ) -> None:
         """Begin without instructions.
 
-        `writers` are the instructions that write the lines it reads, except host reads.
+        `writers` are the instructions that write lines for the unit, except reads from host memory.
         """
         self._rows = config.rows
         self._writers = writers
         self._regions = regions
         self._weights = weights
-        # Sums come after the update of their row, which is announced before it is written.
+        # `latency` counts to the sums, but a row is written later, UPDATE_LATENCY cycles after its
+        # update. It is announced SUMS_ANNOUNCED cycles before this write.
         self._latency = Hardware.latency(config) - SUMS_LATENCY + UPDATE_LATENCY - SUMS_ANNOUNCED
         self.free = 0.0
         """First cycle in which the unit has time for another instruction."""
         self._convolutions: dict[tuple[WindowGrid, tuple[int, ...]], Passes] = {}
         self._recent: deque[tuple[Times, NDArray[np.int64]]] = deque(maxlen=RECENT)
-        """Time and line of each vector, pass by pass."""
+        """Cycle and line of each vector in the last passes."""
 
     def passes(
         self, opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None
@@ -94,7 +97,7 @@ class MatrixUnit:
             return self._product(operands)
         if window is None:
             raise ValueError("the program uses a window that it has not set")
-        # A loop comes back to the same passes.
+        # An iteration of a loop makes the same passes again.
         key = window, tuple(operands.values())
         if key not in self._convolutions:
             self._convolutions[key] = self._convolution(operands, window)
@@ -149,8 +152,9 @@ class MatrixUnit:
         )
 
     def lines_in_order(self, passes: Passes) -> NDArray[np.int64]:
-        """Return the line that is read in each cycle if nothing holds it up; negative for none."""
-        # A pass takes at least as long as its tile.
+        """Return the line that each cycle reads if nothing has to wait; negative for a cycle
+        without a read."""
+        # A pass takes at least as many cycles as its tile has rows.
         size = max(self._rows, len(passes.offsets))
         lines = np.full((passes.n_tiles, len(passes.lines), size), -1)
         lines[:, :, : len(passes.offsets)] = passes.lines
@@ -161,20 +165,22 @@ class MatrixUnit:
     ) -> ComingReads:
         """Return the reads of an instruction that is issued in cycle `issued`.
 
-        `run` has the entries under way for which it waits. For `behind_first` see ComingReads.
+        `run` has the entries in progress that the instruction waits for. For `behind_first` see
+        ComingReads.
         """
         ready = self._there(lines, run)
         return ComingReads(lines, np.maximum(ready, issued) + 1, behind_first)
 
     def _there(self, lines: NDArray[np.int64], run: Sequence[Entry]) -> Times:
-        """Return the first cycle in which each line can be read, as far as its writers decide."""
+        """Return the first cycle in which each line can be read. Only the writers of the line
+        count."""
         there = self._regions.buffer.written[lines]
         if run:
             there = np.maximum(there, self._writers.announced(run, lines))
         return np.where(lines < 0, 0.0, there)
 
     def reads_from(self, time: float) -> dict[float, int]:
-        """Return the lines that were read in cycle `time` and later, by the cycle."""
+        """Return the lines that the unit read from cycle `time` on; the keys are the cycles."""
         reads: dict[float, int] = {}
         for times, lines in self._recent:
             if times[-1] >= time:
@@ -209,8 +215,8 @@ class MatrixUnit:
                 times = paced(start, offsets, needed)
                 first = float(times[0])
                 self._weights.swap(first)
-                # Rows of the tile that come late hold up the first vectors on their way into the
-                # array. They hold up all vectors on their way through it.
+                # Late rows of the tile hold up the first vectors on their way into the array, and
+                # all vectors on their way through it.
                 held = max(0.0, loaded - (first + self._rows - 1))
                 ends = times + held + self._latency
                 if held:
@@ -247,10 +253,10 @@ class MatrixUnit:
         return span
 
     def state(self, now: float) -> MatrixState:
-        """Return the state, seen from cycle `now`."""
+        """Return the state with times relative to cycle `now`."""
         free = self.free - now
         if free < -FORGOTTEN:
-            free = free % 2 - FORGOTTEN  # interlocks look in every other cycle from there on
+            free = free % 2 - FORGOTTEN  # from there on, interlocks look in every other cycle
         return free, tuple(
             ((times - now).tobytes(), lines.tobytes())
             for times, lines in self._recent
@@ -258,7 +264,7 @@ class MatrixUnit:
         )
 
     def resume(self, state: MatrixState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         free, passes = state
         self.free = now + free
         self._recent.clear()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times seen from the present cycle.
+"""Times relative to the present cycle, limited to times that still make a difference.
 
-An instruction that is issued now waits for times that are later than now. Where a delay is added,
-it waits for times a few cycles before. Older times make no difference: all of them are alike.
+An instruction that is issued now can only wait for a later cycle. A delay is added to some times,
+so times a few cycles ago count, too. All times older than FORGOTTEN cycles are taken as equal.
 """
 
 from __future__ import annotations

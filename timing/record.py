@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 LIMITING = 0.5
-"""Least share of the cycles in which a unit must be busy to count as the limit of a layer."""
+"""Least share of cycles that a unit must be busy to be called the limit of a layer."""
 WAITING = "waiting"
-"""Limit of other layers: units wait for each other, for memory, or for instructions."""
+"""Limit of a layer in which no unit is busy enough.
+
+In such a layer units wait for each other, for memory, or for instructions.
+"""
 
 
 class Unit(StrEnum):
@@ -38,7 +41,8 @@ class Traffic:
     """Bytes from host memory for data: inputs, parameters, tables, constants."""
     host_out: float = 0
     weights: float = 0
-    """Bytes of the tiles that were consumed, wherever in the program they were asked for."""
+    """Bytes of the tiles that were consumed, even if an earlier layer's instructions fetched them.
+    """
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class _Interval:
 
 @dataclass(frozen=True)
 class Mark:
-    """A place in the record."""
+    """A place in the record, given by the lengths of its lists and by its sums."""
 
     intervals: int
     untagged: NDArray[np.float64]
@@ -100,12 +104,12 @@ class Part:
     """The records from a mark on, at times relative to a cycle."""
 
     tags: tuple[tuple[int, float, NDArray[np.float64]], ...]
-    """Number and time of each tag, and the traffic before it."""
+    """Number of each tag, its time, and the traffic since the tag before."""
     untagged: NDArray[np.float64]
     """Traffic after the last tag, or all traffic if there is none."""
     totals: NDArray[np.float64]
     work: dict[Unit, tuple[list[float], list[float]]]
-    """Times and busy cycles of each unit."""
+    """Starts and ends of the instructions of each unit, and their busy cycles."""
 
 
 @dataclass
@@ -131,18 +135,21 @@ class Record:
         self._totals[:3] += moved
 
     def tag(self, number: int, end: float) -> None:
-        """Note that everything before the tag is complete in cycle `end`."""
+        """Note that all work before the tag is complete in cycle `end`."""
         self._intervals.append(_Interval(number, self._begun, end, self._untagged))
         self._untagged = np.zeros(3)
         self._begun = end
 
     def mark(self) -> Mark:
-        """Return the present place."""
+        """Return a mark of the present place in the record."""
         work = {unit: len(busy.cycles) for unit, busy in self._work.items()}
         return Mark(len(self._intervals), self._untagged.copy(), self._totals.copy(), work)
 
     def since(self, mark: Mark, begun: float) -> Part:
-        """Return all that came after `mark` without a loop, seen from cycle `begun`."""
+        """Return the records after `mark`, which must not contain a loop.
+
+        Their times are relative to cycle `begun`.
+        """
         intervals = self._intervals[mark.intervals :]
         tags = [(each.tag, each.end - begun, each.moved) for each in intervals]
         untagged = self._untagged
@@ -155,7 +162,7 @@ class Record:
         return Part(tuple(tags), untagged.copy(), self._totals - mark.totals, work)
 
     def add(self, part: Part, begun: float) -> None:
-        """Record the same as in `part` once more, from cycle `begun` on."""
+        """Record the work in `part` once more, from cycle `begun` on."""
         for number, end, moved in part.tags:
             self._untagged += moved
             self.tag(number, begun + end)
@@ -165,7 +172,7 @@ class Record:
             self._work[unit].extend([begun + time for time in times], cycles)
 
     def repeat(self, since: Mark, count: int, cycles: float) -> None:
-        """Count all that came after `since` `count` times more, which takes `cycles` cycles."""
+        """Count the work after `since` another `count` times, which takes `cycles` cycles."""
         tagged = self._intervals[since.intervals :]
         for interval in tagged:
             interval.passes *= 1 + count
@@ -226,7 +233,7 @@ class _Busy:
         return [time - begun for time in self.times[2 * first :]], self.cycles[first:]
 
     def between(self, limits: NDArray[np.float64]) -> float:
-        """Return the sum of the busy cycles between pairs of times, start and end."""
+        """Return the sum of the busy cycles in all intervals `limits`, pairs of start and end."""
         times, cycles = self._course
         low, high = np.interp(limits, times, cycles).T
         return float((high - low).sum())

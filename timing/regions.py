@@ -13,7 +13,10 @@ Times = NDArray[np.float64]
 """Type of cycles since START, one for each address, vector or line."""
 
 SpaceState = tuple[bytes, bytes]
-"""Type of a state: places of the recent times, and these times relative to the present cycle."""
+"""Type of a state: the places of recent times in the array of times, and these times.
+
+The times are relative to the present cycle.
+"""
 TransferState = tuple[tuple[int, int, float], ...]
 RegionsState = tuple[tuple[SpaceState, ...], TransferState, TransferState]
 
@@ -39,13 +42,13 @@ class Space:
         """End of the last instruction of the activation unit that used each address."""
 
     def state(self, now: float) -> SpaceState:
-        """Return the recent times, seen from cycle `now`."""
+        """Return the recent times relative to cycle `now`."""
         times = self._times.reshape(-1)
         places = np.flatnonzero(times > now - FORGOTTEN)
         return places.tobytes(), (times[places] - now).tobytes()
 
     def resume(self, state: SpaceState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         places, times = state
         self._times[:] = 0
         self._times.reshape(-1)[np.frombuffer(places, np.int64)] = now + np.frombuffer(times)
@@ -61,13 +64,15 @@ class Regions:
         self.tables = Space(max(1, config.tables))
         self.host_reads: list[tuple[int, int, float]] = []
         self.host_writes: list[tuple[int, int, float]] = []
-        """First byte, end byte and last cycle of the last writes; `host_reads` has them of the
-        reads."""
+        """First byte, end byte and last cycle of the last writes to host memory.
+
+        `host_reads` has the same numbers for reads.
+        """
 
         self._spaces = self.buffer, self.accumulators, self.parameters, self.tables
 
     def state(self, now: float) -> RegionsState:
-        """Return the recent times, and the transfers that have not ended, seen from cycle `now`."""
+        """Return recent times, and the transfers that have not ended, relative to cycle `now`."""
         reads, writes = (
             tuple((first, end, time - now) for first, end, time in transfers if time > now)
             for transfers in (self.host_reads, self.host_writes)
@@ -75,7 +80,7 @@ class Regions:
         return tuple(space.state(now) for space in self._spaces), reads, writes
 
     def resume(self, state: RegionsState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         spaces, reads, writes = state
         for space, times in zip(self._spaces, spaces, strict=True):
             space.resume(times, now)
@@ -91,8 +96,9 @@ def last_overlap(transfers: list[tuple[int, int, float]], first: int, end: int) 
 def paced(earliest: float, offsets: Times, needed: Times | None) -> Times:
     """Return the cycle in which a unit takes each of its items, in order.
 
-    An item is taken in cycle `earliest` + `offsets` at the earliest, and not before it is `needed`.
-    Two items are never closer together than their `offsets`.
+    `offsets` has the cycles from the first item to each item at full speed; the unit never takes
+    two items closer together. It takes item n at the earliest in cycle `earliest` + `offsets[n]`,
+    and at the earliest in cycle `needed[n]`, when the item's data are there.
     """
     if needed is None:
         return earliest + offsets

@@ -2,9 +2,10 @@
 """The list of instructions that write lines; a reader waits for the youngest writer of its lines.
 
 The entries of a run follow one another: each begins at the end of the entry before, or later.
-Chaining lets a reader follow while the oldest instruction of the list belongs to the run of that
-youngest writer. Until then the reader waits. Then it waits until the run has got past each of its
-lines, also past lines that were written long ago.
+Chaining lets a reader follow a run while the run is written. This begins when the oldest
+instruction of the list belongs to the run of that youngest writer; until then the reader waits.
+From then on the reader takes each line when the run has passed it, even a line that was written
+long ago.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ class Entry:
     base: int
     stop: int
     end: float
-    """Cycle in which it is complete."""
+    """Cycle in which the instruction is complete."""
     rises: bool
-    """True if it begins at the end of the lines of the entry before, or at a higher line."""
+    """True if the entry begins at the end of the lines of the entry before, or at a higher line."""
 
     def meets(self, base: int, stop: int) -> bool:
-        """Return whether it writes one of the lines `base` to `stop` - 1."""
+        """Return whether the instruction writes one of the lines `base` to `stop` - 1."""
         return self.base < stop and base < self.stop
 
     def followed_by(self, base: int, stop: int, end: float = inf) -> Entry:
-        """Return the entry of an instruction that follows this entry."""
+        """Return the entry of the next instruction, which writes the lines `base` to `stop` - 1."""
         return Entry(base, stop, end, self.base < self.stop <= base)
 
 
@@ -49,9 +50,10 @@ NOTHING = Entry(0, 0, 0.0, rises=False)
 
 
 def run_of(entries: Sequence[Entry], base: int, stop: int) -> range:
-    """Return the run for which a reader of the lines `base` to `stop` - 1 waits, oldest first.
+    """Return the numbers of the entries that a reader of lines `base` to `stop` - 1 waits for.
 
-    It ends with the youngest of the `entries` in the way; it is empty where there is none.
+    The range ends with the youngest of the `entries` that writes one of these lines, and has the
+    entries of the same run before it. It is empty if no entry writes these lines.
     """
     first = last = -1
     running = False
@@ -67,7 +69,7 @@ def run_of(entries: Sequence[Entry], base: int, stop: int) -> range:
 
 
 class WriterList:
-    """The youngest entries of a list, as many as it has places."""
+    """The youngest entries of a list of limited depth."""
 
     def __init__(self, depth: int, written: Times) -> None:
         """Begin with an empty list of `depth` places.
@@ -78,7 +80,7 @@ class WriterList:
         self._entries: deque[Entry] = deque(maxlen=depth)
 
     def push(self, base: int, stop: int, end: float) -> None:
-        """Append an instruction that is complete in cycle `end`."""
+        """Append an instruction that writes `base` to `stop` - 1 and is complete in cycle `end`."""
         last = self._entries[-1] if self._entries else NOTHING
         self._entries.append(last.followed_by(base, stop, end))
 
@@ -105,7 +107,7 @@ class WriterList:
         return times[np.searchsorted(addresses, lines)]
 
     def state(self, now: float) -> ListState:
-        """Return the last entry and all that are pending, seen from cycle `now`."""
+        """Return the last entry and all pending entries, with times relative to cycle `now`."""
         last = len(self._entries) - 1
         return tuple(
             (entry.base, entry.stop, recent(entry.end, now), entry.rises)
@@ -114,6 +116,6 @@ class WriterList:
         )
 
     def resume(self, state: Iterable[tuple[int, int, float, bool]], now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         self._entries.clear()
         self._entries.extend(Entry(base, stop, now + end, up) for base, stop, end, up in state)

@@ -18,7 +18,7 @@ from systola.timing.memory_speed import MemorySpeed
 from systola.timing.recent import FORGOTTEN
 
 ASK = 1
-"""Cycles from a burst to its appearance on the bus."""
+"""Cycles until the unit shows the request for a burst on the bus."""
 REQUEST = 2 + ASK
 """Cycles from issue to the bus: into the queue, cut into bursts, onto the bus."""
 
@@ -29,7 +29,8 @@ BUFFERED = 2
 WeightState = tuple[
     tuple[float, float, float], tuple[float, ...], tuple[tuple[float, int, float, float], ...]
 ]
-"""Type of a state: single times, the cycles in which the last tiles left the FIFO, the commands."""
+"""Type of a state: three single times, the cycles in which the last tiles left the FIFO, and the
+commands."""
 
 
 @dataclass
@@ -40,7 +41,7 @@ class _Command:
     """First cycle in which the first beat can come, or the first row be read."""
     left: int
     row: float
-    """Cycles from row to row."""
+    """Cycles from one row to the next."""
     delay: float
     """Cycles from a row's first beat, or its read, until it has left the FIFO."""
 
@@ -65,14 +66,14 @@ class WeightFetch:
             (ASK + self._answer + burst) / (READS_IN_FLIGHT * burst),
         )
         self._queue: deque[_Command] = deque()
-        self._free = 0.0  # no beat before
+        self._free = 0.0  # no beat comes before this cycle
         self._begun = deque([0.0] * config.weight_fifo_tiles, maxlen=config.weight_fifo_tiles)
-        self._loaded = 0.0  # the last row of a tile
+        self._loaded = 0.0  # cycle in which the last row of a tile entered its shadow registers
         self._swapped = -float(self._stages + 1)
         self.tiles = 0
         """Number of tiles consumed so far."""
         self.row_interval = self._row_beats * self._beat
-        """Cycles from row to row."""
+        """Cycles from one row to the next, over the weight port."""
 
     @property
     def tile_cycles(self) -> float:
@@ -86,14 +87,17 @@ class WeightFetch:
         self._queue.append(_Command(first, count, self.row_interval, delay))
 
     def read_buffer(self, issued: float, written: float, count: int) -> None:
-        """Note the tiles of a MatrixMultiply from the buffer; all their lines are `written`."""
+        """Note the tiles of a MatrixMultiply with weights from the buffer.
+
+        `written` is the cycle from which on all their lines can be read.
+        """
         first = max(issued, written) + BUFFERED
         self._queue.append(_Command(first, count, 1.0, BUFFER_LATENCY + ROW_LATENCY))
 
     def next_tile(self) -> tuple[float, float]:
         """Return the cycles in which the next tile's first and last row enter the shadow registers.
 
-        They follow from the port, and from the time that the array needs to take the tile before.
+        The cycles depend on the port, and on the time that the array needs to take the tile before.
         """
         command = self._queue[0]
         first = max(self._free, command.first, self._begun[0] + 1)
@@ -114,9 +118,10 @@ class WeightFetch:
         self._swapped = time
 
     def state(self, now: float) -> WeightState:
-        """Return the state, seen from cycle `now`.
+        """Return the state with times relative to cycle `now`.
 
-        Tiles that were asked for may have arrived at any time before.
+        While commands wait in the queue, no time is too old to matter, since the queue's next tiles
+        may have arrived long ago.
         """
         since = now - FORGOTTEN - self._stages
         if self._queue:
@@ -132,7 +137,7 @@ class WeightFetch:
         )
 
     def resume(self, state: WeightState, now: float) -> None:
-        """Go on from `state` in cycle `now`."""
+        """Set the state that `state` returned, with its times relative to cycle `now`."""
         times, begun, queue = state
         self._free, self._loaded, self._swapped = (now + time for time in times)
         self._begun.extend(now + time for time in begun)
@@ -143,5 +148,6 @@ class WeightFetch:
 
     @property
     def streamed(self) -> float:
-        """Cycle in which the last beat arrives of all tiles that have been wanted so far."""
+        """Cycle in which the last beat has arrived of all tiles that the array has asked for so
+        far."""
         return self._free

@@ -158,7 +158,7 @@ class _Course:
         """
         self._weight_queue = deque[int]()
         self._weight_reads = deque[tuple[int, int]]()
-        """Weight reads under way, each with the number of beats moved when it is complete."""
+        """Each weight read under way, and the number of all beats moved up to its last beat."""
         self._beats = 0
         self._fetching = deque[int]()
         self._fetches: list[tuple[int, int]] = []

@@ -31,11 +31,13 @@ from systola.timing.record import Unit
 from systola.views.timeline import Timeline, Track, Work, make_timeline, take_lane
 
 DETAILED = 50_000
-"""Largest number of instructions that are drawn one by one, with their flows. Of more instructions,
-neighbours in a unit are drawn together. The span of such a group, in cycles, is chosen so that at
-most this many slices are left."""
+"""Largest number of instructions that are drawn one by one, with their flows.
+
+If there are more, neighbours in a unit are drawn together. The span of such a group, in cycles, is
+chosen so that at most this number of slices is left.
+"""
 POINTS = 4096
-"""Largest number of points of a counter, in all programs."""
+"""Largest number of points of a counter, over all programs."""
 _UNITS, _LAYERS, _MODEL = 1, 2, 3
 """Numbers of the groups of tracks: measured work of units, layers, and estimated work of units."""
 _MODEL_TRACKS = {
@@ -46,11 +48,14 @@ _MODEL_TRACKS = {
     Unit.HOST_WRITE: Track.HOST_WRITE,
 }
 _LANES = 64
-"""Rows of a unit with instructions that overlap: more than the unit can hold at one time."""
+"""Number of rows that a unit has for instructions that overlap.
+
+It is above the number of instructions that a unit can hold at one time.
+"""
 
 Event = dict[str, Any]
 _Piece = tuple[int, int, int]
-"""Begin, end, and a number that the caller chooses."""
+"""Type of a piece of a track: its begin, its end, and a number that the caller chooses."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class RecordedRun:
     estimates: Mapping[int, float] = field(default_factory=dict[int, float])
     """For each tag, the estimated cycles of one pass."""
     model: tuple[UnitWork, ...] = ()
-    """Estimated work of each unit."""
+    """Estimated work of all units."""
 
 
 def with_model(
@@ -110,7 +115,10 @@ def network_trace(
 
 
 def trace(config: Config, runs: Sequence[RecordedRun], title: str) -> bytes:
-    """Return the content of a .json file. Each result must have a recording."""
+    """Return the trace of programs as the content of a .json file.
+
+    Each result must have a recording.
+    """
     events: list[Event] = []
     instructions = _instructions(runs)
     start = 0
@@ -124,7 +132,7 @@ def trace(config: Config, runs: Sequence[RecordedRun], title: str) -> bytes:
         start += run.result.cycles
     threads = {(event["pid"], event["tid"]) for event in events if event["ph"] == "X"}
     events += _names(title, threads)
-    # One event a line: nearly as short as without lines, and still readable.
+    # One event a line costs few bytes, and people can read it.
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
     about = json.dumps({"machine": config.name, "time": "1 us is 1 cycle", "cycles": start})
     return f'{{"displayTimeUnit":"ms","otherData":{about},"traceEvents":[\n{lines}\n]}}\n'.encode()
@@ -187,7 +195,11 @@ class _Trace:
             begin = cycle
 
     def events(self, detailed: int) -> Iterator[Event]:
-        """Yield all events, with at most `detailed` slices in all units, and as many layers."""
+        """Yield all events, with a limit on the number of slices.
+
+        There are at most `detailed` slices in all units together, and at most as many slices for
+        layers.
+        """
         units = [
             each for thread, each in self._threads.items() if thread >= _thread(Track.HOST_READ)
         ]
@@ -217,9 +229,7 @@ class _Trace:
         yield from self._passes(span)
 
     def _model(self, span: int) -> Iterator[Event]:
-        """Yield the estimated work of the units; instructions that overlap are in rows one below
-        the other.
-        """
+        """Yield the estimated work of the units. Instructions that overlap are in several rows."""
         work = self._run.model
         free = {track: [0] * _LANES for track in Track}
         threads: dict[int, list[_Piece]] = {}
@@ -320,7 +330,7 @@ def _places(work: Sequence[Work]) -> dict[int, int]:
 
 
 def together(pieces: Iterable[_Piece], span: int) -> Iterator[list[_Piece]]:
-    """Yield the pieces one by one, or as many together as lie in `span` cycles."""
+    """Yield the pieces in groups of neighbours; several pieces of a group lie in `span` cycles."""
     group: list[_Piece] = []
     for each in pieces:
         if group and each[1] - group[0][0] > span:
@@ -370,7 +380,7 @@ def _counters(
 def _counter(
     name: str, times: NDArray[np.int64], values: NDArray[Any], start: int
 ) -> Iterator[Event]:
-    """Yield the values of a counter where it changes."""
+    """Yield an event for each change of a counter's value."""
     before = None
     for time, value in zip(times.tolist(), np.round(values, 2).tolist(), strict=True):
         if value != before:

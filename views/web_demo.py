@@ -27,20 +27,20 @@ MODEL = "mlp_tutorial_pc_softmax.tflite"
 IMAGES = "digits_test.npz"
 PIXELS = 64
 BRIGHTEST = 16
-"""Largest value of a pixel, as in the data set: the number of its 4 x 4 dots that are set."""
+"""Largest value of a pixel, as in the data set: the number of set dots among its 4 x 4 dots."""
 CONNECTIONS = 32
 """Largest number of connections that are served at one time; others are closed at once."""
 WAITING = 4
-"""Largest number of pictures that are classified or wait for it; others are refused."""
+"""Largest number of pictures that are classified or wait for their turn; others are refused."""
 IDLE_SECONDS = 10.0
 """Time without a byte after which a connection is closed, in seconds."""
 _LARGEST_BODY = 4096
 _HTTP_PORT = 80
-"""The port that browsers leave out in Host and Origin."""
+"""Port that browsers leave out in the headers Host and Origin."""
 _POLICY = (
     "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The policy of the pages: only own content is loaded, and no other page shows them in a frame."""
+"""Content policy of the pages: they load only own content, and no other page may frame them."""
 _PAGES = {
     "/": ("demo.html", "text/html; charset=utf-8"),
     "/common.css": ("common.css", "text/css; charset=utf-8"),
@@ -49,13 +49,14 @@ _PAGES = {
 }
 
 Classify = Callable[[Sequence[int]], Mapping[str, object]]
-"""A function from pixels to the data that the page shows."""
+"""Type of a function from pixels to the data that the page shows."""
 
 
 def quantised(pixels: Sequence[int]) -> NDArray[np.int8]:
     """Turn pixels from 0 to BRIGHTEST into the network's input, int8 [1, 1, PIXELS].
 
-    Steps are 1/255. The step is a float32, as in the model: half of BRIGHTEST is no tie.
+    A step of the codes is 1/255 as a float32, as in the model. So half of BRIGHTEST does not lie
+    half way between two codes.
     """
     codes = np.round(np.array(pixels, np.float32) / BRIGHTEST / np.float32(1 / 255)) - 128
     return codes.astype(np.int8).reshape(1, 1, PIXELS)
@@ -73,13 +74,16 @@ def examples() -> list[list[int]]:
 
 
 def make_classifier() -> Classify:
-    """Return the network on the simulated RTL; the first call builds the simulator."""
+    """Return a function that runs the network on the simulated RTL.
+
+    Its first call builds the simulator.
+    """
     content = (files("systola.models") / MODEL).read_bytes()
     model = compile_content(CONFIG, content, None, 1)
     lock = Lock()
 
     def classify(pixels: Sequence[int]) -> Mapping[str, object]:
-        with lock:  # keeps the second of two processors free
+        with lock:  # One picture at a time keeps the second of two processors free.
             run, states = watch(model, quantised(pixels))
         scores = run.y.ravel().astype(int)
         return {
@@ -94,7 +98,7 @@ def make_classifier() -> Classify:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server with a bound on its connections; clients that leave are no errors."""
+    """A server with a bound on its connections. It takes a client that leaves for no error."""
 
     def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__((HOST, port), handler)
@@ -118,10 +122,10 @@ class _Server(ThreadingHTTPServer):
 
 
 def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
-    """Make a server of the page on the loopback, at `port` or, for 0, at a free one.
+    """Make a server of the page at `port` of the loopback address; 0 stands for any free port.
 
-    Only pages of this server get an answer: other sites in a browser do not. Raises OSError if the
-    port is taken.
+    Only pages of this server get an answer; other sites in a browser get none. Raises OSError if
+    the port is taken.
     """
     known = json.dumps(examples()).encode()
     room = BoundedSemaphore(WAITING)
@@ -168,9 +172,10 @@ def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
             return _picture(self.rfile.read(int(size)))
 
         def _is_local(self) -> bool:
-            """Return whether Host is this server, and refuse the request if it is not.
+            """Return whether the header Host names this server, and refuse the request if it does
+            not.
 
-            A page from elsewhere may have a name that points to this machine.
+            A name of another site may lead to this machine.
             """
             if self.headers.get("Host", "").lower() in self._own_names():
                 return True
@@ -178,9 +183,10 @@ def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
             return False
 
         def _is_from_here(self) -> bool:
-            """Return whether a page of this server has sent the request, and refuse it if not.
+            """Return whether a page of this server has sent the request, and refuse the request if
+            not.
 
-            Browsers send the origin of a request; a client without this header is no browser.
+            Browsers send the origin of a request, so a client without this header is no browser.
             """
             origin = self.headers.get("Origin")
             site = self.headers.get("Sec-Fetch-Site", "same-origin")
@@ -216,7 +222,7 @@ def make_server(classify: Classify, port: int) -> ThreadingHTTPServer:
 
 
 def _picture(body: bytes) -> list[int] | None:
-    """Return the pixels that a request brings; None for anything else."""
+    """Return the pixels in the body of a request, or None if the body is no picture."""
     try:
         content: object = json.loads(body)
     except (ValueError, RecursionError):

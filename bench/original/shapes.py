@@ -14,14 +14,14 @@ SHAPES = Path(__file__).with_name("shapes.toml")
 
 @dataclass(frozen=True)
 class Application:
-    """An application: one table of the file."""
+    """An application: one table of shapes.toml."""
 
     name: str
     """Name of the application, such as `mlp0`."""
     batch: int
-    """Samples at a time."""
+    """Number of samples that the application computes at a time."""
     shape: dict[str, Any]
-    """Other entries of the table: the layers."""
+    """Entries of the table that describe the layers."""
     assumptions: tuple[str, ...]
     seed: int
 

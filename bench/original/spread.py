@@ -2,14 +2,13 @@
 """An application of dense layers and cells on the cores of a pod, its weights spread over them.
 
 Each core makes some blocks of C channels of each layer, for all samples. It holds only the tiles of
-weights of these blocks. Operations on single elements run on the core of the block.
+weights of these blocks. Operations on single elements run on the core of the block. If a later
+layer reads a value, the value's blocks go to all cores. They travel in both directions, each half
+of the way. Meanwhile the array works on the later layer's inputs from the host, such as a hidden
+state: its sums can begin with any of its inputs. Each core's host memory has all inputs. A block of
+an output goes to the host memory of the core that makes it.
 
-Blocks of a value that a later layer reads go to all cores, in both directions, half of the way in
-each. Meanwhile the array works on the later layer's inputs from the host, such as a hidden state:
-its sums can begin with any of its inputs.
-
-Each core's host memory has all inputs; a block of an output goes to the host memory of the core
-that makes it. A value is a row for each sample, as in bench/original/networks.py.
+A value is a row for each sample, as in bench/original/networks.py.
 """
 
 from __future__ import annotations
@@ -50,19 +49,22 @@ from systola.compiler.operations import (
 from systola.compiler.ring import Ring
 
 GATE_ORDER = (0, 2, 1, 3)
-"""Order of a cell's input, forget, new and output gates. Input and new gate are multiplied with
-each other, the others with the cell's state, so they stand side by side."""
+"""Order of a cell's input, forget, new and output gates.
+
+The input gate and the new gate are multiplied with each other, so they stand side by side. The
+others are multiplied with the cell's state.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A program for each core."""
+    """The programs of an application, one for each core."""
 
     images: tuple[Image, ...]
     _outputs: tuple[tuple[HostMatrix, tuple[int, ...]], ...]
 
     def results(self, hosts: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.int8]]:
-        """Return the outputs in the host windows after a run, a sample in a row."""
+        """Return the outputs in the host windows after a run. A row is a sample."""
         found: list[NDArray[np.int8]] = []
         for matrix, owners in self._outputs:
             parts = [matrix.load(host) for host in hosts]
@@ -106,9 +108,9 @@ class _Core:
         self.weights: list[NDArray[np.uint8]] = []
         self.accumulators = Ring(0, config.accumulator_rows)
         self.present: set[tuple[Value, int]] = set()
-        """Blocks that are in the buffer."""
+        """Blocks that are in the core's buffer."""
         self._constants = bytearray(inputs)
-        """Host memory so far, with room for inputs and outputs first."""
+        """Content of host memory so far, which begins with room for inputs and outputs."""
         self._lines = 0
         self._places: dict[tuple[Value, int], int] = {}
         self._entries: dict[bytes, int] = {}
@@ -141,7 +143,7 @@ class _Core:
         return self._entries[content]
 
     def table(self, content: bytes | None) -> int:
-        """Return the number of a table, which is loaded at its first use; 0 for none."""
+        """Return the number of a table, which is loaded at its first use. 0 stands for no table."""
         if content is None:
             return 0
         if content not in self._tables:
@@ -160,7 +162,7 @@ class _Core:
         return place
 
     def image(self, host: NDArray[np.uint8]) -> Image:
-        """Return the image of the core, with the contents of `host` first."""
+        """Return the image of the core. Its host memory begins with the contents of `host`."""
         tile = self._config.tile_bytes
         weights = np.concatenate([np.zeros(0, np.uint8), *self.weights]).reshape(-1)
         words = list(self._loads)
@@ -204,7 +206,7 @@ class _Spreading:
             self._matrices[value].store(self._host, x.reshape(self._rows, -1))
         self._cores = [_Core(config, end) for _ in range(cores)]
         self._owners: dict[Value, list[int]] = {}
-        """For each value, the core that makes each block."""
+        """For each value: the cores that make its blocks, in the order of the blocks."""
         self._shared: set[Value] = set()
         """Values that all cores have."""
         for node in operations.nodes:
@@ -245,7 +247,8 @@ class _Spreading:
     def _share_what_makes(self, value: Value) -> None:
         """Let all cores have `value`.
 
-        If they have one of its operands, they get the others, and make the value themselves.
+        If they have one of its operands, they get the other operands, and make the value
+        themselves.
         """
         self._shared.add(value)
         node = self._made.get(value)
@@ -254,7 +257,7 @@ class _Spreading:
                 self._share_what_makes(source)
 
     def _everywhere(self, node: Node) -> bool:
-        """Return whether all cores do the whole operation, and not a part each."""
+        """Return whether each core does the whole operation, instead of a part of it."""
         return not isinstance(node, Product) and all(
             source in self._shared for source in (node.result, *node.sources)
         )
@@ -282,8 +285,10 @@ class _Spreading:
         return tiles(value.channels, self._config.cols)
 
     def _units(self, products: Sequence[Product]) -> list[list[_Unit]]:
-        """Return for each core the blocks that it makes: neighbours in channels, and gates of a
-        cell.
+        """Return for each core the blocks of results that it makes.
+
+        They are neighbours in channels. If the Products are the gates of a cell, a core makes the
+        same block of all of them where possible.
         """
         order = GATE_ORDER if len(products) == len(GATE_ORDER) else range(len(products))
         units = [
@@ -328,15 +333,16 @@ class _Spreading:
             present.update((value, block) for block in blocks)
 
     def _read_ahead(self, nodes: Sequence[Node]) -> None:
-        """Read the values that operations after Products take from the host."""
+        """Read the operands from the host for operations that follow Products."""
         for node in nodes:
             for block, core in enumerate(self._owners.get(node.sources[0], [])):
                 for value in node.sources[1:]:
                     self._read(core, value, range(block, block + 1))
 
     def _multiply(self, units: Sequence[Sequence[_Unit]], *, early: bool) -> None:
-        """Add sums over the parts that come from the host, if `early`, or else over all other
-        parts.
+        """Add sums over parts of the Products' inputs.
+
+        With `early` these are the parts that come from the host, or else all other parts.
         """
         for number, own in enumerate(units):
             if not own:
@@ -400,8 +406,9 @@ class _Spreading:
             self._copy(core, Opcode.WRITE_HOST_MEMORY, value, blocks)
 
     def _elements(self, node: Node) -> None:
-        """Run a Binary or Unary: each block on the core of its first operand, or all blocks
-        everywhere.
+        """Run a Binary or Unary.
+
+        Each block runs on the core of its first operand, or all blocks run on every core.
         """
         assert isinstance(node, Binary | Unary)
         first = node.sources[0]
@@ -418,7 +425,7 @@ class _Spreading:
             self._write(owners[block], node.result, range(block, block + 1))
 
     def _bring(self, values: Sequence[Value], block: int, core: int) -> None:
-        """Bring blocks to the core that reads them: to the right, from one core to the next."""
+        """Bring blocks to the core that reads them, from core to core, always to the right."""
         for value in values:
             if value not in self._made or value in self._shared:
                 self._read(core, value, range(block, block + 1))
@@ -462,7 +469,7 @@ class _Spreading:
         )
 
     def _gather(self, value: Value) -> None:
-        """Bring all blocks to all cores, each by the shorter way; the nearest blocks first."""
+        """Bring all blocks to all cores, each by the shorter way, and the nearest blocks first."""
         owners = self._owners[value]
         count = self._count
         for far in range(count // 2):
@@ -482,7 +489,7 @@ def _operands(node: Binary | Unary) -> int:
 
 
 def _ending(core: _Core, output: Layer | Requantisation) -> dict[str, int]:
-    """Return the operands of Activate and Vector for the function of the sums."""
+    """Return the operands of Activate and Vector that choose the function of the sums."""
     return {
         "function": output.function,
         "rounding": output.rounding,

@@ -26,9 +26,10 @@ _IDLE = "its piece has no products: moving the data to the machine is more work"
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """A segment and its work.
+    """A segment, and the network or model file that runs it.
 
-    `first` is the segment compiled for one sample, if it is for the machine.
+    `work` is a Network for the machine, or a stage that an interpreter runs. For the machine,
+    `first` is the network compiled for one sample; otherwise `first` is None.
     """
 
     segment: Segment
@@ -136,10 +137,10 @@ def cut_network(config: Config, source: Source) -> PartialNetwork | None:
 
 
 class _Cut:
-    """The search for the parts that the machine takes.
+    """A search for the parts of a network that the machine can run.
 
-    At first these are all parts but the refused ones. Then a part moves to the host if its segment
-    cannot be translated or compiled, or has no products.
+    At first all parts are for the machine, except the parts that the translation refuses. Then a
+    part moves to the host if its segment cannot be translated or compiled, or has no products.
     """
 
     def __init__(self, config: Config, source: Source, graph: Graph) -> None:
@@ -153,8 +154,7 @@ class _Cut:
         self._refuse(graph.parts, source.refused())
 
     def segments(self) -> tuple[Segment, ...]:
-        """Return segments of the network that can all be compiled, as far as they are for the
-        machine."""
+        """Return the final segments: each segment for the machine can be compiled."""
         while True:
             for index in self._graph.with_followers(self.host.keys()):
                 self.host.setdefault(index, _FOLLOWS)
@@ -198,10 +198,10 @@ class _Cut:
                 raise CompileError(str(error), self._with_larger(segment, error.refused)) from None
 
     def _with_larger(self, segment: Segment, refused: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the refused parts of a segment, and all parts with results as large.
+        """Return the refused parts of a segment, and all parts with results as large or larger.
 
-        These need the room in the buffer, too. To find them one at a time would take a compilation
-        each.
+        The results of these parts need as much room in the buffer. To find such parts one at a time
+        would take a compilation for each.
         """
         sizes = {part: self._elements(part) for part in segment.parts}
         named = {
@@ -227,8 +227,8 @@ class _Cut:
     ) -> None:
         """Move the parts in `refused` to the host, or all parts if `refused` names none of them.
 
-        A copied part does not move: the parts that need it do. `otherwise` is the reason for all
-        parts.
+        A copied part does not move. In its place, the parts that need the copy move. `otherwise` is
+        the reason for a move of all parts.
         """
         reasons: dict[Part, str] = {}
         for part in parts:
@@ -248,7 +248,8 @@ class _Cut:
         self.host = {**moved, **self.host}
 
     def piece(self, segment: Segment) -> _Piece:
-        """Return a segment with its work: a network, or a model file for the interpreter."""
+        """Return a segment with the network, or the interpreter's model file, that runs this
+        segment."""
         if segment.on_machine:
             return _Piece(segment, self._networks[segment], self._compiled[segment])
         work = self._source.interpreted(segment.parts, segment.inputs, segment.outputs)
@@ -302,7 +303,7 @@ def _placed(source: Source, part: Part, place: Place, reason: str = "") -> Place
 
 
 def _on_host(network: Network) -> set[str]:
-    """Return the operators of a network for the machine that its stages on the host calculate."""
+    """Return the operators that the host calculates within a network for the machine."""
     host: set[str] = set()
     machine: set[str] = set()
     for stage in network.stages:

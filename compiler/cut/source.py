@@ -45,7 +45,7 @@ class Part:
 class Source(ABC):
     """A model file that can be cut into parts.
 
-    Methods raise ModelError if operators are not supported; its `refused` has the reasons.
+    Methods raise ModelError if operators are not supported. The error's `refused` has the reasons.
     """
 
     semantics: Semantics
@@ -60,7 +60,7 @@ class Source(ABC):
 
     @abstractmethod
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each operator that the machine refuses, by its text."""
+        """Return the reason for each operator that the machine refuses, by the operator's text."""
 
     @abstractmethod
     def network(
@@ -108,7 +108,7 @@ class Source(ABC):
 
     @abstractmethod
     def check_interpreter(self) -> None:
-        """Take the shapes of tensors from the interpreter, which is to run the host's operators.
+        """Take the shapes of tensors from the interpreter that will run the host's operators.
 
         Raises ModelError if the interpreter is not installed, or refuses the file.
         """

@@ -29,7 +29,7 @@ NOWHERE = Lines("nowhere", 0)
 class Attempts:
     """A store of the maps and steps that all attempts for one batch have made so far.
 
-    Of a place in host memory, only the size is right. Its offset comes from the first attempt that
+    For a place in host memory, only the size is final. Its offset comes from the first attempt that
     needed the place.
     """
 
@@ -51,7 +51,8 @@ class Attempts:
     def map(self, value: Value, new: FeatureMap) -> FeatureMap:
         """Return the map of `value` from an earlier attempt if that map is like `new`, else `new`.
 
-        Maps are alike if they differ in nothing but the identity of their lines.
+        Maps are alike if they differ only in the Lines object that holds them; its size must be the
+        same.
         """
         like = replace(new, lines=NOWHERE), new.lines.count
         return self.maps.setdefault((value, *like), new)
@@ -60,7 +61,7 @@ class Attempts:
         """Return the view of `value` from an earlier attempt if that view is like `new`, else
         `new`.
 
-        Views are alike if they differ in nothing but their offset in host memory.
+        Views are alike if they differ only in their offset in host memory.
         """
         like = replace(new, matrix=replace(new.matrix, offset=0))
         return self.views.setdefault((value, like), new)

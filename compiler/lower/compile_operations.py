@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way from neutral operations to a program that fits one machine's buffer.
 
-The program is a loop over batches of samples. Inside is a loop over the samples of a batch, for the
-operations before those that run for the whole batch.
+The program is a loop over batches of samples. If some operations run sample by sample, before the
+operations on the whole batch, an inner loop runs these for each sample of the batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from systola.compiler.schedule import MAX_HOST_BYTES
 EARLY = 2
 """Number of first steps of a part that get their parameters and constants before its input."""
 EARLY_ENTRIES = 4
-"""Largest number of parameter entries of such a step; more entries would delay the input."""
+"""Largest number of parameter entries of a step that gets them before the input.
+
+More entries would delay the input.
+"""
 
 
 def compile_operations(config: Config, operations: Operations, samples: int) -> Program:
@@ -88,8 +91,8 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
     """Emit the loops of a program.
 
     The last part runs once for each batch. A part before it runs once for each sample of the batch.
-    All batches have the same size. If there are fewer samples than places, the first batch begins
-    with empty places. A program without any other loop gets none for its only batch.
+    All batches have the same size. If there are fewer samples than places, the first places of the
+    first batch stay empty. A program without any other loop has no loop around its only batch.
     """
     *front, last = parts
     registers = [
@@ -158,7 +161,8 @@ def _emit_part(
             with located(step.operator, CompileError):
                 emit(step)
 
-    # A large input would hold up parameters that are needed as soon as its first lines are there.
+    # A large input would hold up parameters that are needed as soon as the input's first lines are
+    # there.
     for step in (step for _, steps in part.layers[:1] for step in steps[:EARLY]):
         for each in step.entries:
             if each.count <= EARLY_ENTRIES:

@@ -30,7 +30,10 @@ AHEAD = 4
 
 @dataclass(frozen=True)
 class _Use:
-    """A mark in the body: the next instruction takes `count` tiles from tile `first` on."""
+    """A mark in the body of a program: the next instruction takes tiles of weights.
+
+    The tiles are `first` to `first` + `count` - 1 of weight memory.
+    """
 
     first: int
     count: int
@@ -51,7 +54,7 @@ _WINDOW_WORDS: Mapping[str, str] = {
     "out_height": "rows of its result",
     "out_width": "columns of its result",
 }
-"""Operands of Set_Config_Window in the words of a network, for messages."""
+"""Name that error messages give to each operand of Set_Config_Window, in terms of the network."""
 
 
 def _check_window(operands: Mapping[str, int]) -> None:
@@ -155,15 +158,15 @@ class Emitter:
     def sample_register(self, matrix: HostMatrix) -> int:
         """Return the index register that moves a matrix from part to part, by sample or by batch.
 
-        It is 0, which is no register, if the matrix has one part only.
+        Returns 0, which stands for no register, if the matrix has only one part.
         """
         return self._sample_registers.get(matrix, 0)
 
     def count_places(self, widths: Iterable[int], first: int) -> None:
         """Take an index register for each of the `widths`, with the place of a sample in its batch.
 
-        A register counts the place in rows of `width` pixels. The registers begin with the place of
-        sample `first`.
+        A register counts this place in rows of `width` pixels. All these registers begin with the
+        place of sample `first`.
         """
         for width in widths:
             register = self._sample_places[width] = self.take_register()
@@ -203,9 +206,10 @@ class Emitter:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget the settings made so far.
+        """Forget the settings that the program has made so far.
 
-        The next instruction may follow another one than the instruction just emitted.
+        At the start and end of a loop, the instruction that runs before the next one is not always
+        the instruction that was emitted last.
         """
         self._window = self._scale = None
         self._recent_entries = {}
@@ -217,7 +221,10 @@ class Emitter:
         *,
         pitch: int | None = None,
     ) -> None:
-        """Set the window over `source`; its rows are `pitch` lines apart, or else its width."""
+        """Set the window over `source`.
+
+        The rows of `source` are `pitch` lines apart, or by default as many lines as its width.
+        """
         # A single window along a side has no stride, even if the model has one there.
         stride_y, stride_x = (
             stride if out > 1 else 1 for stride, out in zip(window.stride, window.out, strict=True)
@@ -269,28 +276,28 @@ class Emitter:
         self._body.append(_Use(first, count))
 
     def accumulators(self, rows: int) -> int:
-        """Return the first of `rows` accumulator rows.
+        """Reserve `rows` accumulator rows, and return the first of them.
 
-        Rows that were returned before stay unchanged as long as possible.
+        Rows are reserved in a ring, so that the rows reserved last are the last to be used again.
         """
         first = self._accumulators.take(rows)
         assert all(held.stop <= first or first + rows <= held.start for held in self._sums.values())
         return first
 
     def hold_sums(self, step: Hashable, rows: range) -> None:
-        """Note that the sums of `step` are in these rows of the accumulators."""
+        """Note that these accumulator rows hold the sums of `step`, which are still needed."""
         self._sums[step] = rows
 
     def held_sums(self, step: Hashable) -> int:
-        """Return the first accumulator row of the sums of `step`, which are no longer held after
-        this."""
+        """Return the first accumulator row with the sums of `step`, and stop holding these rows."""
         return self._sums.pop(step).start
 
     def parameters(self, entries: Entries, first: int = 0, count: int | None = None) -> int:
         """Return the place of parameter entries in the machine, as an operand.
 
         The entries are `first` to `first` + `count` - 1 of `entries`. If they are not in the
-        machine, their load is emitted. Raises CompileError if the machine has too few entries.
+        machine, the method emits an instruction that loads them. Raises CompileError if the machine
+        has too few entries.
         """
         count = entries.count - first if count is None else count
         source = self._store(entries.content) + first * entry_bytes(self.config)
@@ -322,7 +329,8 @@ class Emitter:
     def table(self, content: bytes) -> int:
         """Return the number of the machine's table with this content.
 
-        Emits its load if it is not there. Raises CompileError if the machine has no tables.
+        If the table is not in the machine, the method emits an instruction that loads it. Raises
+        CompileError if the machine has no tables.
         """
         if self.config.tables == 0:
             raise CompileError(f"the machine '{self.config.name}' has no tables")
@@ -338,10 +346,10 @@ class Emitter:
         return self._table_places[content]
 
     def constants(self, lines: Lines, *, once: bool) -> None:
-        """Emit the load of constant lines, which have a content.
+        """Emit the load of constant lines. The lines must have a content.
 
-        With `once` the load is emitted a single time: before the first use, or before the body if
-        this use is in a loop. Without it there is a load at each call.
+        With `once`, the program loads the lines a single time: before the first use, or before the
+        body if this use is in a loop. Without `once`, each call emits a load.
         """
         assert lines.content is not None
         if once and lines in self._constants:
@@ -415,7 +423,7 @@ class Emitter:
     def _straight_with_reads(self, items: list[bytes | _Use]) -> list[bytes]:
         """Return instructions of a piece without loops, with their Read_Weights.
 
-        Tiles that follow one another in memory come with one Read_Weights. It is issued before
+        A single Read_Weights fetches tiles that follow one another in memory. It is issued before
         earlier tiles are used, so that the weight port never waits.
         """
         reads: list[_Use] = []

@@ -64,15 +64,17 @@ from systola.compiler.operations import (
 )
 
 INPUTS_AHEAD = 2
-"""Number of operations, from the present one on, that have had their inputs read."""
+"""Number of operations with their inputs in the buffer when an operation begins, itself included.
+"""
 
 
 class Lowering:
-    """The steps for `operations` on a machine, made by the constructor, and the maps they work on.
+    """A lowering of `operations` to steps on a machine, and to the maps that these steps use.
 
-    In a map for a batch, a row has the same row of pixels of all samples side by side. Without
-    operations on windows in the batch, each pixel is such a row. The constructor raises
-    CompileError, with number and kind of the operator, if an operation does not fit the machine.
+    The constructor makes all steps. In a map for a batch, a row holds the same row of pixels of all
+    samples side by side. If no operation of the batch has windows, each pixel is such a row. The
+    constructor raises CompileError, with number and kind of the operator, if an operation does not
+    fit the machine.
     """
 
     def __init__(
@@ -86,8 +88,8 @@ class Lowering:
     ) -> None:
         """Lower `operations` into steps.
 
-        With `attempts` only steps that no earlier attempt has made are new. The offsets of places
-        in host memory are then not final.
+        With `attempts`, the constructor makes only steps that no earlier attempt has made. The
+        offsets of places in host memory are then not final.
         """
         self._attempts = attempts or Attempts()
         self._config = config
@@ -105,16 +107,22 @@ class Lowering:
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._joined: dict[Value, Concatenation] = {}
-        """Concatenation of each value that it alone takes: the value may be made in its place in
-        it."""
+        """For each value with a concatenation as its only user: this concatenation.
+
+        The value may be made directly at its place in the concatenation's result.
+        """
         self._wholes: dict[Value, Home] = {}
-        """Homes of results of such concatenations, made when their first part is made."""
+        """Places of the results of the concatenations in `_joined`.
+
+        A place is chosen when the first part of the result is made.
+        """
         self.host_end = 0
         """Bytes of host memory for inputs, outputs and spilled values."""
         self.steps: list[Step] = []
         """Steps of all parts."""
         self.values: dict[Lines, Value] = {}
-        """Value in each Lines object with a whole value; it could be in host memory instead."""
+        """Value in each Lines object that has a whole value, which could be in host memory instead.
+        """
         self.bands: dict[Lines, tuple[Value, int]] = {}
         """Value and number of rows for each Lines object with a band of a value.
 
@@ -124,8 +132,7 @@ class Lowering:
         """Size in bytes of each spilled value."""
         self._gathered: dict[Value, FeatureMap] = {}
         self._rows_of: dict[Value, tuple[Value, ...]] = {}
-        """Values that are the rows of another value, because they were made in their places in it.
-        """
+        """For each value made by concatenation without a copy: the values that are its rows."""
         self.parts: list[Part] = []
         """Parts of the program: one for single samples, one for batches of samples, or both."""
         if alone := [node for node in operations.nodes if node not in batch.nodes]:
@@ -186,7 +193,7 @@ class Lowering:
         return Part(self._at_once, inputs, outputs, before, layers, self.steps[first:])
 
     def _finish(self, waiting: Waiting) -> None:
-        """Append the last steps of a pooling that waits."""
+        """Append the last steps of a pooling that has been postponed."""
         for node, steps in waiting.rest():
             self.steps += steps
             self._layers.append((node, steps))
@@ -202,7 +209,7 @@ class Lowering:
         return uses
 
     def _in_place(self, value: Value, like: FeatureMap) -> FeatureMap | None:
-        """Return the place in a concatenation for `value`, if it can be made there, else None.
+        """Return the place for `value` in a concatenation, or None if `value` cannot be made there.
 
         The concatenation must be the only user of `value`, and the place must suit a map like
         `like`.
@@ -219,7 +226,10 @@ class Lowering:
         return place.grid(like.height, like.width) if alike else None
 
     def _gather(self, node: Node, batch: Batch) -> list[Step]:
-        """Return the steps, added after `node`, that copy values of one sample into its batch."""
+        """Return the steps that copy values of one sample into their batch.
+
+        The steps follow `node`, the last operation on single samples.
+        """
         first = len(self.steps)
         for value in dict.fromkeys(source for each in batch.nodes for source in each.sources):
             if value in self._homes:
@@ -265,13 +275,13 @@ class Lowering:
 
     @property
     def _times(self) -> int:
-        """Number of executions of the present part."""
+        """Number of times that the present part of the program runs."""
         return tiles(self._samples, self._at_once)
 
     def _may_spill(self, value: Value, source: FeatureMap) -> None:
-        """Note that a value could leave the buffer.
+        """Note that a value could be in host memory instead of the buffer.
 
-        The values of a batch stay, as a smaller batch takes less room, too.
+        Values of a batch are left out, since a smaller batch also takes less room.
         """
         if self._at_once == 1:
             self.values.setdefault(source.lines, value)
@@ -281,8 +291,9 @@ class Lowering:
         self.host_end = tiles(end, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
 
     def _input_map(self, value: Value, operations: Operations) -> FeatureMap:
-        """Return a map for an input; it is packed if all its users are convolutions that gain by
-        it.
+        """Return a map for an input.
+
+        The map is packed if all users of the input are convolutions that gain by a packed map.
         """
         users = [node for node in operations.nodes if value in node.sources]
         if value not in operations.outputs and all(
@@ -365,9 +376,10 @@ class Lowering:
         return self._attempts.view(node.result, view)
 
     def _beside(self, node: Convolution, source: Home) -> int:
-        """Return how many pixels of the result to put side by side.
+        """Return the number of pixels of the result to put side by side in a line.
 
-        Only results on their way out of the buffer have more than one.
+        The number is above 1 only for results that leave the buffer without further use on the
+        machine.
         """
         stays = self._used[node.result] or node.result in self._spill.values
         each = Window(kernel=(1, 1), dilation=node.window.dilation, out=node.source.grid)
@@ -425,8 +437,9 @@ class Lowering:
         """Return the cycles that the array works for the next operation while `node` runs.
 
         The next operation must be a convolution that takes the result of `node`. It starts with
-        blocks of channels that are complete. If its own results are taken block by block, the
-        result is 0, since these cycles are counted for the operation that takes them.
+        blocks of channels that are complete. If a third operation takes the convolution's results
+        block by block, the method returns 0, since these cycles are counted for the third
+        operation.
         """
         if not isinstance(node, DepthwiseConvolution):
             return 0
@@ -438,7 +451,7 @@ class Lowering:
             return 0
         blocks, tile = self._layouts[node.result].blocks, arrival(self._config)
         if node.result.pixels < tile:
-            # For both operations, tiles take longer to arrive than to use.
+            # For both operations, a tile takes longer to arrive than the array needs to use it.
             return blocks * self._layouts[users[0].result].blocks * tile
         return (blocks - 1) * node.result.pixels
 
@@ -455,7 +468,7 @@ class Lowering:
                 self._elementwise(copy, [home], part)
 
     def _windows(self, node: Windowed, source: Home, target: Home) -> None:
-        """Make the windows of `node` for some rows of the result at a time."""
+        """Make the steps for the windows of `node`, some rows of the result at a time."""
 
         def piece(band: Band) -> tuple[list[Step], list[Step]]:
             loads: list[Step] = []
@@ -541,7 +554,7 @@ class Lowering:
     ) -> list[Step]:
         """Return the steps that make a band of `target`.
 
-        If `target` is in host memory, they write the band to it.
+        If `target` is in host memory, the steps also write the band there.
         """
         if isinstance(target, FeatureMap):
             return steps(target.band(band.first, band.count))

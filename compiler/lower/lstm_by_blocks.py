@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSTM of one sequence, block by block of its cells: the fewest possible tiles for each step.
+"""The LSTM of one sequence, block by block of its cells, with the fewest tiles for each step.
 
 Each step in time needs all recurrent weights again, and these come from memory. So the products of
 the input x are made for all steps at once, before the first step. The four gates of a block come
 one after another. The lanes make the new state of a block while the array works on the next block.
 A step begins with the tiles for the first blocks of the state, while the lanes make the last block.
 
-Cells beyond the last full block are mixed if all their four gates fit one tile. The columns of this
-tile are FORGET, INPUT, CELL and OUTPUT of these cells. Four more tiles bring the sums of each gate,
-as numbers of 16 bits, to all quarters of a vector of its own. The new state of these cells is then
-in four lines, each with one quarter and the zero point elsewhere. So one tile has the weights of
-these rows for the four gates of a block.
+Cells beyond the last full block are mixed if all their four gates fit one tile, the mixed tile. Its
+columns hold the gates FORGET, INPUT, CELL and OUTPUT of these cells side by side, each in a quarter
+of the columns. Four more tiles spread the sums: each gate gets a vector of its own, with its sums,
+as numbers of 16 bits, in all four quarters. The new state of these cells then takes four lines.
+Each line has the state in one quarter, and the zero point in the other quarters. So one tile holds
+the weights of these four lines for the four gates of a block.
 """
 
 from __future__ import annotations
@@ -49,19 +50,26 @@ class Places:
     """The buffer lines, accumulator rows, tiles and index registers of an LSTM."""
 
     inputs: int
-    """First line of the products of x: for each tile along N two lines for each step."""
+    """First line of the products of x. Each tile along N has two lines for each step."""
     states: int
-    """First line of the state before each step and after the last one: a line for each block."""
+    """First line of the state before each step and after the last one. A state has a line for each
+    block."""
     quarters: int
-    """First line of the state of the mixed cells before each step: four lines for a step."""
+    """First line of the state of the mixed cells before each step. Each step has four lines."""
     cells: int
     mixed: int
-    """First line of the sums of the mixed tile: two lines. `cells` is the first line of the cells.
+    """First of the two lines with the sums of the mixed tile.
+
+    `cells` is the first line of the cells.
     """
     spread: int
     """First line of the gates of the mixed cells."""
     sums: int
-    """First accumulator row: one for each tile along N, and GATES for spread sums."""
+    """First accumulator row of the sums.
+
+    There is a row for each tile along N. If there are mixed cells, GATES rows for the spread sums
+    follow.
+    """
     tiles: int
     """Number of the first tile of a step."""
     line: int
@@ -90,7 +98,8 @@ class LstmByBlocksStep(Step):
     update_entry: Entries
     hidden_output: Requantisation
     hidden_entries: Entries
-    """Entries of the state: for all columns, and for each quarter of the mixed cells."""
+    """Parameter entries of the state: one for all columns, then one for each quarter of the mixed
+    cells."""
     start: Lines
     """Constants: states before the first step, and two lines of zeros for each block of cells."""
     scratch: Lines
@@ -209,7 +218,8 @@ class LstmByBlocksStep(Step):
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
         """Emit a step in time, and the first products of the next step.
 
-        The products of a block are emitted before the lanes' work on the two blocks before it.
+        The products of a block are emitted before the instructions with which the lanes work on the
+        two blocks before it.
         """
         blocks = self.layout.blocks
         self._emit_block(emitter, places, 1)
@@ -243,7 +253,7 @@ class LstmByBlocksStep(Step):
     def _emit_rest(
         self, emitter: Emitter, places: Places, tile: int, sums: int, rows: int, ahead: int
     ) -> None:
-        """Emit the products of the state of the mixed cells."""
+        """Emit the products with the state of the mixed cells."""
         self._emit_product(
             emitter,
             places.quarters + GATES * ahead,
@@ -256,10 +266,10 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the products of the mixed tile and the first block, of a step in time.
+        """Emit a step's first products: for the mixed tile and for the gates of the first block.
 
-        The step is `ahead` steps after the present one. Products with the last block of the state
-        come later, in _emit_first_late.
+        The step is `ahead` steps after the present one. _emit_first_late emits the products with
+        the last block of the state.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         if mixed:
@@ -278,7 +288,8 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first_late(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the products of the mixed tile and the first block with the state's last block."""
+        """Emit the products with the state's last block, for the mixed tile and the first block's
+        gates."""
         mixed, blocks = self.layout.mixed, self.layout.blocks
         self._emit_product(
             emitter,
@@ -293,7 +304,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_block(self, emitter: Emitter, places: Places, block: int) -> None:
-        """Emit the products of the gates of a block that is not the first."""
+        """Emit the products for the gates of a block other than the first."""
         mixed, blocks = self.layout.mixed, self.layout.blocks
         tile = places.tiles + 2 * mixed + (mixed + GATES) * blocks
         tile += (block - 1) * (mixed + GATES * blocks) + GATES * mixed * (block > 1)
@@ -391,7 +402,7 @@ class LstmByBlocksStep(Step):
     def _emit_sums(
         self, emitter: Emitter, places: Places, tile: int, line: int, **operands: int
     ) -> None:
-        """Emit the sums of a tile along N, added to the products of x."""
+        """Emit an Activate that adds the sums of a tile along N to the products of x."""
         emitter.emit(
             Opcode.ACTIVATE,
             accumulator=places.sums + tile,
@@ -407,7 +418,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_cell(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
-        """Emit the new cells of a block."""
+        """Emit the instructions for the new cells of a block."""
         multiply = {
             "operation": Operation.MULTIPLY,
             "destination": cell,
@@ -436,7 +447,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_tanh(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
-        """Emit the tanh of the cells of a block, which takes the place of their cell gate."""
+        """Emit the tanh of the cells of a block. It overwrites the block's cell gate."""
         if self.has_tanh:
             emitter.emit(
                 Opcode.VECTOR,

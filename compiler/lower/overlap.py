@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A convolution, and the depthwise convolution or pooling after it, in interleaved pieces.
+"""Steps for a convolution and the depthwise convolution or pooling after it, interleaved.
 
 A block of the second operation needs only one block of the first. So the lanes work on a block
-while the array makes the next one. Of each block, the rows in the lanes are emitted before the
-convolution's next block, and the rows on the array after it. If the first operation has a single
-block, the lanes work on rows while the array makes the next rows.
+while the array makes the next one. For each block, the rows that the lanes calculate are emitted
+before the convolution's next block, and the rows that the array calculates after it. If the first
+operation has a single block, the lanes work on rows while the array makes the next rows.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from systola.compiler.operations import DepthwiseConvolution, Node, Pooling, Val
 
 @dataclass(frozen=True)
 class Made:
-    """The operations that have been made just before another one, and their steps."""
+    """The operations that have been lowered just before another one, and their steps."""
 
     config: Config
     parts: tuple[Value, ...]
-    """Source of the other operation; or the values that are the rows of this source."""
+    """Source of the other operation, or the values that together are the rows of this source."""
     layers: list[tuple[Node, list[Step]]]
     """Operations that have been lowered so far, with their steps."""
     steps: list[Step]
     """All steps that have been made so far."""
 
     def convolutions(self) -> list[ConvolutionStep]:
-        """Return the convolutions that made the parts, or an empty list.
+        """Return the convolutions that made the parts.
 
-        The list is empty if their steps are not the last ones.
+        Returns an empty list if other operations made them, or if other steps follow.
         """
         count = len(self.parts)
         found: list[ConvolutionStep] = []
@@ -73,9 +73,9 @@ def in_pieces(
     taps: dict[bytes, Lines],
     ahead: int,
 ) -> bool:
-    """Make `node` in pieces, between pieces of the convolutions before it, if this pays.
+    """Make `node` in pieces, between pieces of the convolutions before it, if this saves time.
 
-    Returns whether it pays. For `taps` see depthwise_blocks. `ahead` is the number of cycles that
+    Returns whether it does. For `taps` see depthwise_blocks. `ahead` is the number of cycles that
     the array is busy with other work after the pieces.
     """
     config, makers = made.config, made.convolutions()
@@ -99,9 +99,9 @@ def in_pieces(
 
 
 def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
-    """Return the cycles by which the array is busier with a block than the activation unit.
+    """Return how many cycles longer a block keeps the array busy than the activation unit.
 
-    A tile takes at least `tile` cycles.
+    Each tile of the block counts as at least `tile` cycles of the array.
     """
     tiles = sum(one.tiles for one in convolution.passes)
     pixels = convolution.target.pixels
@@ -125,7 +125,8 @@ def interleaved(
 ) -> tuple[list[Step], list[Step]]:
     """Return the steps of the convolution and the blocks, interleaved.
 
-    They are in two lists: up to the end of the convolution, and after it.
+    The first list ends with the last step of the convolution; the second list has the steps after
+    it.
     """
     made = [convolution.block(number) for number in range(len(blocks))]
     steps = block_by_block(config, blocks, made)
@@ -144,9 +145,10 @@ def row_by_row(
 ) -> tuple[list[list[Step]], list[Step]]:
     """Return the steps for convolutions with a single block, interleaved with rows of `node`.
 
-    There is a list up to the end of each convolution, and one for the steps after all of them. The
-    convolutions make all rows of `source`, one after another. For `taps` see depthwise_blocks.
-    `ahead` is the number of cycles that the array is busy with other work after them.
+    There is a list for each convolution, which ends with its last step, and one list for the steps
+    after all convolutions. The convolutions make all rows of `source`, one after another. For
+    `taps` see depthwise_blocks. `ahead` is the number of cycles that the array is busy with other
+    work after them.
     """
     window, height = node.window, target.height
     row = window.kernel[0] * window.kernel[1] * target.width + STARTED
@@ -180,7 +182,10 @@ def row_by_row(
 
 
 def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
-    """Return the convolution in bands, each long enough to hide `row` cycles of the lanes."""
+    """Return the convolution in bands.
+
+    Each band keeps the array busy for so long that the lanes can do `row` cycles of other work.
+    """
     height = convolution.target.height
     each = max(hidden_cycles(convolution) // height, 1)
     bands = cut(height, max(1, height // -(-row // each)))
@@ -188,9 +193,9 @@ def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
 
 
 def is_worth_rows(convolutions: Sequence[ConvolutionStep], node: DepthwiseConvolution) -> bool:
-    """Return whether the convolutions are long enough to hide rows of `node` in the lanes.
+    """Return whether the lanes can do enough rows of `node` during the convolutions.
 
-    Each convolution must have one block.
+    The function returns False unless each convolution has a single block.
     """
     taps = node.window.kernel[0] * node.window.kernel[1]
     hidden = sum(hidden_cycles(each) for each in convolutions)

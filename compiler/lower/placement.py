@@ -16,7 +16,7 @@ from systola.compiler.lower.feature_map import Lines
 
 @dataclass
 class Life:
-    """The life of some lines: the steps, first and last, between which they hold something."""
+    """A span of steps, from `first` to `last`, in which some lines hold a value."""
 
     lines: Lines
     first: int
@@ -26,7 +26,7 @@ class Life:
 
 
 class Misfit(CompileError):
-    """An error for lines that find no place beside other lines that are needed at the same time."""
+    """An error for lines without a place beside other lines that are needed at the same time."""
 
     def __init__(self, life: Life, size: int) -> None:
         reason = (
@@ -38,7 +38,7 @@ class Misfit(CompileError):
 
 
 def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
-    """Return the first line of each in a buffer of `size` lines.
+    """Return the first line of each of the `lives` in a buffer of `size` lines.
 
     Raises Misfit if the lines do not fit.
     """
@@ -56,7 +56,10 @@ def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
 
 
 def most_at_once(lives: Sequence[Life]) -> int:
-    """Return the most lines that are in use in the same step; a smaller buffer is never enough."""
+    """Return the largest number of lines that are in use in the same step.
+
+    A smaller buffer is never enough.
+    """
     changes: dict[int, int] = {}
     for life in lives:
         changes[life.first] = changes.get(life.first, 0) + life.lines.count
@@ -65,14 +68,15 @@ def most_at_once(lives: Sequence[Life]) -> int:
 
 
 def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Do the same as fill, but quicker, for lives in the order of their first steps.
+    """Give places as `fill` does, but more quickly, for lives in the order of their first steps.
 
-    Only lives that have not ended can meet the next one, so only these are searched.
+    A life can only meet earlier lives that have not ended, so only these are searched.
     """
     there: list[tuple[int, int, int]] = []
-    """First line, number of lines and last step of each life, sorted by the first line."""
+    """First line, number of lines and last step of each life in the buffer, sorted by first line.
+    """
     floor, end = 0, max((life.last for life in order), default=0)
-    """Number of lines at the bottom that are taken until the end."""
+    """Number of lines, from line 0 on, that are taken until the last step of all."""
     for life in order:
         there = [each for each in there if each[2] >= life.first]
         at = floor
@@ -91,9 +95,9 @@ def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> 
 
 
 def fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Give each of the lives the lowest place that is free all its life.
+    """Give each life the lowest place that is free during all its steps.
 
-    Returns the first life that has no place, or None.
+    Returns the first life for which there is no place, or None.
     """
     firsts = np.array([life.first for life in order])
     lasts = np.array([life.last for life in order])

@@ -19,7 +19,7 @@ from systola.compiler.lower.placement import Life, Misfit, most_at_once, place
 from systola.compiler.operations import Operations, Value
 
 SHARE = 8
-"""Number of parts of the buffer: a band takes at most one of them, as far as rows allow."""
+"""Number of parts of the buffer. A band takes at most one part, unless a single row takes more."""
 
 MOST_STEPS = 200_000
 """Most steps in all attempts together; large networks take ten thousand."""

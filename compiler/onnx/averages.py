@@ -24,11 +24,11 @@ from systola.compiler.quantise import MAX_STEPS
 MAX_COUNT = 1 << 22
 """Largest number of elements that can be added within 32 bits, with a margin."""
 MAX_COUNTS = 1 << 12
-"""Largest number of elements in a window that reaches over the edge."""
+"""Largest number of elements in a window that reaches over the edge of the map."""
 TOLERATED = 2
-"""Largest number of sums that one pooling may round otherwise; beyond it two poolings are used.
+"""Largest number of sums that a single pooling may round differently from ONNX Runtime.
 
-Two poolings take twice the work.
+If more sums would differ, two poolings are used, with twice the work.
 """
 
 Mean = Callable[[NDArray[np.int64], Quantisation, Quantisation, int], NDArray[np.int64]]
@@ -42,7 +42,7 @@ elements in each sum.
 def global_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """Calculate as QLinearGlobalAveragePool: sums of integers, and one scale."""
+    """Calculate means as QLinearGlobalAveragePool does: from sums of integers, with one scale."""
     scale = source.scale / (result.scale * np.float32(count))
     return np.rint(sums.astype(np.float32) * scale).astype(np.int64) + result.zero_point
 
@@ -50,7 +50,10 @@ def global_mean(
 def pool_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """Calculate as QLinearAveragePool: sums of float32, assumed to be exact, and divided twice."""
+    """Calculate means as QLinearAveragePool does: with two divisions.
+
+    The sums are in float32 and are taken to be exact.
+    """
     offset = 128 if result.unsigned else 0
     total = sums.astype(np.float32) * source.scale
     steps = total / np.float32(count) / result.scale + np.float32(result.zero_point + offset)
@@ -60,7 +63,7 @@ def pool_mean(
 def real_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """Calculate a mean of float32 and QuantizeLinear."""
+    """Calculate means as a mean in float32 followed by QuantizeLinear does."""
     total = sums.astype(np.float32) * source.scale
     steps = np.rint(total / np.float32(count) / result.scale)
     return steps.astype(np.int64) + result.zero_point
@@ -98,9 +101,9 @@ def add_average(
 ) -> None:
     """Add the mean over the part of each window that lies within the map.
 
-    ONNX Runtime rounds half to even. If means often lie between two results, one pool cannot do so,
-    but two can. One counts the even results that a sum has reached, the other the odd results. In
-    each of them the steps are at equal distances.
+    ONNX Runtime rounds half to even. If many means lie half way between two results, one pool
+    cannot do this, but the sum of two pools can. The first counts the even results that a sum has
+    reached, the other the odd results. In each of the two pools the steps have equal distances.
     """
     taps = window.kernel[0] * window.kernel[1]
     counts = range(1, taps + 1) if window.counts_differ(*value.grid) else range(taps, taps + 1)
@@ -109,7 +112,7 @@ def add_average(
     floor, ceiling = code_limits(quantisation, limits)
 
     def averages(parity: int | None) -> _Averages:
-        """Return the averages for all results; with a parity, for the results of that parity."""
+        """Return the averages for all results, or for even (parity 0) or odd (1) results only."""
         fits = tuple(
             _fit(source, quantisation, (floor, ceiling), count, mean, parity) for count in counts
         )
@@ -141,7 +144,7 @@ def add_average(
 def doubtful(source: Quantisation, result: Quantisation, count: int) -> bool:
     """Return whether the result of a mean may depend on ONNX Runtime's rounding in float32.
 
-    A mean near the middle of two results may go to either of them, since the rounding of sums
+    A mean near the middle of two results may become either result, since the rounding of sums
     depends on all elements.
     """
     scale = float(source.scale) / (float(result.scale) * count)
@@ -160,11 +163,14 @@ def _fit(
     mean: Mean,
     parity: int | None,
 ) -> Fit:
-    """Fit means of `count` elements; with a parity, the number of results of that parity."""
+    """Fit means of `count` elements.
+
+    With a parity, fit the number of even (0) or odd (1) results that a sum has reached.
+    """
     ends = (-128 - source.zero_point) * count, (127 - source.zero_point) * count
     low, high = (limit - quantisation.zero_point for limit in limits)
     scale = float(source.scale) / (float(quantisation.scale) * count)
-    nearest_multiplier(scale)  # refuses scales without a meaning
+    nearest_multiplier(scale)  # raises ModelError for a scale that no multiplier can express
 
     def results(sums: NDArray[np.int64]) -> NDArray[np.int64]:
         codes = mean(sums, source, quantisation, count)
@@ -175,7 +181,7 @@ def _fit(
     sums = sums[(sums >= ends[0]) & (sums <= ends[1])]
     if parity is None:
         return fit_bias(Wanted(sums, results(sums), low, high), scale)
-    # 2 k counts k even and k odd results, 2 k + 1 counts one odd result more.
+    # A result of 2 k stands for k even and k odd results, and 2 k + 1 for one more odd result.
     half = (results(sums) + parity) // 2
     return fit_bias(Wanted(sums, half, (low + parity) // 2, (high + parity) // 2), scale / 2)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The storage order of a tensor's elements, as opposed to the order of its shape.
 
-ONNX has the channels of a feature map before rows and columns, the machine after them.
-Transpositions and changes of shape only change the known order. Elements move only for an operator
-that needs another order.
+ONNX has the channels of a feature map before rows and columns, the machine after them. A
+transposition or a change of shape only changes the storage order that the compiler notes. Elements
+move only for an operator that needs another order.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 class Layout:
     """A layout: the factors of the number of elements, and the order in which they vary.
 
-    An element's number, counted in the order of the tensor's shape, has one digit for each factor,
-    the first digit the most significant. The same digits in the order `order` make another number.
-    Elements are stored in the order of these numbers.
+    An element's number, counted in the order of the tensor's shape, has one digit for each factor.
+    The first digit is the most significant. The same digits, taken in the order `order`, make
+    another number. Elements are stored in the order of this second number.
     """
 
     factors: tuple[int, ...]
@@ -31,9 +31,10 @@ class Layout:
     order: tuple[int, ...]
 
     def divided(self, shape: Sequence[int]) -> Layout | None:
-        """Return the layout with factors such that each dimension of `shape` is a product of some.
+        """Return the layout with factors split so that each dimension of `shape` is a product of
+        some.
 
-        Returns None if there are no such factors.
+        Returns None if the factors cannot be split in this way.
         """
         edges = sorted({*_tails(self.factors), *_tails(shape)}, reverse=True)
         if any(high % low for high, low in pairwise(edges)):
@@ -47,7 +48,10 @@ class Layout:
         return Layout(factors, tuple(part for factor in self.order for part in parts[factor]))
 
     def axes(self, shape: Sequence[int]) -> list[list[int]]:
-        """Return the factors of each dimension of `shape`; the layout is divided for it."""
+        """Return for each dimension of `shape` the numbers of the factors that it is a product of.
+
+        The factors must be divided for this shape, as `divided` does.
+        """
         tails, ends = _tails(shape), _tails(self.factors)
         return [
             [number for number, edge in enumerate(ends[:-1]) if high >= edge > low]
@@ -60,7 +64,10 @@ class Layout:
         return Layout(self.factors, tuple(part for axis in axes for part in parts[axis]))
 
     def transposed(self, shape: Sequence[int], permutation: Sequence[int]) -> Layout:
-        """Return the same storage as a tensor with dimension i taken from `permutation`[i]."""
+        """Return the layout of the transposed tensor, which is stored in the same way.
+
+        Dimension i of the new tensor is dimension `permutation`[i] of `shape`.
+        """
         parts = self.axes(shape)
         sequence = [part for axis in permutation for part in parts[axis]]
         place = {part: number for number, part in enumerate(sequence)}
@@ -93,5 +100,5 @@ def stored(shape: Sequence[int], axes: Sequence[int]) -> Layout:
 
 
 def _tails(shape: Sequence[int]) -> list[int]:
-    """Return the products of all sizes, of all but the first, ..., of none."""
+    """Return the product of all sizes, of all but the first, and so on, up to 1 for no sizes."""
     return [*accumulate(reversed(shape), lambda a, b: a * b, initial=1)][::-1]

@@ -30,7 +30,7 @@ from systola.compiler.quantise import table_bytes
 MAX_ELEMENTS = 1 << 23
 """Largest number of elements of a calculated value, in one sample of the model."""
 MAX_WEIGHTS = 1 << 24
-"""Largest number of elements of constants with scales."""
+"""Largest number of elements of a quantised constant, such as the weights of a layer."""
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
 """Least and largest scale of activations; beyond these bounds calculations would overflow."""
 
@@ -44,9 +44,10 @@ class Scope:
     def __init__(
         self, opset: int, repeat: int, shapes: Mapping[str, tuple[int, ...]] | None = None
     ) -> None:
-        """Create a scope for `repeat` samples in one sample of the model, which become separate.
+        """Create a scope.
 
-        `shapes`: known shapes of results as they are in the model, with all of these samples.
+        A sample of the model has `repeat` samples of its own, which the translation separates.
+        `shapes` has known shapes of results as they are in the model, with all of these samples.
         """
         self.opset = opset
         self.repeat = repeat
@@ -55,11 +56,11 @@ class Scope:
         self.inexact_channels = 0
         self._entries: dict[str, Entry] = {}
         self._from_host: set[Value] = set()
-        """Values that are on the host before they are on the machine."""
+        """Values that the host has before the machine."""
         self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
         self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self._first_shape: dict[Value, Value] = {}
-        """First value with the same elements, for each value that is a change of shape of it."""
+        """For each value that only has another shape: the first value with the same elements."""
 
     def define(self, name: str, entry: Entry) -> None:
         """Define the tensor `name`."""
@@ -78,7 +79,7 @@ class Scope:
         self._entries[name] = entry
 
     def _check_samples(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise ModelError if a result has more than a sample; `shape` is of one sample."""
+        """Raise ModelError if a result mixes samples; `shape` is the shape for one sample."""
         expected = (self.repeat, *shape[1:])
         if shape[:1] != (1,) or self._shapes.get(name, expected) != expected:
             raise ModelError("it mixes samples")
@@ -88,7 +89,7 @@ class Scope:
         self._from_host.add(value)
 
     def result(self, node: OnnxNode, entry: Entry) -> None:
-        """Define the result of a node; further results stay unknown."""
+        """Define the first result of a node. Its other results stay undefined."""
         self.define(node.outputs[0], entry)
 
     def entry(self, node: OnnxNode, position: int) -> Entry:
@@ -152,8 +153,8 @@ class Scope:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], bool]:
         """Return scales, as many zero points, and whether the codes are uint8.
 
-        Channels without weights have a scale of 0, or of next to nothing. `dtype` is the type of
-        the codes if there is no zero point.
+        Channels without weights have a scale of 0 or almost 0. `dtype` is the type of the codes if
+        there is no zero point.
         """
         scales = self.constant(node, scale)
         if scales.dtype != np.float32 or scales.ndim > 1:
@@ -183,7 +184,8 @@ class Scope:
     def look_up(
         self, node: OnnxNode, source: Codes, table: NDArray[np.int64], unsigned: bool
     ) -> Codes:
-        """Return the entry for each code in a table in the order of CODES."""
+        """Return a tensor with each code replaced by its entry in `table`, which has the order of
+        CODES."""
         result = Value(node.outputs[0], source.value.shape)
         content = table_bytes(table.astype(np.int8))
         self.add(Unary(operator=str(node), source=source.value, result=result, table=content))
@@ -200,8 +202,8 @@ class Scope:
     ) -> Value:
         """Return the elements with the tensor's dimensions in the order `axes`, in a new shape.
 
-        They are moved if they are stored in another order. `user` names the operator that takes the
-        value. `to_host`: the host takes it.
+        If the elements are stored in another order, operations are added that move them. `user`
+        names the operator that takes the value. With `to_host` the host takes the value.
         """
         layout = codes.layout.divided(codes.shape)
         if layout is None:
@@ -234,7 +236,8 @@ class Scope:
     ) -> Value:
         source, target = layout.divided(wanted.factors), wanted.divided(layout.factors)
         if source is None or target is None:
-            # No common factors: use the order of the shape first, which has any factors.
+            # The two layouts have no common factors. The order of the shape can be split into any
+            # factors.
             between = plain(layout.factors)
             value = self._in_order(user, value, layout, between, between.factors)
             whole = plain((math.prod(layout.factors),))
@@ -272,7 +275,7 @@ class Scope:
 
     def reshaped(self, user: object, value: Value, shape: tuple[int, ...]) -> Value:
         """Return the same elements in the same order in another shape."""
-        # The machine might not be able to make this shape of a shape in between.
+        # The machine might not be able to make this shape from a shape in between.
         value = self._first_shape.get(value, value)
         if value.shape == shape:
             return value
@@ -286,9 +289,10 @@ class Scope:
         return self._reshaped[key]
 
     def natural(self, user: object, codes: Codes) -> tuple[tuple[int, ...], Value]:
-        """Return an order in which the dimensions are stored, or can be, and the value in it.
+        """Return the order in which a tensor's dimensions are stored, and its value in this order.
 
-        The value has the shape that value_shape gives.
+        If its elements are stored in no such order, operations are added that move them. The value
+        has the shape that value_shape gives.
         """
         rank = len(codes.shape)
         orders = [tuple(range(rank))]
@@ -305,7 +309,7 @@ class Scope:
     def feature_map(self, node: OnnxNode, codes: Codes) -> Value:
         """Return a tensor of samples x channels x rows x columns as 1 x H x W x C.
 
-        Rows may be missing.
+        The dimension of rows may be missing.
         """
         shape = codes.shape
         if len(shape) not in (3, 4) or shape[0] != 1:
@@ -317,9 +321,9 @@ class Scope:
     def map_result(
         self, name: str, like: Codes, value_shape: tuple[int, ...], unsigned: bool
     ) -> Codes:
-        """Return a feature map to calculate from `like`, with as many spatial dimensions.
+        """Return a feature map for the result of an operator on `like`.
 
-        `value_shape` is 1 x H x W x C.
+        The map has as many spatial dimensions as `like`. `value_shape` is 1 x H x W x C.
         """
         _, height, width, channels = value_shape
         if len(like.shape) == 3:
@@ -330,7 +334,7 @@ class Scope:
 
 
 def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quantisation:
-    """Return the quantisation with the zero point in codes of the machine."""
+    """Return the quantisation with its zero point as an int8, as the machine has it."""
     if scale <= SMALLEST_SCALE:
         raise ModelError(f"it has a scale that is not between {SMALLEST_SCALE} and {LARGEST_SCALE}")
     zero_point -= 128 if unsigned else 0
@@ -340,7 +344,10 @@ def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quant
 
 
 def value_shape(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of the value of a tensor in this order: a map if there are channels."""
+    """Return the shape of the value of a tensor stored in this order.
+
+    A tensor of 1 x W x C becomes a map of 1 x 1 x W x C.
+    """
     sizes = tuple(shape[axis] for axis in order)
     return (1, *sizes) if len(sizes) == 3 and sizes[0] == 1 else sizes
 

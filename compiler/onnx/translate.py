@@ -59,7 +59,7 @@ def translate_onnx(content: bytes) -> Translation:
         try:
             return translate_model(model, repeat, inferred_shapes(content))
         except ModelError:
-            # An operator mixes the samples: then they are one.
+            # An operator mixes the samples, so all of them together are treated as a single sample.
             pass
     return translate_model(model, 1)
 
@@ -83,9 +83,9 @@ def translate_model(
 
 
 def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[str, str]:
-    """Return the reason for each node that is refused, taken for itself.
+    """Return the reason for each node that is refused by itself, and not because of another node.
 
-    The `results` of a refused node are given to the others, as inputs of the model are.
+    Nodes that take one of the `results` of a refused node get it like an input of the model.
     """
     scope = Scope(model.opset, 1)
     for name, constant in model.constants.items():

@@ -41,7 +41,7 @@ _PADDED = "Pad"
 
 
 def translate_move(scope: Scope, node: OnnxNode) -> None:
-    """Translate an operator that only moves elements, of constants or of codes."""
+    """Translate an operator that only moves elements of a constant, or of a quantised tensor."""
     entry = scope.entry(node, 0)
     if node.kind == "Gather" and isinstance(scope.entry(node, 1), HostArray):
         _embed(scope, node, entry)
@@ -84,7 +84,7 @@ def _moved(scope: Scope, node: OnnxNode, call: Call, entry: Entry) -> list[Entry
 
 
 def _padding(node: OnnxNode, call: Call) -> float:
-    """Return the number that Pad puts around."""
+    """Return the number with which Pad fills the border."""
     if "value" in node.attributes:
         return node.number("value", 0.0)
     given = call.constant(2)
@@ -96,7 +96,7 @@ def _padding(node: OnnxNode, call: Call) -> float:
 
 
 def _fill(node: OnnxNode, call: Call, entry: Dequantised) -> int:
-    """Return the code of the number that Pad puts around."""
+    """Return the code of the number with which Pad fills the border."""
     number = _padding(node, call)
     codes = np.flatnonzero(entry.numbers == np.float32(number))
     if codes.size == 0:
@@ -126,7 +126,7 @@ def _moved_codes(scope: Scope, node: OnnxNode, call: Call, codes: Codes, fill: i
 
 
 def _embed(scope: Scope, node: OnnxNode, entry: Entry) -> None:
-    """Translate Gather of constant rows with calculated numbers."""
+    """Translate Gather if its rows are constants and its indices are calculated."""
     indices = scope.entry(node, 1)
     assert isinstance(indices, HostArray)
     codes = entry.codes if isinstance(entry, Weights) else entry
@@ -163,7 +163,7 @@ class _Part:
     """An input of a concatenation."""
 
     entry: Dequantised | Constant
-    """Tensor, or a constant in codes of the machine."""
+    """Calculated tensor, or a constant in codes of the machine."""
     quantisation: Quantisation
 
     @property
@@ -172,7 +172,8 @@ class _Part:
 
 
 def translate_concat(scope: Scope, node: OnnxNode) -> None:
-    """Translate Concat of constants, of codes, or between DequantizeLinear and QuantizeLinear."""
+    """Translate Concat of constants, of codes, or of numbers between DequantizeLinear and
+    QuantizeLinear."""
     entries = [scope.entry(node, position) for position in range(len(node.inputs))]
     if not entries:
         raise ModelError("it has no inputs")
@@ -250,7 +251,7 @@ def _join(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """Join the parts, with the scale of the result."""
+    """Join the parts, after changing each to the scale of the result."""
     shape = _joined_shape([part.shape for part in parts], axis)
     codes = [
         _requantised_part(scope, node, number, part, quantisation, limits)
@@ -271,7 +272,10 @@ def _join(
 def _join_in_turn(
     scope: Scope, node: OnnxNode, values: list[Value], result: Value, axis: int
 ) -> None:
-    """Join the pixels of the parts in turn: join the parts first, then move the pixels."""
+    """Join parts along an axis that the machine cannot join directly.
+
+    First all parts are joined one after another. Then the elements move to their places.
+    """
     flat = [scope.reshaped(node, value, (value.pixels, value.channels)) for value in values]
     behind = Value(f"{result.name} joined", (result.pixels, result.channels))
     scope.add(Concatenation(operator=str(node), result=behind, parts=tuple(flat), axis=0))

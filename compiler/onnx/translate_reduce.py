@@ -24,7 +24,7 @@ from systola.compiler.operations import Convolution, Pooling, Value, Window
 
 
 def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
-    """Translate ReduceMean after DequantizeLinear; float32 if no QuantizeLinear follows."""
+    """Translate ReduceMean after DequantizeLinear, to float32 if no QuantizeLinear follows."""
     source = scope.dequantised(node, 0)
     shape = source.codes.shape
     found = _axes(scope, node, shape)
@@ -45,7 +45,10 @@ def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
 def _axes(
     scope: Scope, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[set[int], tuple[int, ...]] | None:
-    """Return the axes of a reduction and the shape of its result; None if it changes nothing."""
+    """Return the axes of a reduction and the shape of its result.
+
+    Returns None if the operator changes nothing.
+    """
     if "axes" in node.attributes:
         given = list(node.integers("axes"))
     elif scope.optional(node, 1) is not None:
@@ -77,7 +80,7 @@ def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
     if not bool((np.diff(source.numbers) >= 0).all()):
         raise ModelError("of a function that falls it is not supported")
     smallest = node.kind == "ReduceMin"
-    # Numbers that grow with the codes have their maximum where the codes have it.
+    # If numbers grow with their codes, the largest number has the largest code.
     codes = source.codes
     if smallest:
         codes = scope.look_up(node, codes, -1 - CODES, codes.unsigned)
@@ -136,7 +139,7 @@ def _add_mean(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """Add a pool, or if channels are added, a convolution with ones."""
+    """Add operations for a mean: a pool, or for a mean over channels a convolution with ones."""
     shape = source.codes.shape
     if len(shape) > 4:
         raise ModelError(f"a mean over {shape} is not supported")

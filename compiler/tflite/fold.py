@@ -27,7 +27,7 @@ from systola.compiler.whole_numbers import WHOLE_NUMBERS, WHOLE_TYPES
 
 MOST_ELEMENTS = 1 << 24
 _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
-"""Kinds of moves that need more than elements, as they also fill."""
+"""Kinds of moves that need a number besides the elements, since they also fill a border."""
 
 
 def fold_constants(graph: Graph) -> Graph:

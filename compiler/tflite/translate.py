@@ -118,9 +118,9 @@ def translate(
 
 
 def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
-    """Return the reason for each operator that is refused, taken for itself.
+    """Return the reason for each operator that is refused by itself, and not because of another.
 
-    The results of a refused operator are given to the others, as inputs of the model are.
+    Operators that take a result of a refused operator get it like an input of the model.
     """
     graph, unlike = without_unlike(graph)
     reason = "this kind of operator is not supported on uint8"

@@ -92,7 +92,8 @@ class Strategy:
         """
         if self.scheduler is None:
             if works:
-                # One thread builds the simulator, for which the others would wait.
+                # This thread builds the simulator before the others start. They would only wait for
+                # it.
                 self.machines.core(0, lambda: False)
             # The simulator is C++ and releases Python's lock: processes would gain nothing.
             yield from run_in_threads(works, os.cpu_count() or 1, run_work)

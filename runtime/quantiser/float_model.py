@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A float network in a file of any format, as the quantiser of that format takes it."""
+"""A float network in a file of any format, with the interface of that format's quantiser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from systola.compiler.operations import Value
 Sample = Mapping[str, NDArray[Any]]
 """An array of the model's shape for each input, by the name of the input."""
 COMPARED = 8
-"""Samples, at most, on which the results of all layers are compared."""
+"""Largest number of samples on which the results of all layers are compared."""
 
 
 class FloatModel(Protocol):
@@ -28,22 +28,27 @@ class FloatModel(Protocol):
     def quantise(self, samples: Sequence[Sample]) -> bytes:
         """Return the file of the int8 network, calibrated on `samples`.
 
-        Raises ModelError, with the reason of the quantiser, where that does not work.
+        Raises ModelError, with the quantiser's reason, if the quantiser refuses the network.
         """
         ...
 
     def run(self, samples: Sequence[Sample]) -> list[NDArray[Any]]:
-        """Return each output of the float network, with an axis of samples before its own."""
+        """Return each output of the float network; its first axis has the samples."""
         ...
 
     def run_quantised(self, content: bytes, samples: Sequence[Sample]) -> list[NDArray[Any]]:
-        """Return the same of the network that `quantise` has made, by its interpreter."""
+        """Return each output of the int8 network in the file `content`, from its format's
+        interpreter.
+
+        `quantise` has made this file. The first axis of an output has the samples.
+        """
         ...
 
     def signal_to_noise(self, content: bytes, samples: Sequence[Sample]) -> dict[str, float]:
-        """Compare the layers' results in that network and the float one, on COMPARED samples.
+        """Compare the layers' results in the int8 network `content` with the float network's
+        results.
 
-        Returns decibels by the name of the layer.
+        The comparison uses at most COMPARED samples. Returns decibels by the name of the layer.
         """
         ...
 
@@ -51,10 +56,11 @@ class FloatModel(Protocol):
 def known_shape(
     name: str, stored: Sequence[int | None], given: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """Return the shape of an input that has the sizes `stored` in its file, None for open ones.
+    """Return the shape of an input with the sizes `stored` in its file; None is an open size.
 
-    `given` is the shape that the user asks for. Without it an open first size is a batch of 1.
-    Raises ModelError where a size stays open, or where the file has another.
+    `given` is the shape that the user asks for. Without `given`, an open first size becomes 1, for
+    a batch of one. Raises ModelError if a size stays open, or if the file has another size than
+    `given`.
     """
     text = "x".join("?" if size is None else str(size) for size in stored)
     if given is None:
@@ -75,9 +81,9 @@ def known_shape(
 def shapes_in_order(
     names: Sequence[str], shapes: Sequence[Sequence[int]] | None
 ) -> Iterator[tuple[str, Sequence[int] | None]]:
-    """Yield each input's name with its shape in `shapes`, None where no shapes are given.
+    """Yield each input's name with its shape in `shapes`, or with None if no shapes are given.
 
-    Raises ModelError where there are not as many shapes as inputs.
+    Raises ModelError if there are not as many shapes as inputs.
     """
     if shapes is None:
         yield from ((name, None) for name in names)

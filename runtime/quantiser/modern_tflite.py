@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in TensorFlow Lite's format, as ai-edge-quantizer takes them."""
+"""Changes to files in TensorFlow Lite's format that ai-edge-quantizer needs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from systola.runtime.quantiser.libraries import library
 
 SCHEMA = "ai_edge_litert.schema_py_generated"
 BODY = "subgraph "
-"""The start of the names of tensors in bodies of control flow, which stay float32."""
+"""Start of the names of tensors in the bodies of control flow. These tensors stay float32."""
 _NO_OFFSET = 1
-"""The largest offset of a buffer that lies in the flatbuffer itself."""
+"""Largest value of a buffer's offset that stands for a buffer in the flatbuffer itself."""
 
 
 def modern(content: bytes) -> bytes:
-    """Return a file with one kind of codes, a name for each tensor and weights of float32.
+    """Return a file in the newer form of the format, as ai-edge-quantizer needs it.
 
-    Converters until 2020 wrote the older of two fields for the code of an operator, which the
-    quantiser does not read. Bodies of loops repeat the names of their arguments. Weights of int8
-    between numbers of float32 (dynamic range) become float32: the quantiser chooses their scales.
+    - Each operator has its code in the newer of two fields. Converters until 2020 only wrote the
+      older field, which the quantiser does not read.
+    - Each tensor has a name of its own. In a model, bodies of loops may repeat the names of their
+      arguments.
+    - Weights of int8 between numbers of float32 (dynamic range) become float32, since the quantiser
+      chooses their scales.
     """
     schema = library(SCHEMA)
     model = unpacked(content)
@@ -84,7 +87,10 @@ def _numbers(schema: Any, model: Any, tensor: Any) -> NDArray[np.float32]:
 
 
 def _is_idle(schema: Any, model: Any, graph: Any, operator: Any) -> bool:
-    """Return whether an operator was DEQUANTIZE of weights: its result is a constant then."""
+    """Return whether an operator is a DEQUANTIZE of weights that are float32 now.
+
+    The result of such an operator becomes a constant with these weights.
+    """
     code = model.operatorCodes[operator.opcodeIndex].builtinCode
     if code != schema.BuiltinOperator.DEQUANTIZE:
         return False
@@ -104,10 +110,10 @@ def _set_data(schema: Any, model: Any, tensor: Any, numbers: NDArray[np.float32]
 
 
 def unpacked(content: bytes) -> Any:
-    """Return a model as LiteRT's classes that can be packed again."""
+    """Return a model in LiteRT's Python classes, in a form that can be packed again."""
     model = library(SCHEMA).ModelT.InitFromPackedBuf(content, 0)
     for buffer in model.buffers:
-        # Weights after the flatbuffer would get lost.
+        # Weights that lie after the flatbuffer in the file would get lost.
         if buffer.offset > _NO_OFFSET:
             buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
             buffer.offset = buffer.size = 0
@@ -115,18 +121,18 @@ def unpacked(content: bytes) -> Any:
 
 
 def packed(model: Any) -> bytes:
-    """Return the file of a model."""
+    """Return the content of the file of a model."""
     builder = library("flatbuffers").Builder(1024)
     builder.Finish(model.Pack(builder), IDENTIFIER)
     return bytes(builder.Output())
 
 
 def widen(schema: Any, model: Any, subgraph: Any) -> None:
-    """Make constants of float32 of those that DEQUANTIZE makes of float16 when the model runs."""
+    """Replace each DEQUANTIZE of a float16 constant by a constant of float32."""
     operators: list[Any] = []
     for operator in subgraph.operators:
         ends = (operator.inputs, operator.outputs)
-        # Operators of variables have no inputs, or no outputs.
+        # Operators on variables have no inputs, or no outputs.
         if any(each is None or not len(each) for each in ends):
             operators.append(operator)
             continue

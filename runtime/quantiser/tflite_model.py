@@ -31,20 +31,20 @@ _INTERPRETER = "ai_edge_litert.interpreter"
 _REFUSED = "ai-edge-quantizer cannot quantise it"
 _FAST = "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 _EXACT = "BUILTIN_REF"
-"""Kernels of LiteRT, by the names of its OpResolverType."""
+"""Names of LiteRT's two sets of kernels in its OpResolverType."""
 _SIGNATURE = "serving_default"
-"""The signature that a model gets which has none: the name that converters use."""
+"""Name of the signature that a model without a signature gets; converters use the same name."""
 _NO_SIGNAL = 1e-30
-"""The ratio of signal to noise, -300 dB, where there is no signal."""
+"""Least ratio of signal to noise, -300 dB; it also stands for a layer without a signal."""
 
 
 class TfliteModel:
     """A float network in TensorFlow Lite's format, a FloatModel."""
 
     def __init__(self, content: bytes, shapes: Sequence[Sequence[int]] | None) -> None:
-        """Read the file `content`, with `shapes` for its inputs, None for those that it has.
+        """Read the file `content`, with `shapes` for its inputs, or None to keep the file's shapes.
 
-        Raises ModelError where it is damaged, quantised already, or has open sizes.
+        Raises ModelError if the file is damaged, is quantised already, or has open sizes.
         """
         library(_QUANTISER)
         _check_float(read_tflite(content, main=True))
@@ -65,7 +65,7 @@ class TfliteModel:
                 interpreter.resize_tensor_input(inputs[name]["index"], shape)
             self.inputs = tuple(values)
             interpreter.allocate_tensors()
-            # Sizes that depend on values are known after a run only.
+            # Sizes that depend on values are known only after a run.
             for each, value in zip(details, values, strict=True):
                 interpreter.set_tensor(each["index"], np.zeros(value.shape, value.dtype))
             interpreter.invoke()
@@ -79,8 +79,9 @@ class TfliteModel:
     def quantise(self, samples: Sequence[Sample]) -> bytes:
         """Quantise with a scale for each channel of weights, see FloatModel.
 
-        Ranges go from the least to the largest value in all samples, as in ONNX Runtime. The
-        library's default is an average that starts from the first sample, and cuts off the others.
+        The range of a tensor goes from the least to the largest value in all samples, as in ONNX
+        Runtime. The library's default is an average that starts from the first sample. It cuts off
+        larger values of other samples.
         """
         with refusals(_REFUSED):
             names = library(f"{_QUANTISER}.qtyping").TFLOperationName
@@ -91,7 +92,7 @@ class TfliteModel:
                 quantiser.update_quantization_recipe(
                     ".*", edge, algorithm_key=module.AlgorithmName.NO_QUANTIZE
                 )
-            # The calibration finds no ranges inside.
+            # The calibration finds no ranges for tensors in bodies of control flow.
             quantiser.update_quantization_recipe(
                 f"{BODY}.*", names.ALL_SUPPORTED, algorithm_key=module.AlgorithmName.NO_QUANTIZE
             )
@@ -116,7 +117,8 @@ class TfliteModel:
         return _run(self._content, _FAST, samples)
 
     def run_quantised(self, content: bytes, samples: Sequence[Sample]) -> list[NDArray[Any]]:
-        """Run it by the kernels that the machine equals in every byte, see FloatModel."""
+        """Run the int8 network with the kernels that the machine equals in every byte, see
+        FloatModel."""
         return _run(content, _EXACT, samples)
 
     def signal_to_noise(self, content: bytes, samples: Sequence[Sample]) -> dict[str, float]:
@@ -147,7 +149,8 @@ class TfliteModel:
         }
 
     def _data(self, samples: Sequence[Sample]) -> dict[str, Any]:
-        """Return `samples` as the library takes them: by the signature's names of the inputs."""
+        """Return `samples` in the library's form, in which the signature's names stand for the
+        inputs."""
         return {
             self._signature: [
                 {key: sample[name] for key, name in self._names.items()} for sample in samples
@@ -156,7 +159,7 @@ class TfliteModel:
 
 
 def _check_float(graph: Graph) -> None:
-    """Raise ModelError for a model that is quantised already, not in its weights alone."""
+    """Raise ModelError if not only the model's weights are quantised already."""
     for tensor in graph.tensors:
         if (
             tensor.dtype in ("int8", "uint8", "int16")
@@ -178,7 +181,7 @@ def _interpreter(content: bytes, resolver: str) -> Any:
 
 
 def _sizes(details: Any) -> Any:
-    """Return the sizes of an input, -1 for those that the file leaves open."""
+    """Return the sizes of an input; -1 stands for a size that the file leaves open."""
     signature = details["shape_signature"]
     return signature if len(signature) else details["shape"]
 
@@ -230,7 +233,7 @@ def _run(content: bytes, resolver: str, samples: Sequence[Sample]) -> list[NDArr
         outputs = [each["index"] for each in interpreter.get_output_details()]
         results: list[list[NDArray[Any]]] = []
         for sample in samples:
-            # The state of an LSTM would go on from sample to sample.
+            # Without a reset, the state of an LSTM would pass from one sample to the next.
             interpreter.reset_all_variables()
             for name, value in sample.items():
                 interpreter.set_tensor(inputs[name], value)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The moves of groups of cells that make slow paths shorter.
 
-nextpnr's placers look at wire more than at time: a chain of three look-up tables may be spread over
-40 columns if that costs no wire. Here each group on a slow path is tried at places towards its
-neighbours on such paths. It stays where the paths through it are best, or nearly.
+nextpnr's placers weigh wire more than time: a chain of three look-up tables may be spread over 40
+columns if this costs no wire. Here each group on a slow path is tried at places nearer to its
+neighbours on such paths. It moves to a place where the paths through it are best, or nearly best.
 """
 
 from __future__ import annotations
@@ -17,27 +17,39 @@ from systola.synth.refine.graph import NEVER, Graph
 from systola.synth.refine.placement import Group, Placement
 
 NEARLY = 0.4
-"""Nanoseconds: a path that is shorter than the goal by more does not attract its groups."""
+"""Margin in nanoseconds.
+
+A path attracts its groups if its delay is above the goal, or below it by at most this margin.
+"""
 WIRE = 0.004
-"""Cost of a nanosecond of wire, even on fast paths."""
+"""Cost of a nanosecond of wire. It also counts on fast paths."""
 WIDE = 200
-"""Number of pins above which the length of a net does not count: it is all over the device."""
+"""Number of pins from which on the length of a net does not count.
+
+Such a net reaches all parts of the device, wherever a group lies.
+"""
 TRIES, SITES, REPLACED = 24, 12, 4
-"""Numbers of places for a group: tried places, the best of them that are looked at for room, and
-places from which other groups may leave."""
+"""Numbers of places for a group, in three searches.
+
+A group is tried at TRIES places. The best SITES of these are checked for room. At the best REPLACED
+of these, other groups may leave to make room.
+"""
 DISTANCES = (1, 3, 6)
 LEAVE_AT_MOST, LEAVE_FAR = 40, 4
-"""Largest number of groups that leave for one, and the distance at which they look for room, in
-tiles."""
+"""Largest number of groups that leave to make room for a group, and the distance of the search.
+
+The search for their new places goes this many tiles away.
+"""
 WORTH = 1.0
-"""Cost from which on other groups leave for a group."""
+"""Cost of a group from which on other groups leave to make room for it."""
 
 
 class Refinement:
     """A placement that is being refined.
 
-    A path longer than `goal`, in nanoseconds, costs the square of the excess. It counts at each pin
-    that it leads to if a group is looked at by itself, and once at the ends of paths.
+    A path longer than `goal`, in nanoseconds, costs the square of the excess. In the cost of a
+    single group, a path counts at each pin that it leads to. In `lateness` it counts once, at its
+    end.
     """
 
     def __init__(self, design: Mapping[str, Any], *, seed: int, goal: float):
@@ -54,15 +66,18 @@ class Refinement:
             self._outputs[group] = sorted(o for cell in group.cells for o in graph.owned[cell])
 
     def go_over(self, worse: float) -> None:
-        """Try to move all groups on slow paths once.
+        """Try once to move each group on a slow path.
 
-        The cost of a new place may be higher by `worse`, on average.
+        On average the cost of a new place may be higher by `worse` than the cost of the old place.
         """
         for group in self.slow_groups(NEARLY):
             self._improve(group, worse)
 
     def slow_groups(self, nearly: float) -> list[Group]:
-        """Return the groups on paths that are slow, or within `nearly` ns of it, slowest first."""
+        """Return the groups on slow paths, the slowest first.
+
+        A path is slow if its delay is above the goal, or below the goal by less than `nearly` ns.
+        """
         graph, delays, group_of = self.graph, self.delays, self.placement.group_of
         worst: dict[Group, float] = {}
         for pin, source in enumerate(graph.sources):
@@ -96,7 +111,7 @@ class Refinement:
                     return
 
     def _candidates(self, group: Group) -> list[tuple[int, int]]:
-        """Return places on the way to a group's neighbours on slow paths, each once."""
+        """Return places on the way to a group's neighbours on slow paths. No place occurs twice."""
         graph, delays, placement = self.graph, self.delays, self.placement
         drawn: list[tuple[int, int]] = []
 
@@ -125,7 +140,8 @@ class Refinement:
         return list(places)
 
     def cost(self, group: Group, x: int, y: int) -> float:
-        """Return the cost of the paths through a group, and of its wires, at place `x`, `y`."""
+        """Return the cost of the paths through a group, and of the group's wires, at place `x`,
+        `y`."""
         graph, delays = self.graph, self.delays
         xs, ys = self.placement.xs, self.placement.ys
         dx, dy = x - group.x, y - group.y
@@ -198,9 +214,10 @@ class Refinement:
         self.delays.moved(group.cells)
 
     def _replace(self, group: Group, x: int, y: int, gain: float) -> bool:
-        """Move a group to occupied places, and the other groups elsewhere.
+        """Move a group to occupied places, and the groups there elsewhere; return whether this
+        worked.
 
-        The other groups must lose less than `gain`.
+        In sum, the cost of the other groups must grow by less than `gain`.
         """
         placement = self.placement
         cells = placement.in_the_way(group, x, y, group.shift)
@@ -224,10 +241,10 @@ class Refinement:
         others: Sequence[Group],
         better: Callable[[], bool],
     ) -> bool:
-        """Move groups by columns and rows to occupied places, and the other groups near to their
-        places.
+        """Exchange groups with other groups; return whether this worked.
 
-        All are moved back if there is no room, or the result is not `better`.
+        The `groups` move by `dx` columns and `dy` rows to occupied places, and the `others` to
+        places near their own. All move back if there is no room, or if `better` returns False.
         """
         placement = self.placement
         leaving = [*groups, *others]
@@ -255,7 +272,7 @@ class Refinement:
         return False
 
     def movable(self, cells: Iterable[int]) -> list[Group] | None:
-        """Return the groups of cells, each once, if all are small and can leave; else None."""
+        """Return the groups of cells, each once. If a group is too large to leave, return None."""
         others: dict[Group, None] = {}
         for cell in sorted(cells):
             other = self.placement.group_of.get(cell)
@@ -274,7 +291,8 @@ class Refinement:
         return list(found)
 
     def pulls(self, groups: Sequence[Group]) -> list[tuple[int, int]]:
-        """Return the columns and rows that each wire of a slow path from groups to others spans."""
+        """Return the columns and rows that each wire on a slow path spans, from `groups` to other
+        cells."""
         xs, ys = self.placement.xs, self.placement.ys
         own = set(_cells(groups))
         return [
@@ -285,8 +303,7 @@ class Refinement:
 
     def _slow_wires(self, groups: Iterable[Group]) -> Iterator[tuple[int, int]]:
         """Yield for each wire on slow, or nearly slow, paths the cell at its other end and the own
-        cell.
-        """
+        cell."""
         graph, limit = self.graph, self._goal - NEARLY
         for group in groups:
             for pin in self._inputs[group]:
@@ -298,7 +315,7 @@ class Refinement:
                         yield graph.owners[pin], graph.drivers[output]
 
     def ends_of(self, groups: Iterable[Group]) -> list[int]:
-        """Return the pins at which paths through groups end."""
+        """Return the pins at which paths through `groups` end, such as inputs of registers."""
         graph = self.graph
         ends: list[int] = []
         seen: set[int] = set()
@@ -320,8 +337,9 @@ class Refinement:
         return list(dict.fromkeys(ends))
 
     def lateness(self, ends: Iterable[int], groups: Iterable[Group]) -> float:
-        """Return the cost of slow paths to these ends, each end once, and of the wires of these
-        groups.
+        """Return the cost of the slow paths to the pins `ends`, and of the wires of `groups`.
+
+        A path counts once, at its end.
         """
         graph, delays = self.graph, self.delays
         penalty = wires = 0.0
@@ -338,7 +356,7 @@ class Refinement:
         return penalty + WIRE * wires
 
     def _spot(self, group: Group) -> tuple[int, int, int] | None:
-        """Return a free place for a lifted group, the best of some around its former place."""
+        """Return a free place for a lifted group: the best of some places near its former place."""
         best: tuple[float, tuple[int, int, int]] | None = None
         for number in range(TRIES):
             far = LEAVE_FAR * (1 + 2 * number / TRIES)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The moves of neighbourhoods: groups that slow paths connect, all by the same distance.
+"""The moves of neighbourhoods: groups that slow paths connect, all moved by the same distance.
 
-If comparators and the logic that they stop lie together in the wrong place, each of them alone is
-held there by the others. A neighbourhood moves as a whole towards the other cells on its paths. It
-stays there if all ends that it reaches are less late together.
+Comparators and the logic that they stop may lie together in the wrong place. Then each of these
+groups alone is held there by the others. A neighbourhood moves as a whole towards the other cells
+on its paths. It keeps the new place if the ends of its paths are less late in sum.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from systola.synth.refine.moves import Refinement
 from systola.synth.refine.placement import Group
 
 SIZES = (2, 4, 8, 16, 32, 64)
-"""Largest numbers of groups in a neighbourhood."""
+"""Largest numbers of groups in a neighbourhood, one of which is chosen at random."""
 REACH = 12
 """Largest distance from the first group to the others, in columns or rows."""
 LEAVE_AT_MOST = 60
-"""Largest number of groups that leave for a neighbourhood."""
+"""Largest number of groups that leave to make room for a neighbourhood."""
 SLOWEST = 20
-"""Least number of groups, the slowest, from which neighbourhoods begin; at least half of all."""
+"""Least number of slow groups from which neighbourhoods begin.
+
+Neighbourhoods begin at the slowest groups: this number, or half of all slow groups if this is more.
+"""
 JITTER = 2
-"""Columns and rows by which a distance is made longer or shorter."""
+"""Largest number of columns and rows by which a distance is changed at random."""
 
 
 class Neighbourhoods:
-    """A mover of the neighbourhoods of a placement."""
+    """A search that moves the neighbourhoods of a placement."""
 
     def __init__(self, refinement: Refinement, *, seed: int):
         self._refinement = refinement
@@ -50,7 +53,7 @@ class Neighbourhoods:
         return moved
 
     def _around(self, first: Group, size: int) -> list[Group]:
-        """Return a group, and at most `size` - 1 groups near it that slow paths connect with it."""
+        """Return `first`, and at most `size` - 1 groups near it that slow paths connect with it."""
         found = {first: None}
         queue = [first]
         while queue:
@@ -64,8 +67,9 @@ class Neighbourhoods:
         return list(found)
 
     def _distance(self, groups: list[Group]) -> tuple[int, int] | None:
-        """Return columns and rows to a place towards the other cells on slow paths; None if there
-        is none.
+        """Return the columns and rows of a move towards the other cells on slow paths.
+
+        Returns None if there are no such cells, or if the move would be 0.
         """
         pulls = self._refinement.pulls(groups)
         if not pulls:
@@ -81,7 +85,8 @@ class Neighbourhoods:
         return (dx, dy) if dx or dy else None
 
     def _shift(self, groups: list[Group], dx: int, dy: int) -> bool:
-        """Move groups, and others out of their way, if this makes all ends after them earlier."""
+        """Move `groups`, and other groups out of their way, if the ends of all their paths get less
+        late."""
         others = self._in_the_way(groups, dx, dy)
         if others is None:
             return False
@@ -93,7 +98,10 @@ class Neighbourhoods:
         )
 
     def _in_the_way(self, groups: list[Group], dx: int, dy: int) -> list[Group] | None:
-        """Return the groups that have to leave for these; None if these cannot come there."""
+        """Return the groups that have to leave to make room for `groups`.
+
+        Returns None if `groups` cannot move by this distance.
+        """
         cells: set[int] = set()
         for group in groups:
             found = self._refinement.placement.in_the_way(

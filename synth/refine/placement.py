@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of the cells of an ECP5, the cells that stay together, and the places that fit."""
+"""The places of an ECP5's cells, the cells that stay together, and the places that suit them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ from systola.synth.refine.graph import CARRY, COMB, CONSTANTS, FF, Graph
 SITE = "NEXTPNR_BEL"
 """Attribute in which nextpnr keeps the place of a cell."""
 SLOTS = 8
-"""Slots of a tile: four slices of two, each for a look-up table and a register."""
+"""Number of slots of a tile.
+
+A tile has four slices of two slots, each for a look-up table and a register.
+"""
 _FIXED_MODES = ("DPRAM", "RAMW_BLOCK")
 _PLACE = re.compile(r"X(\d+)/Y(\d+)/(?:SLICE([A-D])\.([A-Z]+)(\d)?|(EBR\d))?")
 
 Site = tuple[int, int, int, bool]
-"""Column, row, slot, and whether the site is for a register."""
+"""Type of a site: column, row, slot, and True for a register."""
 
 
 @dataclass(eq=False)
 class Group:
-    """A group of cells that wires within a slice, or along a carry chain, keep together.
+    """A group of cells that stay together, because wires in a slice or along a carry chain join
+    them.
 
-    `columns` and `slots` have the column of each cell, from the first one, and its slot without a
-    shift.
+    For each cell, `columns` has its column from the first column on, and `slots` its slot if the
+    shift is 0.
     """
 
     cells: tuple[int, ...]
@@ -64,9 +68,10 @@ class Placement:
         self._at: dict[Site, int] = {}
         self._registers: dict[tuple[int, int], set[int]] = defaultdict(set)
         self.columns: dict[int, set[int]] = defaultdict(set)
-        """For each row, the columns of tiles with slices, as far as some are used."""
+        """For each row, the columns of its tiles with slices. Only tiles that nextpnr has used
+        count."""
         self._block_sites: dict[int, str] = {}
-        """Name of the place of a block memory, by column; each row has the same."""
+        """Name of the site of a block memory, by column. It is the same in each row."""
         for cell, data in enumerate(self._cells.values()):
             match = _PLACE.match(data["attributes"][SITE])
             if match is None:
@@ -92,13 +97,16 @@ class Placement:
         self.blocks: dict[tuple[int, int], Group | None] = {
             (x, y): None for y in rows for x in self._block_sites
         }
-        """Block memory, or None, at each column and row of such places, as far as they are used."""
+        """Block memory, or None, at each site for block memories, by column and row.
+
+        The sites are all combinations of a column and a row in which nextpnr has used such a site.
+        """
         for cell in memories:
             x, y = self.xs[cell], self.ys[cell]
             self.blocks[x, y] = Group((cell,), (0,), (0,), (0,), False, x, y)
 
     def put_block(self, block: Group, x: int, y: int) -> None:
-        """Put a block memory to a column and row of `blocks`."""
+        """Put a block memory at a column and row of `blocks`."""
         (cell,) = block.cells
         block.x, block.y = self.xs[cell], self.ys[cell] = x, y
         self.blocks[x, y] = block
@@ -114,7 +122,8 @@ class Placement:
             self._registers[x, y].add(cell)
 
     def _control_set(self, cell: int) -> tuple[tuple[object, ...], tuple[object, ...]]:
-        """Return the settings that all registers of a tile share, and those that a slice shares."""
+        """Return the settings that all registers of a tile share, and the settings that a slice
+        shares."""
         nets, parameters = self._graph.nets[cell], self._graph.parameters[cell]
         tile = (
             nets.get("LSR"),
@@ -158,8 +167,8 @@ class Placement:
         slots = [self._slots[cell] for cell in cells]
         chain = any(graph.modes[cell] == CARRY for cell in cells)
         low, high = min(slots), max(slots)
-        # A multiplexer of two look-up tables takes a slice; a multiplexer of four takes two, in
-        # pairs.
+        # A multiplexer of two look-up tables takes a slice. A multiplexer of four takes a pair of
+        # slices.
         if chain or len({self.xs[cell] for cell in cells}) > 1 or low // 4 != high // 4:
             step = 0
         elif low // 2 != high // 2:
@@ -181,8 +190,9 @@ class Placement:
         )
 
     def in_the_way(self, group: Group, x: int, y: int, shift: int) -> set[int] | None:
-        """Return the cells of others that would have to leave for the group; None if it cannot come
-        there.
+        """Return the cells that would have to leave this place for the group.
+
+        Returns None if the group cannot come to this place.
         """
         found: set[int] = set()
         columns = self.columns.get(y, ())
@@ -205,7 +215,7 @@ class Placement:
         if (o := at.get((x, y, slot ^ 1, True))) is not None and self._sets[o][1] != of_slice:
             found.add(o)
         o = at.get((x, y, slot, False))
-        # Multiplexers are selected by the input wire of registers without a look-up table.
+        # A multiplexer and a register without a look-up table both need the slot's M input.
         if o is not None and self._from_m[cell] and self._uses_m[o]:
             found.add(o)
         return found
@@ -230,14 +240,14 @@ class Placement:
                 self._registers[x, y].discard(cell)
 
     def drop(self, group: Group, x: int, y: int, shift: int) -> None:
-        """Put a lifted group to sites that are free."""
+        """Put a lifted group on free sites."""
         group.x, group.y, group.shift = x, y, shift
         for cell, column, slot in zip(group.cells, group.columns, group.slots, strict=True):
             self.xs[cell], self.ys[cell], self._slots[cell] = x + column, y, slot + shift
             self._enter(cell)
 
     def write(self) -> None:
-        """Write the sites into the design."""
+        """Write the sites of all cells into the design."""
         data = list(self._cells.values())
         for cell in self.group_of:
             slot, register = self._slots[cell], self._graph.kinds[cell] == FF

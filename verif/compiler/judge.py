@@ -2,8 +2,8 @@
 """A judge of the compiler's treatment of a model file that may be damaged.
 
 The compiler may refuse the file with one line, soon and without much memory. Or it may accept the
-file. Then the compiled model's results must equal the results of the official interpreter, if the
-interpreter accepts the file, too.
+file. Then the compiled model's results must equal the results of the official interpreter, unless
+the interpreter refuses the file.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ from systola.runtime.compiled_model import CompiledModel, compile_model
 from systola.runtime.execute import HostError
 from systola.verif.compiler.onnx_session import run_samples
 
-# Modules that are loaded only in compiling would take longer to load than most compilations. They
-# are imported here, so that each fork has them.
+# Some modules are otherwise imported only during a compilation. To load them would take longer than
+# most compilations. They are imported here, so that each fork has them.
 for name in ("systola.timing.estimate", "onnx", "google.protobuf.message"):
     import_module(name)
 
 CPU_SECONDS = 20
 """Seconds of processor time for compiling."""
 MEMORY = 1 << 31
-"""Bytes of memory for compiling, beyond the memory that the process has before."""
+"""Bytes of memory for compiling, in addition to the memory that the process has at the start."""
 MOST_WORK = 40_000_000
-"""Most multiply-accumulates, and elements of inputs and outputs, of a model that is run."""
+"""Largest number of multiply-accumulates, inputs and outputs of a model that is run."""
 SAMPLES = 2
 PARTIAL = 8
-"""Number of models of which one may be cut; this takes a second, as interpreters start processes.
+"""Number of models for each model that may be cut into pieces.
+
+A cut takes a second, since interpreters start processes.
 """
 
 
@@ -56,7 +58,7 @@ class Verdict:
     kind: str
     """Kind of verdict: 'refused', 'equal', 'unconfirmed', 'too large', 'near' or 'wrong'.
 
-    'unconfirmed' means that the interpreter refuses a file that the compiler accepts, or crashes. A
+    'unconfirmed' means that the interpreter crashes, or refuses a file that the compiler accepts. A
     model that is 'too large' is not run. Results that are 'near' are not meant to be exact.
     """
     text: str = ""
@@ -68,8 +70,10 @@ class _TooLong(BaseException):
 
 
 def verdicts(content: bytes, preset: str, seed: int) -> Iterator[Verdict]:
-    """Yield verdicts, of which the last counts: the interpreter may end the process after the
-    first."""
+    """Yield verdicts on a model file; only the last verdict counts.
+
+    The interpreter may end the process after the first verdict.
+    """
     warnings.simplefilter("error")
     try:
         with _Limits():
@@ -141,21 +145,24 @@ def _work(model: CompiledModel) -> int:
 
 
 def _is_exact(model: CompiledModel) -> bool:
-    """Return whether each result should equal ONNX Runtime's; a softmax of float32 never should."""
+    """Return whether each result should equal ONNX Runtime's result.
+
+    A softmax of float32 is never exact.
+    """
     functions = [getattr(stage, "function", None) for stage in model.compiled.stages]
     softmax = any(isinstance(each, QuantisedSoftmax | RealSoftmax) for each in functions)
     return model.inexact_channels == 0 and not softmax
 
 
 def _samples(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return random values, with some of the ends of the range among them."""
+    """Return random values; some of int8 are at the ends of the range."""
     if dtype == "float32":
         return rng.normal(0, 10 ** rng.uniform(-2, 1.5), shape).astype(dtype)
     if dtype == "int8":
         values = rng.integers(-128, 128, shape)
         ends = rng.choice([-128, 127], shape)
         return np.where(rng.random(shape) < 0.1, ends, values).astype(dtype)
-    # Numbers of rows in a table.
+    # The values are numbers of rows in a table.
     return rng.integers(0, 4, shape).astype(dtype)
 
 
@@ -169,7 +176,7 @@ def _interpreted(content: bytes, x: list[NDArray[Any]]) -> list[NDArray[Any]]:
     interpreter.allocate_tensors()
     outputs: list[list[NDArray[Any]]] = []
     for sample in zip(*x, strict=True):
-        # The state of an LSTM would go on from sample to sample.
+        # Without a reset, the state of an LSTM would pass from one sample to the next.
         interpreter.reset_all_variables()
         for details, value in zip(interpreter.get_input_details(), sample, strict=True):
             interpreter.set_tensor(details["index"], value)
@@ -183,15 +190,18 @@ def _interpreted(content: bytes, x: list[NDArray[Any]]) -> list[NDArray[Any]]:
 def _onnx_comparison(
     content: bytes, x: list[NDArray[Any]], y: tuple[NDArray[Any], ...], *, exact: bool
 ) -> Verdict:
-    """Compare with ONNX Runtime, with QLinear operators made of the model or with the model as it
-    is."""
+    """Compare with ONNX Runtime in two ways: with its optimisations and without them.
+
+    Its optimisations turn parts of the model into QLinear operators. One equal result is enough.
+    """
     verdict = Verdict("equal")
     for optimised in (True, False):
         expected = run_samples(content, x, optimised=optimised)
         verdict = _comparison(y, expected)
         if verdict.kind == "equal":
             return verdict
-        # Operators that ONNX Runtime leaves in float32 round a sum between two codes either way.
+        # If ONNX Runtime leaves an operator in float32, a sum half way between two codes may become
+        # either code.
         most = 16 if not exact else 1
         if all(_near(a, b, most) for a, b in zip(y, expected, strict=True)):
             return Verdict("near")
@@ -199,8 +209,10 @@ def _onnx_comparison(
 
 
 def _near(y: NDArray[Any], expected: NDArray[Any], most: int) -> bool:
-    """Return whether codes differ by at most `most`, or numbers by so many parts of 255 of their
-    range."""
+    """Return whether results differ by at most `most` steps.
+
+    A step of float results is 1/255 of their range. A step of other results is 1.
+    """
     if y.shape != expected.shape or y.dtype != expected.dtype:
         return False
     differences = np.abs(y.astype(np.float64) - expected.astype(np.float64))

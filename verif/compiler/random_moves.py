@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random networks of the operators that move elements, and of others in their rarer forms."""
+"""Random networks of operators that move elements, and of rare forms of other operators."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ Shape = tuple[int, int, int, int]
 
 
 class RandomMoves(RandomMaps):
-    """A network of RandomMaps with moves; samples stay apart, so the first dimension may count
-    them."""
+    """A network of RandomMaps with moves.
+
+    No operator mixes samples, so the first dimension may count samples.
+    """
 
     def _like(self, source: Map, shape: tuple[int, ...]) -> Map:
         """Return a map of another shape with the scale of `source`."""
@@ -30,7 +32,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def reshape(self, source: Map) -> Map:
-        """Add a change of shape to other channels."""
+        """Add a change of shape, mostly with another number of channels."""
         repeat, *rest = source.shape
         size = int(np.prod(rest))
         divisors = [n for n in range(1, size + 1) if size % n == 0]
@@ -129,8 +131,8 @@ class RandomMoves(RandomMaps):
         kept = np.empty(source.shape)[tuple(index)].shape
         lost = [axis for axis in range(4) if options["shrinkAxisMask"] >> axis & 1]
         shape = tuple(size for axis, size in enumerate(kept) if axis not in lost)
-        # A number for each of several samples could as well be a vector of one sample: it is
-        # refused.
+        # A tensor of one number for each of several samples is refused: it could as well be a
+        # vector of one sample.
         if 0 in kept or (len(shape) == 1 and source.shape[0] > 1):
             return source
         sliced = self.writer.tensor(shape, "int8", source.scale, source.zero_point)
@@ -141,7 +143,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def pack(self, source: Map) -> Map:
-        """Add UNPACK along an axis and PACK of some of the parts along another."""
+        """Add an UNPACK along an axis, and a PACK of some of its parts along an axis."""
         axis = int(self.rng.integers(1, 4))
         rest = tuple(size for other, size in enumerate(source.shape) if other != axis)
         parts = [
@@ -215,14 +217,15 @@ class RandomMoves(RandomMaps):
         return result
 
     def padded_convolution(self, source: Map) -> Map:
-        """Add PAD before an operator with windows, which may take its place."""
+        """Add PAD before an operator with windows. The compiler may make the padding a part of the
+        windows."""
         padding = [[0, 0], *self.rng.integers(0, 4, (2, 2)).tolist(), [0, 0]]
         sizes = np.array(source.shape) + np.sum(padding, axis=1)
         padded = self._like(source, tuple(sizes.tolist()))
         inputs = [source.tensor, self._numbers(padding)]
         kind = "PAD"
         if self.rng.integers(2):
-            # Mostly, but not always, the value stands for zero.
+            # Mostly, but not always, the padding stands for zero.
             value = int(self.rng.choice([source.zero_point, source.zero_point, 5]))
             kind = "PADV2"
             data = np.array([value], np.int8)
@@ -248,8 +251,10 @@ class RandomMoves(RandomMaps):
         return result
 
     def spread(self, source: Map) -> Map:
-        """Add an operation with an operand of any shape that fits, from a mean or a constant of any
-        rank."""
+        """Add an operation on two operands.
+
+        The second operand may have any shape that fits. It is a mean, or a constant of any rank.
+        """
         rng = self.rng
         axes = tuple(int(axis) for axis in np.flatnonzero(rng.integers(0, 2, 3)) + 1)
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape))
@@ -272,7 +277,10 @@ class RandomMoves(RandomMaps):
         return result
 
     def scalar(self, source: Map) -> Map:
-        """Add ADD, SUB or MUL with one number on either side, all scales of the same size."""
+        """Add ADD, SUB or MUL with a single number as one operand.
+
+        All scales are of the same order of magnitude.
+        """
         rng = self.rng
         data = rng.integers(-128, 128, (), dtype=np.int8)
         other = self.writer.tensor((), "int8", self._scale(), int(rng.integers(-128, 128)), data)
@@ -313,7 +321,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def sequence_mean(self, source: Map) -> Map:
-        """Add a MEAN over time of a map of three dimensions, which sometimes keeps the scale."""
+        """Add a MEAN over time of a map of three dimensions. Sometimes it keeps the scale."""
         repeat, height, width, channels = source.shape
         flat = self._reshaped(source, (repeat, height * width, channels))
         scale = source.scale if self.rng.integers(2) else self._scale()
@@ -392,7 +400,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def detour(self, source: Map) -> Map:
-        """Add DEQUANTIZE, a split of float32, and QUANTIZE of one part."""
+        """Add DEQUANTIZE, a split of the float32 map, and QUANTIZE of one part."""
         shape = (*source.shape[:3], source.shape[3] * 2)
         doubled = self._like(source, shape)
         self.writer.operator(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts that show that compiling a large network takes no more work than it must."""
+"""Tests that count calls: the compilation of a large network must do no needless work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = preset("small")
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Return counts of the calls of the functions that take the time."""
+    """Return counters of calls of the functions that take most of the time."""
     counted: Counter[str] = Counter()
 
     def count(module: Any, name: str) -> None:
@@ -64,7 +64,7 @@ def test_attempts(calls: Counter[str]) -> None:
 
 
 def test_batches_without_hope(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that no larger batch of some operations is tried if the smallest cannot fit."""
+    """Check that larger batches of some operations are not tried if the smallest cannot fit."""
     network = stored_model("mobilenet_v1_025_96")
     (operations,) = (stage for stage in network.stages if isinstance(stage, Operations))
     asked: list[Batch] = []
@@ -84,7 +84,7 @@ def test_batches_without_hope(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_placing_in_time() -> None:
-    """Check that the quick way to place lives in the order of time equals the general one."""
+    """Check that `fill_in_time` finds the same places for lines as the slower `fill`."""
     rng = np.random.default_rng(random_seed())
     failed = 0
     for _ in range(200):

@@ -46,7 +46,7 @@ def operations_of(network: Network) -> Operations:
 
 
 def kinds_together(network: Network, config: Config | None = None) -> list[str]:
-    """Return the kinds of the batched operations, without changes of shape."""
+    """Return the kinds of the batched operations, changes of shape left out."""
     stages = [stage for stage in network.stages if isinstance(stage, Operations)]
     choices = (batched_nodes(config or BASE, each) for each in stages)
     nodes = [node for choice in choices if choice for node in choice[0]]
@@ -64,16 +64,17 @@ def test_what_is_batched() -> None:
         nodes = operations_of(network).nodes
         assert batched_nodes(BASE, operations_of(network)) == [nodes]
     assert kinds_together(stored_model("cnn_s2_valid5_same3_1x1")) == ["Product"]
-    # Maps of fewer pixels than a tile takes cycles, after a depthwise convolution.
+    # After the depthwise convolution, maps have fewer pixels than a tile takes cycles to arrive.
     assert kinds_together(stored_model("cnn_residual_dw_pool")) == [
         "Convolution",
         "Pooling",
         "Product",
     ]
-    # The first curve takes no longer for each sample alone, and its map takes less room.
+    # Sample by sample, the first curve takes no longer, and its map takes less room.
     content = flat_model(np.random.default_rng(1), 3, 4, 5, stride=2)
     assert kinds_together(network_of(content)) == ["Product", "Unary"]
-    # A convolution with windows that move by one row takes samples as they come.
+    # In a batch, rows of the samples alternate. A convolution can use them if its windows move by
+    # one row.
     content = flat_model(np.random.default_rng(1), 3, 4, 5)
     assert kinds_together(network_of(content)) == ["Convolution", "Unary", "Product", "Unary"]
 
@@ -90,7 +91,7 @@ def test_stored_networks(name: str, machine: str) -> None:
 
 
 def test_batches_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check more samples than a batch may have, with a first batch that is not full."""
+    """Check more samples than a batch may have. The first batch is then not full."""
     monkeypatch.setattr(batching, "largest_batch", lambda config: 4)
     for name in STORED:
         x, expected = stored_samples(name)
@@ -110,13 +111,14 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_order() -> None:
-    """Check two rows for each sample in two batches of three places.
+    """Check the order of rows for several shapes of batches.
 
-    Sample 0 has the second place of the first batch.
+    In the first case there are five samples of two rows each, in batches of three places. So sample
+    0 has the second place of the first batch.
     """
     assert sample_order(2, 3, 5).tolist() == [1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
     assert sample_order(3, 1, 2).tolist() == [0, 1, 2, 3, 4, 5]
-    # Two rows of two pixels: a row of all samples, then the next row.
+    # Two rows of two pixels make a block: a batch has such a row of all samples, then the next row.
     assert sample_order(4, 3, 2, 2).tolist() == [2, 3, 8, 9, 4, 5, 10, 11]
 
 
@@ -183,7 +185,8 @@ def test_random_lstms() -> None:
 
 
 def test_lstm_behind_a_convolution() -> None:
-    """Check an LSTM after a convolution: its result for a sample is gathered step by step."""
+    """Check an LSTM after a convolution. The convolution's result for a sample is moved into the
+    batch step by step."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source = writer.tensor((1, 1, 14, 5), "int8", 0.02, 3)
@@ -212,10 +215,11 @@ def flat_model(
     pool: bool = False,
     stride: int = 1,
 ) -> bytes:
-    """Return a convolution with a curve after it, then a layer on all its pixels with a curve.
+    """Return a model of a convolution with a curve, and a fully connected layer with a curve.
 
-    With `pool` the layer takes only the largest of each 4 x 5 pixels. With a `stride` the input has
-    so many times the rows and columns.
+    The layer takes all pixels of the convolution's result. With `pool` it takes only the largest of
+    each 4 x 5 pixels. The convolution's windows are `stride` pixels apart, so the input has
+    `stride` times the rows and columns.
     """
     writer = ModelWriter()
     source = writer.tensor((1, stride * height, stride * width, 3), "int8", 0.02, 3)
@@ -266,7 +270,7 @@ def loops(content: bytes, config: Config, samples: int) -> list[int]:
 
 
 def test_smaller_batches_where_the_buffer_is_small() -> None:
-    """Check batches for maps of 512 lines; loops are over batches, samples, and a map's pixels."""
+    """Check batches for maps of 512 lines. Loops are over batches, samples and a map's pixels."""
     rng = np.random.default_rng(random_seed())
     content = flat_model(rng, 16, 16, 20, stride=2)
     x = rng.integers(-128, 128, (8, 1, 32, 32, 3), dtype=np.int8)
@@ -277,7 +281,7 @@ def test_smaller_batches_where_the_buffer_is_small() -> None:
 
 
 def test_batch_beside_what_goes_to_host_memory() -> None:
-    """Check that a map without any room in the buffer does not count against the batch."""
+    """Check that a map which goes to host memory does not make the batch smaller."""
     rng = np.random.default_rng(random_seed())
     content = flat_model(rng, 24, 25, 20, pool=True, stride=2)
     config = dataclasses.replace(preset("small"), buffer_lines=1024)
@@ -289,7 +293,10 @@ def test_batch_beside_what_goes_to_host_memory() -> None:
 
 
 def test_many_rows_of_a_sample_need_no_batch() -> None:
-    """Check that a layer with as many rows as the array stays alone, and a smaller one does not."""
+    """Check that a layer with as many rows for a sample as the array has is not batched.
+
+    A layer with one row less is batched.
+    """
     rng = np.random.default_rng(random_seed())
     weights = rng.integers(-127, 128, (5, 7), dtype=np.int8)
     for rows, expected in ((16, []), (15, ["Product"])):

@@ -22,7 +22,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def outcome(content: bytes) -> str:
-    """Return the error of a model; empty if there is none."""
+    """Return the text of a model's error, or an empty text if the model has none."""
     try:
         network = make_network(translate_onnx(content))
         compile_network(preset("small"), network, 1)
@@ -44,7 +44,7 @@ def one_node(kind: str, *, results: int = 1, **attributes: object) -> bytes:
 
 
 def convolution(change: Callable[[onnx.GraphProto], None] | None = None) -> bytes:
-    """Return a convolution, with a change."""
+    """Return a model of a convolution, with its graph altered by `change`."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 2, 6, 6)), 0.1, 0, "int8")
     weights = writer.constant(np.ones((3, 2, 3, 3), np.int8))
@@ -90,7 +90,7 @@ def test_lstm_is_refused() -> None:
 
 
 def test_all_that_is_not_supported() -> None:
-    """Check that one report names all unsupported nodes, but no node that only follows."""
+    """Check that one report names all unsupported nodes, and no node that only depends on them."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     y = writer.node("IsNaN", x)
@@ -107,7 +107,7 @@ def test_all_that_is_not_supported() -> None:
 
 
 def test_many_that_are_not_supported() -> None:
-    """Check that the first eight are named if there are many."""
+    """Check that a report names the first eight nodes if many are not supported."""
     writer = OnnxWriter()
     y = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     for _ in range(11):
@@ -120,7 +120,7 @@ def test_many_that_are_not_supported() -> None:
 
 
 def softmax(channels: int, out_scale: float) -> bytes:
-    """Return a model of a Softmax along the channels, of which each pixel has `channels`."""
+    """Return a model of a Softmax along an axis of `channels` elements."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, channels, 2), "uint8"), 0.1, 128, "uint8")
     y = writer.quantise(writer.node("Softmax", x, axis=1), out_scale, 0, "uint8")
@@ -208,7 +208,7 @@ def test_semantics_of_the_format() -> None:
 
 
 def test_mutations() -> None:
-    """Check models with bytes and parts changed at random: a clear error, or another model."""
+    """Check models with random changes of bytes: each gives a clear error, or is another model."""
     rng = np.random.default_rng(random_seed())
     models = [RandomOnnx(rng, KINDS, 3).content for _ in range(12)]
     refused = 0

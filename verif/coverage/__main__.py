@@ -36,7 +36,9 @@ PRESETS = ("4x4-training", "bare")
 """The first preset has all features except links; the second has only the required features."""
 
 _TIMES = {"faults": 12}
-"""Programs of this kind for each program of another kind: each is one instruction and hits one bin.
+"""Number of programs of this kind for each program of another kind.
+
+A program of this kind is a single instruction and hits a single bin.
 """
 
 

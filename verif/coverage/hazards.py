@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instructions use the same part of a memory shortly after one another."""
+"""Pairs of instructions that use the same part of a memory shortly after one another."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from systola.arch.isa import (
 from systola.golden.window import Window
 
 NEAR, FAR = 3, 24
-"""Executed instructions from the older to the younger one, at most: so near that they may be in
-flight together; and farther."""
+"""Largest numbers of executed instructions from the older to the younger one of a pair.
+
+Up to NEAR, the two may be in flight together. Pairs up to FAR are counted apart.
+"""
 
 _RESOURCES = {
     Memory.BUFFER: "lines",
@@ -41,7 +43,7 @@ _PARTS = {
     ("transpose", "buffer"): "source",
     ("matrix_multiply", "weights"): "weights",
 }
-"""Names of lines that an instruction reads, where it reads more than one part or a special one."""
+"""Names of the lines that an instruction reads, if it reads several parts or a special part."""
 
 
 def _reader(entry: Instruction, use: Use) -> str:
@@ -70,7 +72,10 @@ _USERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Access:
-    """Part `where` of a resource is written or read by `who`, one of _USERS."""
+    """A use of the part `where` of a resource by the instruction `who`.
+
+    `who` is one of the names in _USERS. `writes` is True for a write, False for a read.
+    """
 
     resource: str
     who: str
@@ -79,7 +84,7 @@ class Access:
 
 
 def hazard_bins() -> Iterator[str]:
-    """Every ordered pair of which one writes, near and far."""
+    """Yield the bins: every ordered pair of uses with at least one write, near and far."""
     for resource, (writers, readers) in _USERS.items():
         both = [(who, True) for who in writers] + [(who, False) for who in readers]
         for older, younger in product(both, both):
@@ -94,14 +99,14 @@ def _name(resource: str, a: str, a_writes: bool, b: str, b_writes: bool, distanc
 
 
 class Hazards:
-    """Watches the instructions of a program in their order."""
+    """A watch over the instructions of a program, in their order."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._recent: deque[list[Access]] = deque(maxlen=FAR)
 
     def bins(self, opcode: Opcode, operands: Mapping[str, int], window: Window) -> Iterator[str]:
-        """Yield the pairs that the next instruction makes with earlier ones."""
+        """Yield the bins of the pairs that the next instruction makes with earlier instructions."""
         now = list(self._accesses(opcode, operands, window))
         for distance, earlier in enumerate(reversed(self._recent), 1):
             for old, new in product(earlier, now):
@@ -129,7 +134,7 @@ class Hazards:
         yield from self._state(entry, at)
 
     def _state(self, entry: Instruction, at: Mapping[str, int]) -> Iterator[Access]:
-        """Yield the uses of state that is no part of a memory."""
+        """Yield uses of state outside the memories, such as the window."""
         who, opcode, whole = entry.mnemonic, entry.opcode, range(1)
         if opcode == Opcode.READ_WEIGHTS:
             yield Access("weight queue", who, True, whole)

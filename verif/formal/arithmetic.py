@@ -26,7 +26,7 @@ from systola.verif.formal.proof import Fault, Proof
 
 TOP, BOTTOM = (1 << 31) - 1, -(1 << 31)
 MULTIPLIED = Requantiser.MULTIPLIER_STAGE + LATENCY
-"""Cycles from the value to the outer products; the mixed products come one cycle earlier."""
+"""Cycles from the value to the outer products. The mixed products come a cycle earlier."""
 ADDED = Requantiser.ROUNDING_STAGE - MULTIPLIED
 """Cycles from the outer products to the sum of all products."""
 
@@ -36,7 +36,7 @@ def clipped(value: Value, low: Value, high: Value) -> Value:
 
 
 def ago(m: Module, value: Value, cycles: int, name: str) -> Value:
-    """Return `value` as it was `cycles` cycles ago."""
+    """Return `value` as it was `cycles` cycles before the present one."""
     for cycle in range(cycles):
         value = before(m, value, f"{name}_{cycle}")
     return value
@@ -121,7 +121,7 @@ class FactorsHarness(_Requantiser):
 
 
 class LendingFactorsHarness(FactorsHarness):
-    """A harness for 16 bits in which one multiplier is lent in between, to other products."""
+    """A harness for 16 bits. Between its uses, one multiplier is lent to other products."""
 
     BITS = 16
     LENDS = True

@@ -252,7 +252,7 @@ class LinkWatchdogHarness(Harness):
             dut.waits.eq(anything(m, len(dut.waits), "waits")),
             dut.alive.eq(anything(m, 1, "alive")),
         ]
-        waited = Signal(len(limit))  # cycles in vain, the last included
+        waited = Signal(len(limit))  # successive cycles in vain, the last cycle included
         in_vain = dut.waits.any() & ~dut.alive & (limit != 0)
         m.d.sync += waited.eq(Mux(in_vain, waited + 1, 0))
         earlier = before(m, waited, "earlier")

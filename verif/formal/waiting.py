@@ -215,10 +215,11 @@ class InFlightHarness(Harness):
 
 
 class ListScanHarness(Harness):
-    """A harness of any entry in one of two lists that come and go.
+    """A harness that follows any entry of two lists, which instructions enter and leave.
 
-    Once the scan is complete, the mask of its list names it or a younger entry, if it is in the
-    way. The mask names only entries that are in the way. Its run has only entries that rise.
+    If the entry is in the way when the scan is complete, the mask of its list names this entry or a
+    younger entry. The mask names only entries that are in the way. The run of the mask has only
+    entries that rise.
     """
 
     LISTS = ("first", "second")

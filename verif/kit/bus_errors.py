@@ -26,9 +26,10 @@ _BEHIND = 4 * DATA_OFFSET
 
 @dataclass(frozen=True)
 class BusError:
-    """An error: byte ranges of the windows, [low, high), that answer with it, and the fault.
+    """An error of a bus: the byte ranges [low, high) of the windows with this answer, and the
+    fault.
 
-    Only the first `tags` tags wait for none of the failing transfers: no other tag may be recorded.
+    The first `tags` tags do not wait for a failing transfer. No later tag may be recorded.
     """
 
     cause: Fault

@@ -15,7 +15,10 @@ from systola.arch.isa import LINK_OPCODES, PARAMETER_PLANES, Opcode, Operation, 
 from systola.golden.machine import Machine
 
 LINES, ROWS, ENTRIES, TILES = 40, 20, 4, 6
-"""Lines, accumulator rows, parameter entries and weight tiles in use: few, so that they meet."""
+"""Numbers of lines, accumulator rows, parameter entries and weight tiles in use.
+
+They are small, so that instructions often use the same places.
+"""
 RESULTS = 0x1000
 """Byte offset at which the lines are written at the end; all bytes before it are read."""
 WINDOW = 0x4000

@@ -46,7 +46,10 @@ class ProgramWriter(ProgramState):
     # Control.
 
     def nop(self) -> None:
-        """Write a few NOPs or, often in a loop, so many that each pass has to fetch them."""
+        """Write a few NOPs, or as many as the instruction buffer holds.
+
+        The second is frequent in a loop. Each pass then has to fetch all instructions again.
+        """
         rng, many = self.rng, self.config.instruction_buffer
         count = rng.choice((1, 1, 1, 1, 1, 1, 2, 2, 5, many))
         if self.outside and rng.random() < 0.5:

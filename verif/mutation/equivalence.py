@@ -73,10 +73,10 @@ def harmless(
     jobs: int,
     tried: Callable[[Mutant, str], None],
 ) -> None:
-    """Call `tried` with each mutant and the module inside of which it makes no difference.
+    """Call `tried` with each mutant, and with the module in which it makes no difference.
 
-    The module is an empty text if this has not been proven. `seconds` is the limit for one proof.
-    The files left in `folder` may be deleted.
+    The module is an empty text if no such module has been proven. `seconds` is the limit for one
+    proof. The files left in `folder` may be deleted.
     """
     around = _surroundings(design)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of sizes, places and counts, in which each of their bits has to matter."""
+"""Trials of sizes, places and counts. Each of the bits of these numbers has to matter."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from systola.verif.mutation.places import TILE_BITS, Place, anywhere
 from systola.verif.mutation.trial import MEMORIES, Facts, Trial, program_trial
 
 LIMITS = 40
-"""Programs for each fault at a limit; each is one instruction."""
+"""Number of programs for each fault at a limit. Each program is one instruction."""
 PRODUCTS_EACH = 60
-"""Programs for each product that is too large by one bit."""
+"""Number of programs for each product that is too large by one bit."""
 PACKINGS = 40
-"""Programs with packed channels that are too large by one bit."""
+"""Number of programs with packed channels that are too large by one bit."""
 STOCK_BITS = 28
-"""Largest number of address bits in the weight window of a stock of tiles."""
+"""Largest number of address bits of a weight window in _stock_trials."""
 FAR_ENDS = 20
-"""Programs that go beyond the end of each of the largest windows."""
+"""Number of programs that go beyond the end of each of the largest windows."""
 WEIGHT_ENDS = 48
-"""Windows of as many tiles as a program reads, or as one less."""
+"""Number of weight windows that have as many tiles as a program reads, or one tile less."""
 LONGEST = (0x1555, 0x2AAA)
-"""Rows of instructions: together these numbers have all bits."""
+"""Numbers of rows in the longest programs; together the two numbers have all bits set."""
 COUNT_BITS = 12
-"""Bits of the counts that are slightly more than a power of two."""
+"""Number of bits of the counts that are slightly more than a power of two."""
 STRIDE_BITS = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("stride").width
 STRAIGHT = 0x1_5555
-"""Instructions before the loop at the end of the longest program."""
+"""Number of instructions before the loop at the end of the longest program."""
 
 
 def size_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -71,15 +71,15 @@ def size_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def single_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield programs with sizes that end just beyond a limit, and with illegal instructions."""
-    often = 3 * [Fault.BUFFER_RANGE]  # it has so many kinds
+    """Yield programs that end just beyond a limit, and programs with illegal instructions."""
+    often = 3 * [Fault.BUFFER_RANGE]  # this fault has many kinds
     programs = [*lone_faults(config), *((fault, limit_program) for fault in often)]
     for number in range(LIMITS):
         for kind, (fault, program) in enumerate(programs):
             image = program(config, f"{seed} {number} {kind}", fault)
             yield program_trial(config, f"{fault.name.lower()} {number}", image, 0, ends={fault})
     for number in range(PRODUCTS_EACH):
-        # The first fault has so many kinds.
+        # BUFFER_RANGE comes twice as often, since it has many kinds.
         for kind, fault in enumerate((*2 * [Fault.BUFFER_RANGE], *PRODUCTS)):
             image = product_program(config, f"{seed} {number} {kind}", fault)
             place = anywhere(config, image, f"{seed} {number}")
@@ -109,7 +109,7 @@ def _lone_trial(config: Config, name: str, word: bytes, ends: Container[Fault]) 
 
 
 def _function_trials(config: Config) -> Iterator[Trial]:
-    """Yield every function with every field that it may or may not have."""
+    """Yield every function with every combination of table and flags, legal or not."""
     one = {"buffer": 0, "rows": 1, "parameter": 0}
     ends = {Fault.NONE, Fault.ILLEGAL_FIELD, Fault.UNAVAILABLE, Fault.TABLE_RANGE}
     others = {
@@ -125,7 +125,10 @@ def _function_trials(config: Config) -> Iterator[Trial]:
 
 
 def _overlap_trials(config: Config) -> Iterator[Trial]:
-    """Yield operands of Vector that miss the lines of the results by one bit."""
+    """Yield Vectors with an operand that overlaps the results in a single line.
+
+    There is a pair of them for each bit of the number of rows.
+    """
     rows = BY_OPCODE[Opcode.VECTOR].field("rows").width
     for bit in range(min(rows, exact_log2(config.buffer_lines) - 2)):
         for near, far in (("buffer", "operand"), ("operand", "buffer")):
@@ -159,7 +162,7 @@ def _range_trials(config: Config) -> Iterator[Trial]:
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield windows of the largest size at any place, with accesses at their end."""
+    """Yield windows of the largest size at any address, with accesses at their end."""
     high = 1 << config.address_bits
     for number, pattern in enumerate((0, 0xFF_5A5A_5A5A, 0xFF_A5A5_A5A5, 0xFF_FFFF_FFFF)):
         image = random_program(config, f"{seed} far {number}")
@@ -183,7 +186,7 @@ def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _long_loops() -> Iterator[Trial]:
-    """Yield loops in which each bit of the count keeps the loop going."""
+    """Yield loops in which each bit of the count decides that the loop goes on."""
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     for bit in range(7, 32):
         words = [
@@ -218,7 +221,7 @@ def _weight_ends(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _stride_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield rows in and out with every bit in their distance."""
+    """Yield reads and writes of two rows, for every bit of the distance between the rows."""
     rng = random.Random(f"{seed} strides")
     lines = 2 * STRIDE_BITS
     host = np.zeros(1 << STRIDE_BITS + 1, np.uint8)
@@ -254,9 +257,10 @@ def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _straight_program() -> Image:
-    """Return a program so long that upper bits of instruction numbers and of the tag count matter.
+    """Return a program for the upper bits of instruction numbers and of the number of tags.
 
-    It has a jump near its end, and no Halt, so that the number of the last instruction is reported.
+    It has a jump near its end. It has no Halt, so that the machine reports the number of the last
+    instruction.
     """
     body = [encode(Opcode.NOP)] * 127
     words = [
@@ -273,17 +277,18 @@ def _straight_program() -> Image:
 def _stock_trials(config: Config) -> Iterator[Trial]:
     """Yield programs in which every bit of the number of pending weight tiles matters.
 
-    The number is of the tiles of all Read_Weights, if too many are taken, or of the first
-    Read_Weights, which must not be forgotten.
+    In the first kind, a Convolve takes more tiles than all Read_Weights together have fetched. In
+    the second kind, too many Read_Weights follow the first Read_Weights, which must not be
+    forgotten.
     """
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     bits = min(TILE_BITS, STOCK_BITS - exact_log2(config.tile_bytes))
-    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # hardly any of it is touched
+    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # programs touch few of them
     taken = [
         encode(Opcode.SET_CONFIG_WINDOW, **{**PIXEL, "kernel_height": 255, "kernel_width": 255}),
         encode(
             Opcode.CONVOLVE,
-            # n_tiles fits: ACCUMULATOR_RANGE would be raised first.
+            # n_tiles fits the accumulators, or else ACCUMULATOR_RANGE would be raised first.
             **{"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 4095},
             n_tiles=min(4095, config.accumulator_rows),
         ),

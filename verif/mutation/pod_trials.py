@@ -210,9 +210,9 @@ def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
 
 
 def _time_out_trial(design: PodDesign) -> PodTrial:
-    """Make a trial of cores that wait in vain, each about as long as the register sets.
+    """Make a trial of cores that wait in vain for a neighbour, until BUS_TIMEOUT ends the wait.
 
-    Each bit of the register is used.
+    The register is set to each of its powers of two from 2^8 to 2^17.
     """
     text = "receive side=left, buffer=0, rows=1"
     reached = int(LinkPart.RECEIVE_LEFT)

@@ -35,7 +35,7 @@ FOR_DEVELOPERS = {
     Path("compiler/cut/tflite_source.py"),  # after interpreters.py has found LiteRT
     Path("interfaces/torch.py"),  # for users of PyTorch
     Path("runtime/interpreters.py"),  # for parts of networks; it names the package to install
-    Path("runtime/engine.py"),  # of a cluster; it names the package to install
+    Path("runtime/engine.py"),  # for clusters; it names the package to install
     Path("runtime/litert.py"),
     Path("runtime/serial_port.py"),
     Path("sim/runner.py"),

@@ -64,7 +64,7 @@ _WHOLE: dict[str, Callable[[Config, str], Image]] = {
 }
 """Kinds of programs that always reach Halt."""
 FAULT_EVERY = 5
-"""Number of programs of which one ends in a fault."""
+"""Number of programs for each program that ends in a fault."""
 _INSTRUCTIONS_WITH = {
     **{Fault.ILLEGAL_FIELD: 8, Fault.BUFFER_RANGE: 4, Fault.UNAVAILABLE: 6, Fault.OVERLAP: 3},
     **{Fault.HOST_WINDOW: 2, Fault.PARAMETER_RANGE: 2, Fault.WINDOW: 2},

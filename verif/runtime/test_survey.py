@@ -20,7 +20,8 @@ from systola.verif.kit.seeds import random_seed
 
 @pytest.mark.thorough
 def test_outcomes(tmp_path: Path) -> None:
-    """A float network, an int8 one, one of which the machine takes nothing, and a damaged one."""
+    """Survey four files: a float network, an int8 network, a network for the host alone, and a
+    damaged file."""
     rng = np.random.default_rng(random_seed())
     (tmp_path / "float.tflite").write_bytes(float_tflite.weights_of_float16(rng))
     writer = ModelWriter()

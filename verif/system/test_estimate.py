@@ -40,23 +40,25 @@ hardware that the model does not follow shows.
 """
 PROGRAMS = 40
 FAR = 1.5
-"""Largest ratio for a random program: these are short, and units wait for each other all the time.
+"""Largest ratio between estimate and RTL for a random program, in either direction.
+
+These programs are short, and units wait for each other all the time.
 """
 LONG = 200
-"""Cycles from which on a layer is checked."""
+"""Least number of cycles of a layer that is checked."""
 
 
 BEHIND = ("lstm_digits_rows_unrolled_k3",)
-"""Networks with layers that are estimated less well, up to 13 % off.
+"""Networks with layers that are estimated less well, with errors up to 13 %.
 
-They have many short instructions, of which one in three or four is issued a cycle later than in the
-model.
+They have many short instructions. The RTL issues one in three or four of them a cycle later than
+the model.
 """
 ISSUE = pytest.mark.xfail(reason="bubbles between instructions not modelled", strict=True)
 
 
 def report_of(name: str, samples: int, latency: int, stall: float) -> Report:
-    """Return the report of a run on the RTL, of a batch of `samples`."""
+    """Return the report of a run of `samples` samples, as one batch, on the RTL."""
     model = compile((files("systola.models") / f"{name}.tflite").read_bytes(), batch=samples)
     x, _ = stored_samples(name)
     x = np.resize(x, (samples, *x.shape[1:]))
@@ -88,7 +90,7 @@ def test_large_network(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_stalls(name):
-    """Check runs with random stalls, of which the estimate has the mean."""
+    """Check runs with random stalls. The estimate knows only the mean of the stalls."""
     report = report_of(name, 4, 30, 0.1)
     assert report.estimated_cycles == pytest.approx(report.measured_cycles, rel=NEAR)
 
@@ -134,10 +136,10 @@ READS_AND_RESULTS = """
     ids=range(3),
 )
 def test_small_program(text, near, latency):
-    """Check every cycle of programs with units that do not meet: DONE and the tags.
+    """Check the cycles of DONE and of each tag in small programs.
 
-    If units meet, little room is left: for accumulators to be read out, and for a bank of the
-    buffer.
+    They are exact if no two units meet in a memory. If units meet, a few cycles may differ: for the
+    read-out of accumulators, and for a bank of the buffer.
     """
     config = preset(PRESET)
     program = assemble(text)
@@ -157,8 +159,7 @@ def test_small_program(text, near, latency):
 
 
 def test_random_programs():
-    """Check any instruction with any operands, with hazards everywhere: nearly right, never far
-    off."""
+    """Check random programs full of hazards: the estimate is mostly near, and never far off."""
     config = preset(PRESET)
     golden, backend = GoldenBackend(config), RtlBackend(config, latency=30)
     ratios = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of every instruction on feature maps and vectors by itself: corners of its operands.
+"""Tests of each instruction on feature maps and vectors by itself, at corners of its operands.
 
 See instruction_bench for the memory.
 """
@@ -26,7 +26,8 @@ from systola.verif.system.instruction_bench import (
 @cocotb.test
 @cocotb.parametrize(shape=range(len(WINDOWS)))
 async def convolve(dut, shape):
-    """Check a line for each pixel; one tile, then overlapping blocks of channels, added."""
+    """Check Convolve with a line for each pixel: with one tile, then with overlapping blocks of
+    channels that are added."""
     tb = await bench(dut, latency=2, stall=0.1)
     changes = {"kernel_height": 2, **WINDOWS[shape]}
     taps = changes["kernel_height"] * changes.get("kernel_width", 3)
@@ -46,7 +47,10 @@ async def convolve(dut, shape):
 @cocotb.test
 @cocotb.parametrize(channels=[1, 2, 3, None], place=["left", "inside", "right"])
 async def packed_convolve(dut, channels, place):
-    """Check as many taps side by side as the array takes, or one; None is one pixel to a line."""
+    """Check Convolve with packed channels, and as many taps side by side as the array takes.
+
+    If `channels` is None, there is one pixel to a line, and a single tap.
+    """
     tb = await bench(dut, latency=2, stall=0.1)
     size = tb.config.rows
     channels = channels or size
@@ -95,7 +99,7 @@ async def set_config_window(dut):
 @cocotb.test
 @cocotb.parametrize(shape=range(len(WINDOWS)))
 async def depthwise(dut, shape):
-    """Check all functions, with one block and two."""
+    """Check Depthwise with all its functions, on one block of channels and on two."""
     tb = await bench(dut)
     program = [*sums(tb), window(**{"out_height": 3, "out_width": 4, **WINDOWS[shape]})]
     for step, function in enumerate((Function.NONE, Function.RELU, Function.RELU6)):
@@ -126,7 +130,10 @@ async def depthwise_with_most_taps(dut, kernel):
 @cocotb.test
 @cocotb.parametrize(shape=range(len(WINDOWS)))
 async def pool(dut, shape):
-    """Check all reductions and all counts of taps inside the map; bounds cross in one case."""
+    """Check Pool with all reductions and all counts of taps inside the map.
+
+    For the last window the floor is above the ceiling.
+    """
     tb = await bench(dut)
     program = [*sums(tb), window(**{"out_height": 3, "out_width": 4, **WINDOWS[shape]})]
     for step, reduction in enumerate(Reduction):
@@ -154,13 +161,14 @@ VECTOR_FUNCTIONS = {
         {"function": Function.TANH, "table": 3, "accumulate": 1},
     ],
 }
-"""Functions of int8 results, and of int16 results."""
+"""Functions for results of int8 under key 0, and for results of int16 under key 1."""
 
 
 @cocotb.test
 @cocotb.parametrize(operation=list(Operation), wide_operands=[0, 1], wide=[0, 1])
 async def vector(dut, operation, wide_operands, wide):
-    """Check results after the operands or, if equally long, in place of one."""
+    """Check Vector with results in lines of their own and, if they are as long, in place of an
+    operand."""
     tb = await bench(dut)
     a, b = 1, 30
     program = [*sums(tb), encode(Opcode.LOAD_TABLE, host=INPUT, table=1)]
@@ -179,7 +187,10 @@ async def vector(dut, operation, wide_operands, wide):
 
 @cocotb.test
 async def set_config_scale(dut):
-    """Check zeros at the start of a program, ceiling included; later Vectors use the last scale."""
+    """Check that the operands of the scale, ceiling included, are 0 at the start of a program.
+
+    Vectors after a Set_Config_Scale use the last one.
+    """
     tb = await bench(dut, latency=20)
     add = {"operation": Operation.ADD, "buffer": 0, "operand": 40, "rows": 3, "parameter": 0}
     for _ in range(2):

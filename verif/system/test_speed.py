@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the cycles in README.md and docs/results.md: they are the RTL's, and reach bars."""
+"""Tests that the cycles in README.md and docs/results.md are the RTL's, and reach their bars.
+
+A bar is the least use of the array's multipliers that a result must reach.
+"""
 
 import pytest
 
@@ -31,7 +34,7 @@ def test_products(product, memory):
 
 
 def bars():
-    """Yield each product and memory with a bar."""
+    """Yield each product and memory that has a bar, with this bar."""
     for product in PRODUCTS:
         for memory, bar in ((IDEAL, product.ideal), (LOADED, product.loaded)):
             if bar is not None:
@@ -42,7 +45,7 @@ def bars():
 @pytest.mark.parametrize(("product", "memory", "bar"), list(bars()))
 @pytest.mark.thorough
 def test_bars(product, memory, bar):
-    """Check that the stored cycles, which are the RTL's, reach the bar."""
+    """Check that the use of the array in the stored cycles of the RTL reaches the bar."""
     cycles = find(stored_results(), product, memory)["cycles"]
     macs = product.m * product.k * product.n
     assert macs / (preset(PRESET).peak_macs * cycles) >= bar
@@ -62,7 +65,7 @@ def test_convolutions(shape, memory):
 @pytest.mark.parametrize("network", networks.NETWORKS, ids=lambda network: network.file)
 @pytest.mark.thorough
 def test_networks(network):
-    """Check one inference, or the bar's batch; the other batches are for `make bench`."""
+    """Check one inference, or the batch that has a bar; `make bench` measures other batches."""
     result = networks.measure(network, network.batch)
     assert result["bit_exact"]
     assert result == networks.find(networks.stored_networks(), network, network.batch)

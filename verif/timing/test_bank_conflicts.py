@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams that meet in the banks of the unified buffer."""
+"""Tests of streams that want the same banks of the unified buffer."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_alone():
 
 
 def test_either_cycle_of_a_step():
-    """Check that only a bank that is taken in both cycles of a step holds it up."""
+    """Check that a step waits only for a bank that is taken in both its cycles."""
     lines = [[4 * line] for line in range(4)]
     every_other = {100.0 + 2 * time: 0 for time in range(20)}
     times = yielding_times(reader(lines, turns=2), other(past=every_other), BANKS)
@@ -52,7 +52,7 @@ def test_either_cycle_of_a_step():
 
 
 def test_equal_pace_meets_once():
-    """Check that sequential streams that meet once stay out of each other's way afterwards."""
+    """Check that sequential streams meet only once: afterwards they use different banks."""
     lines = [[line] for line in range(20)]
     past = {100.0 + line: 8 + line for line in range(40)}
     times = yielding_times(reader(lines), other(past=past), BANKS)
@@ -69,7 +69,7 @@ def test_another_bank_is_free():
 def test_coming_reads_start_when_they_are_ready():
     """Check reads that may go from cycle 103 on.
 
-    This is seen in cycle 104, as the interlock looks in every other cycle.
+    They go in cycle 104, as the interlock looks in every other cycle.
     """
     lines = [[0]] * 8
     slow = yielding_times(reader(lines), other([4] * 100, start=100, ready=103), BANKS)
@@ -77,7 +77,7 @@ def test_coming_reads_start_when_they_are_ready():
 
 
 def test_follower_waits_for_its_lines():
-    """Check a follower of written lines.
+    """Check reads of lines that the activation unit writes.
 
     Line 1000 is written 14 cycles after its vector, and may be read in the next cycle. The
     interlock looks in every other cycle.
@@ -106,10 +106,10 @@ def test_line_outside_the_map_is_not_read():
 
 
 def test_writes_give_way():
-    """Check a stream of one line in two cycles that meets another one.
+    """Check a stream of one line in each cycle that meets a stream of one line in two cycles.
 
-    Each of its lines then meets the other stream, and the stream that yields also takes two cycles
-    for a line.
+    Each line of the first stream then meets the second stream. So the first stream, which yields,
+    also takes two cycles for a line.
     """
     times = 10.0 + np.arange(8)
     taken = 10.0 + 2 * np.arange(100)

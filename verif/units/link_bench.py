@@ -199,7 +199,7 @@ class Pod:
         }
 
     def neighbour(self, core: int, side: str) -> int:
-        """Return the number of the core on that side."""
+        """Return the number of the neighbour of core `core` on its side `side`."""
         return (core + (1 if side == "right" else -1)) % len(self.cores)
 
     async def cycle(self) -> None:

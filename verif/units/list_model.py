@@ -1,43 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A list of instructions under way as the interlocks see it."""
+"""A model of the list of instructions under way, with the facts that interlocks see."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SETTLED = 2
-"""Cycles after its push in which an `InFlight` does not know an entry."""
+"""Number of cycles after its push in which an `InFlight` does not yet know an entry."""
 
 
 @dataclass(eq=False)
 class Entry:
-    """An instruction that uses addresses `base` to `end` - 1; those below `reached` are done."""
+    """An instruction that uses addresses `base` to `end` - 1; it is done below `reached`."""
 
     number: int
     base: int
     end: int
     reached: int = 0
     rises: bool = False
-    """Whether it begins at or after the end of the entry before."""
+    """True if the entry begins at or after the end of the entry before."""
 
     def needs(self, address: int) -> bool:
         return max(self.base, self.reached) <= address < self.end
 
 
 class Entries(list[Entry]):
-    """A list of entries, oldest first, with the facts that `InFlight` shows of them."""
+    """A list of entries, oldest first, with the facts that `InFlight` shows about them."""
 
     def __init__(self, depth: int) -> None:
         super().__init__()
         self.depth = depth
         self.bits = (depth - 1).bit_length()
         self.left = 0
-        """Number of entries that have left."""
+        """Number of entries that have left the list since the start."""
         self.reached = 0
         self.last_end = 0
-        """End of the youngest entry, even if it has left."""
+        """End of the youngest entry, which may have left the list."""
         self.age = SETTLED
-        """Cycles since the youngest came, as far as they matter."""
+        """Cycles since the youngest entry came; SETTLED stands for all larger numbers."""
 
     @property
     def place(self) -> int:
@@ -49,7 +49,7 @@ class Entries(list[Entry]):
         self[0].reached = self.reached = address
 
     def rises(self, entry: Entry) -> bool:
-        """Return whether an entry begins at or after the end of the youngest."""
+        """Return whether `entry` begins at or after the end of the youngest entry."""
         return self.last_end <= entry.base
 
     def take(self, entry: Entry) -> None:
@@ -69,7 +69,7 @@ class Entries(list[Entry]):
             self.reached = 0
 
     def progress(self, *, retires: bool = False) -> dict[str, int]:
-        """Return the fields of a `Progress`."""
+        """Return the fields of a `Progress` for the present list."""
         return {
             "retires": retires,
             "place": self.place,
@@ -78,18 +78,18 @@ class Entries(list[Entry]):
 
     @property
     def fresh(self) -> Entry | None:
-        """Return the youngest entry, if it is not SETTLED."""
+        """Return the youngest entry if it is not yet SETTLED, or else None."""
         return self[-1] if self and self.age < SETTLED else None
 
     @property
     def under_way(self) -> bool:
-        """Return whether the oldest entry may change: it exists, and it is not fresh."""
+        """Return whether the oldest entry may change. It must exist, and must not be fresh."""
         return bool(self) and self[0] is not self.fresh
 
     def shown(self, *, retires: bool) -> dict[str, int]:
         """Return the `progress` that an `InFlight` shows in the next cycle; call it in each cycle.
 
-        It does not know how far a fresh entry has come.
+        An InFlight does not know how far a fresh entry has come.
         """
         progress = self.progress(retires=retires)
         if self and not self.under_way:
@@ -98,20 +98,22 @@ class Entries(list[Entry]):
         return progress
 
     def mask(self, awaits: set[int]) -> dict[str, int]:
-        """Return the `Awaited` of an instruction that waits for the entries with these numbers."""
+        """Return the `Awaited` of an instruction that waits for the entries with the numbers
+        `awaits`."""
         hits = [i for i, entry in enumerate(self) if entry.number in awaits]
         if not hits:
             return {"pending": 0, "place": self.place, "run": 0}
         last = first = hits[-1]
         while first > hits[0] and self[first].rises:
             first -= 1
-        # A run may have an entry in its middle that is not waited for, but does not begin with it.
+        # A run never begins with an entry that is not waited for, but it may have one in its
+        # middle.
         first = next(i for i in hits if i >= first)
         place = (self.left + last) % (1 << self.bits)
         return {"pending": 1, "place": place, "run": last - first}
 
     def holds(self, mask: dict[str, int], address: int | None) -> bool:
-        """Return whether a mask for the present list holds an address back.
+        """Return whether `mask`, for the present list, holds back a use of `address`.
 
         Without an address, return whether the mask names an entry at all.
         """
@@ -121,6 +123,6 @@ class Entries(list[Entry]):
         return address is None or not (ahead <= mask["run"] and address < self.reached)
 
     def kept(self, mask: dict[str, int], retires: bool) -> dict[str, int]:
-        """Return a mask as it is after the end of a cycle."""
+        """Return `mask` as it is after the end of a cycle."""
         leaves = retires and mask["place"] == self.place
         return {**mask, "pending": int(mask["pending"] and not leaves)}

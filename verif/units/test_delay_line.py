@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the delay line: values and their validity, exactly so many cycles later."""
+"""The test of the delay line: values and their valid bits come out exactly after the delay."""
 
 import cocotb
 import pytest

@@ -23,7 +23,7 @@ OWN, OTHERS = "own", ("first", "second")
 LISTS = (OWN, *OTHERS)
 DEPTHS = {"4": 4, "3": 3}
 SPACE = 12
-"""Places in use: few, so that they meet."""
+"""Number of places in use. It is small, so that transfers often use the same place."""
 
 
 class Rig(wiring.Component):

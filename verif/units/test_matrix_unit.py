@@ -51,7 +51,8 @@ async def random_waits(dut, kind):
             return random.random() < slow
 
         older = [name for name in bench.older_names if random.random() < 0.3]
-        # Other instructions have other masks: remaining entries must not meet the next lists.
+        # Masks differ between instructions, so the lists are emptied before the next lists are
+        # filled.
         if older:
             await bench.drain(arrive, 0.8)
         await bench.run(instructions[-1], arrive, 0.8, older)

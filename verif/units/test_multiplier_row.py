@@ -9,7 +9,10 @@ from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 IMPLEMENTATIONS = ("generic 1", "ecp5 0", "ecp5 1", "ecp5 2", "ice40 1", "nexus 1", "xilinx7 1")
-"""A fabric, and how many products share a block where there is a choice; 0: they have none."""
+"""Names of a fabric, and of the number of products that share a DSP block.
+
+With 0 the products use no DSP block.
+"""
 VARIANTS = [f"{how} {kind}" for how in IMPLEMENTATIONS for kind in ("int8", "wide")]
 COLUMNS = 8
 
@@ -26,7 +29,7 @@ def unit(variant=None):
 
 @cocotb.test
 async def every_product(dut):
-    """Check that even and odd columns, which may share a block, each meet all pairs of operands."""
+    """Check all pairs of operands, in even and in odd columns: two columns may share a block."""
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("multiplier_row")

@@ -135,7 +135,7 @@ async def nothing_under_way(dut):
 
 @cocotb.test
 async def younger_instructions_pass(dut):
-    """Check that a slow unit keeps tags waiting, while the others complete more than they count."""
+    """Check that tags wait for a slow unit while other units complete many instructions."""
     bench = Model(dut)
     await bench.start()
     await bench.step(issue=EVERY)

@@ -23,8 +23,11 @@ CONFIGS = {
     "training": small_config(training=True),
 }
 SUM, LATENCY, SCALED, SCALED_LATENCY, ADDEND = 3, 4, 9, 10, 9
-"""Cycles from a byte to the control of the sum, and to the sum, of products and of scaled elements;
-then to the addend."""
+"""Cycles from a byte to the control inputs of its sum, to the sum, and to its addend.
+
+SUM and LATENCY are for the sum of products, SCALED and SCALED_LATENCY for the sum of scaled
+elements.
+"""
 COUNT = 1500
 
 
@@ -33,7 +36,7 @@ def unit(variant=None):
 
 
 class Element(NamedTuple):
-    """A byte with its control inputs, each at its time."""
+    """A byte with its control inputs, some of which come in later cycles."""
 
     byte: int
     element: dict
@@ -51,13 +54,16 @@ def wrapped(value, bits=32):
 
 
 def power_below(divisor):
-    """Return 2^15 over the least power of two that the divisor does not reach; 0 below 1."""
+    """Return 2^15 / 2^n for the least n with -2^n <= `divisor` < 2^n; 0 if this is less than 1."""
     bits = next(n for n in range(40) if -(1 << n) <= divisor < 1 << n)
     return 1 << 15 >> bits
 
 
 class Numbers:
-    """A source of random instructions as elements, each with its sum (or None) and addend."""
+    """A source of random instructions.
+
+    An instruction is a list of elements, each with its sum and its addend, or with None.
+    """
 
     def __init__(self, name):
         self.random = rng("vector_lane", name, chosen_variant())
@@ -68,7 +74,7 @@ class Numbers:
         return self.random.choice((-128, 127, 0, -1, self.random.randint(-128, 127)))
 
     def element(self, byte, *, element=None, product=None, summing=None, x=None):
-        """Return an element; inputs that are left open have no effect, or do not matter."""
+        """Return an element. Inputs that are left open have no effect, or random values."""
         random = self.random
         noise = {"coefficient": Coefficient.ONE if summing else Coefficient.ZERO, "keep": 0}
         return Element(
@@ -86,7 +92,7 @@ class Numbers:
         return [(self.element(self.byte()), None, None)]
 
     def depthwise(self):
-        """Return the taps of a window, those outside the map included."""
+        """Return the taps of a window, which include taps outside the map."""
         random, total, found = self.random, 0, []
         count = random.choice((1, 4, 9))
         for number in range(count):
@@ -106,7 +112,7 @@ class Numbers:
     def pool(self):
         """Return the taps of a window with their maximum or sum.
 
-        Taps outside the map are the least number, or 0.
+        A tap outside the map counts as the least number for a maximum, and as 0 for a sum.
         """
         random, found, inside = self.random, [], []
         maximum = random.getrandbits(1)
@@ -123,7 +129,7 @@ class Numbers:
         return found
 
     def vector(self, operations):
-        """Return one of the operations on one or two operands, of int8 or int16."""
+        """Return one of the `operations` at random, on one or two operands of int8 or int16."""
         random = self.random
         wide = random.getrandbits(1) if self.config.wide else 0
         operation = random.choice(operations)
@@ -166,7 +172,7 @@ class Numbers:
         return found
 
     def addend(self):
-        """Return an int16 that the result is added to."""
+        """Return the two bytes of an int16 to which a result is added."""
         low, byte = self.byte(), self.byte()
         return [
             (self.element(low, element={"low": 1, "wide": self.random.getrandbits(1)}), None, None),
@@ -174,21 +180,27 @@ class Numbers:
         ]
 
     def plain(self):
-        """Return an instruction that sums products, or nothing."""
+        """Return a random instruction that sums products, an addend, or a cycle without input."""
         operations = ["copy", "multiply", *["divide"] * self.config.training]
         kinds = [self.idle, self.pool, lambda: self.vector(operations)]
         kinds += [self.depthwise] * self.config.depthwise + [self.addend] * self.config.wide
         return self.random.choice(kinds)()
 
     def scaled(self):
-        """Return an instruction that sums halves, or elements scaled by the requantiser."""
+        """Return a random sum of halves or of elements scaled by the requantiser, or other input.
+
+        Other input is an addend, or a cycle without input.
+        """
         kinds = [self.idle, *3 * [lambda: self.vector(("add", "subtract"))]]
         kinds += [self.addend] * self.config.wide
         return self.random.choice(kinds)()
 
 
 async def check(dut, name, *, scaled):
-    """Check a byte in every cycle; sums and addends when they are due, and no change before."""
+    """Send a byte in every cycle, and check all sums and addends.
+
+    Each comes when it is due, and stays until the next.
+    """
     bench = Bench(dut, unit())
     await bench.start()
     numbers = Numbers(name)
@@ -217,7 +229,7 @@ async def check(dut, name, *, scaled):
             bench.expect("sum", total, f"cycle {now}")
         if now > ADDEND and timeline[now - ADDEND - 1][2] is not None:
             addend = timeline[now - ADDEND - 1][2]
-        # This may already be the next addend, with its second byte in the cycle before.
+        # In the cycle before the next addend is due, the output may already have it.
         if addend is not None and timeline[now - ADDEND][2] is None:
             bench.expect("addend", addend, f"cycle {now}")
         if value_due is not None:

@@ -32,14 +32,14 @@ def run_mlp(backend):
 
 
 def written(run, path, window=None):
-    """Write the page of a run and return its address."""
+    """Write the page of a run, and return the page's address."""
     path.write_bytes(report_page(run, run.report(100), TITLE, EXTRA, window))
     return path.as_uri()
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """Return a run without a clock, and its page."""
+    """Return a run without a clock, and the address of its page."""
     run = run_mlp("iss")
     return run, written(run, tmp_path_factory.mktemp("page") / "plain.html")
 
@@ -97,7 +97,7 @@ def test_it_sorts(plain, open_page):
             cell.get_attribute("data-key")
             for cell in page.locator(".sortable td:nth-child(4)").all()
         ]
-        assert keys[-1] == ""  # the host has no cycles, and comes last both ways
+        assert keys[-1] == ""  # the host has no cycles, so it comes last in both orders
         assert [float(key) for key in keys[:-1]] == sorted(expected, reverse=backwards)
     page.locator("th button", has_text="layer").click()
     assert heading.get_attribute("aria-sort") is None
@@ -115,7 +115,7 @@ def test_pointer_and_keyboard_show_what_a_dot_is(plain, open_page):
     page.mouse.move(0, 0)
     assert tip.is_hidden()
     page.keyboard.press("Tab")
-    for _ in range(40):  # headings, and all elements that scroll
+    for _ in range(40):  # Tab passes the headings, and all elements that scroll
         if page.evaluate("document.activeElement.id") == "roofline-0":
             break
         page.keyboard.press("Tab")
@@ -150,7 +150,7 @@ def test_light_and_dark(plain, open_page, scheme):
     text, ground = (luminance(page.evaluate(style, each)) for each in ("color", "backgroundColor"))
     assert (text < ground) == (scheme == "light")
     assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5
-    # On paper it is always light.
+    # On paper the page is always light.
     page.emulate_media(media="print")
     assert luminance(page.evaluate(style, "backgroundColor")) == 1
 
@@ -171,7 +171,7 @@ def test_any_width(plain, open_page, width):
 
 def test_it_prints(plain, open_page):
     """Check that nothing is wider than a sheet, which has no scroll bars."""
-    page = open_page(plain[1], width=718)  # of A4 at 96 dpi, within margins of 10 mm
+    page = open_page(plain[1], width=718)  # A4 at 96 dpi, within margins of 10 mm
     page.emulate_media(media="print")
     widest = "Math.max(...[...document.querySelectorAll('table, svg')].map(e => e.scrollWidth))"
     assert page.evaluate(widest) <= 718
@@ -233,7 +233,7 @@ def test_what_is_measured(recorded, open_page):
         mark = page.locator(f"#{name}-{count - 1}")
         mark.focus()
         assert page.locator("#tip").inner_text() == "\n".join(tips[f"{name}-{count - 1}"])
-    # Every tile is taken by the layer with its weights: 64 x 512 and 512 x 10 bytes, 16 a tile.
+    # The layer that has a tile's weights takes it: 64 x 512 and 512 x 10 bytes, 16 a tile.
     takes = [(each["layer"], each["tile"], each["count"]) for each in figures["weights"]]
     assert takes == [("0 FULLY_CONNECTED", 0, 2048), ("1 FULLY_CONNECTED", 2048, 384)]
     (_, result), *_ = run.recorded
@@ -247,7 +247,10 @@ def test_what_is_measured(recorded, open_page):
 
 @pytest.mark.thorough
 def test_a_window_of_the_timeline(recorded, tmp_path, open_page):
-    """Draw the part of the recording in the window, with an axis that begins at the window."""
+    """Check that a page with a window draws the part of the recording in this window.
+
+    Its axis begins at the window.
+    """
     run, _ = recorded
     ((program, result),) = run.recorded
     timeline = make_timeline(TINY, program.image, result.recording)
@@ -265,7 +268,7 @@ def test_a_window_of_the_timeline(recorded, tmp_path, open_page):
     )
     assert f"Cycles {begin:,} to {result.cycles:,} of {result.cycles:,};" in page.inner_text("body")
     axis = page.locator("figure[aria-labelledby=timeline] [id='matplotlib.axis_1'] text")
-    # The axis has numbers and a title.
+    # Texts of the axis are its numbers and its title.
     ticks = [int(text) for text in axis.all_text_contents() if text.strip().isdecimal()]
     assert begin <= min(ticks) < max(ticks) <= result.cycles
 
@@ -281,9 +284,9 @@ def test_a_window_after_the_end(recorded, tmp_path, open_page):
 
 @pytest.mark.thorough
 def test_what_is_spilled(tmp_path, open_page):
-    """Spill in LeNet-5 on the smallest machine, beside the network's input.
+    """Check the page of a run that spills: LeNet-5 on the smallest machine.
 
-    A value of 6,272 bytes goes to host memory and comes back in pieces.
+    Beside the network's input, a value of 6,272 bytes goes to host memory and comes back in pieces.
     """
     model = compile((files("systola.models") / "lenet5.tflite").read_bytes(), preset=TINY, batch=1)
     (value,) = model.inputs

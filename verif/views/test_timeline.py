@@ -150,7 +150,10 @@ def test_the_file(recorded):
 
 @pytest.mark.thorough
 def test_the_model_beside_it(recorded, monkeypatch):
-    """Compare with the model: the same instructions in the same units, ends within 7 %."""
+    """Compare with the timing model: both show the same instructions in the same units.
+
+    The ends differ by less than 7 % of the run.
+    """
     runs = with_model(TINY, [recorded, recorded], MemorySpeed(7))
 
     def ends(events, group):
@@ -172,7 +175,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
     for key, end in expected.items():
         assert abs(end - measured[key]) < 0.07 * cycles
         assert end > cycles  # the second run is shown after the first
-    # Two runs of these instructions are then too many.
+    # This limit allows a model for the instructions of one run, but not for two runs.
     monkeypatch.setattr(trace_event, "DETAILED", len(measured) + 4)
     one, two = (with_model(TINY, n * [recorded], MemorySpeed(7))[0].model for n in (1, 2))
     assert one and not two
@@ -180,7 +183,10 @@ def test_the_model_beside_it(recorded, monkeypatch):
 
 @pytest.mark.thorough
 def test_a_fetch_of_weights_ends_with_its_last_tile():
-    """End each of several Read_Weights under way with its own tiles, of 4 beats here."""
+    """Check that each Read_Weights ends with its own tiles, with several in flight.
+
+    A tile has 4 beats here.
+    """
     counts = (1, 12, 6)
     text = "".join(
         f"read_weights tile={number}, count={each}\n" for number, each in enumerate(counts)
