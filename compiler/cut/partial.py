@@ -114,8 +114,8 @@ def _with_sources(
 def cut_network(config: Config, source: Source) -> PartialNetwork | None:
     """Cut a network into pieces for the machine and pieces for the interpreter.
 
-    Returns None if no piece runs on the machine. Raises ModelError if the interpreter is not
-    installed or refuses the network.
+    Returns None if no piece runs on the machine, unless the network is of int16. Raises ModelError
+    if the interpreter is not installed or refuses the network.
     """
     missing: MissingInterpreterError | None = None
     try:
@@ -124,7 +124,7 @@ def cut_network(config: Config, source: Source) -> PartialNetwork | None:
         missing = error
     found = _Cut(config, source, Graph(source))
     segments = found.segments()
-    if not any(segment.on_machine for segment in segments):
+    if not source.of_int16 and not any(segment.on_machine for segment in segments):
         return None
     if missing and not all(segment.on_machine for segment in segments):
         raise missing

@@ -61,6 +61,7 @@ from systola.compiler.operations import (
     Unary,
     Value,
     Window,
+    is_wide,
 )
 
 INPUTS_AHEAD = 2
@@ -411,7 +412,7 @@ class Lowering:
             self.steps += self._steps(node, maps, target)
         elif isinstance(node, Windowed):
             self._windows(node, homes[0], target)
-        elif isinstance(node, Unary | Binary):
+        elif isinstance(node, Unary | Binary) and not is_wide(node):
             self._elementwise(node, homes, target)
         else:
             self._whole(node, homes, target)
