@@ -14,6 +14,7 @@ from systola.compiler.lower.arrival import arrival
 from systola.compiler.lower.attempts import Attempts, Home
 from systola.compiler.lower.bands import (
     Band,
+    Elementwise,
     Windowed,
     cut,
     needed,
@@ -60,6 +61,7 @@ from systola.compiler.operations import (
     Slice,
     Unary,
     Value,
+    WideProduct,
     Window,
     is_wide,
 )
@@ -412,7 +414,7 @@ class Lowering:
             self.steps += self._steps(node, maps, target)
         elif isinstance(node, Windowed):
             self._windows(node, homes[0], target)
-        elif isinstance(node, Unary | Binary) and not is_wide(node):
+        elif isinstance(node, Unary | Binary) or (isinstance(node, WideProduct) and not node.sums):
             self._elementwise(node, homes, target)
         else:
             self._whole(node, homes, target)
@@ -472,10 +474,11 @@ class Lowering:
 
         self._in_bands(node, target.height, piece)
 
-    def _elementwise(self, node: Unary | Binary, homes: list[Home], target: Home) -> None:
-        """Make the steps for `node`, some pixels at a time."""
-        pixels = target.pixels
-        target = target.grid(pixels, 1)
+    def _elementwise(self, node: Elementwise, homes: list[Home], target: Home) -> None:
+        """Make the steps for `node`, some pixels at a time, or some pairs of int16."""
+        lines = 2 if is_wide(node) else 1
+        pixels = target.pixels // lines
+        target = target.grid(pixels, lines)
 
         def piece(band: Band) -> tuple[list[Step], list[Step]]:
             loads: list[Step] = []
@@ -483,10 +486,11 @@ class Lowering:
             for home in homes:
                 one = home.pixels == 1
                 if isinstance(home, HostView):
-                    view = home if one else home.grid(pixels, 1).band(band.first, band.count)
+                    view = home if one else home.grid(pixels, lines).band(band.first, band.count)
                     maps.append(self._loaded(node, view, loads))
                 else:
-                    maps.append(home if one else home.part(band.first, band.count))
+                    first, count = lines * band.first, lines * band.count
+                    maps.append(home if one else home.part(first, count))
             part = part_of(node, band)
             return loads, self._stored(node, target, band, lambda to: self._steps(part, maps, to))
 

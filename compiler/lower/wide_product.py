@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
-from systola.compiler.errors import CompileError
 from systola.compiler.lower.channels import Channels
 from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import Entries, channel_entries, window_tiles
@@ -176,8 +175,6 @@ def wide_product_step(
 ) -> WideProductStep:
     """Return the step for `node`; raise CompileError where the machine has no 16-bit modes."""
     check_wide(config)
-    if target.plane != target.pixels:
-        raise CompileError("its result lies apart in the buffer")
     return WideProductStep(
         operator=node.operator,
         source=source,

@@ -254,11 +254,38 @@ def test_sums_of_more_than_32_bits_are_the_hosts() -> None:
     assert np.array_equal(run.y, interpret(content, x))
 
 
-def test_many_rows() -> None:
-    """More rows than accumulators, and inputs in several blocks."""
+@pytest.mark.parametrize("kind", ["FULLY_CONNECTED", "CONV_2D"])
+def test_many_rows(kind: str) -> None:
+    """More rows than accumulators, inputs in several blocks; the convolution is one in bands."""
     rng = np.random.default_rng(random_seed())
-    content = weighted("FULLY_CONNECTED", rng, (1100, 40), (20, 40), (1100, 20), keepNumDims=True)
-    check(content, samples(rng, (1, 1100, 40)), machine="small")
+    config = preset("8x8")
+    k, n = 2 * config.rows + 1, config.cols + 1
+    if kind == "CONV_2D":
+        rows = config.buffer_lines // 6
+        shape = (1, 1, rows, k)
+        content = weighted(kind, rng, shape, (n, 1, 1, k), (1, 1, rows, n), strideH=1, strideW=1)
+    else:
+        rows = config.accumulator_rows + 9
+        shape = (rows, k)
+        content = weighted(kind, rng, shape, (n, k), (rows, n), keepNumDims=True)
+    check(content, samples(rng, (1, *shape)), machine="8x8")
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_operands_in_bands(constant: bool) -> None:
+    """A sum that the unified buffer does not hold whole."""
+    rng = np.random.default_rng(random_seed())
+    shape = (1, preset("8x8").buffer_lines // 4, 9)
+    writer = ModelWriter()
+    other = samples(rng, shape) if constant else None
+    a, b, result = (
+        writer.tensor(shape, "int16", scale, data=data)
+        for scale, data in ((0.0003, None), (0.0005, other), (0.001, None))
+    )
+    writer.operator("ADD", [a, b], [result])
+    inputs = [a] if constant else [a, b]
+    x = (samples(rng, (1, *shape)) for _ in inputs)
+    check(writer.content(inputs, [result]), *x, machine="8x8")
 
 
 def test_a_machine_without_16_bit_modes() -> None:
