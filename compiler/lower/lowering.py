@@ -105,6 +105,7 @@ class Lowering:
         for node in operations.nodes:
             for source in node.sources:
                 self._users.setdefault(source, []).append(node)
+        self._makers = {node.result: node.operator for node in operations.nodes}
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._joined: dict[Value, Concatenation] = {}
@@ -246,23 +247,25 @@ class Lowering:
         if value in self._spill.values:
             self._homes[value] = view
         else:
+            name = f"the input of {self._users[value][0].operator}"
             self._may_spill(value, source)
             self._homes[value] = source
-            self.steps.append(LoadStep(operator="the input", source=view, target=source))
+            self.steps.append(LoadStep(operator=name, source=view, target=source))
         return view
 
     def _output(self, value: Value) -> HostView:
         home = self._homes[value]
         if isinstance(home, HostView) and value in self._spill.values:
             return home
+        name = f"the result of {self._makers[value]}"
         like = home.whole_map(value.name) if isinstance(home, HostView) else home
         view = output_view(self._config, like, self.host_end, self._times)
         self._take_host(view)
         if isinstance(home, FeatureMap):
-            self.steps.append(StoreStep(operator="the output", source=home, target=view))
+            self.steps.append(StoreStep(operator=name, source=home, target=view))
         else:
             # The output is a part of a value in host memory.
-            node = Unary(operator="the output", result=value, source=value)
+            node = Unary(operator=name, result=value, source=value)
             self._elementwise(node, [home], view)
         return view
 
