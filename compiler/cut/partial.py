@@ -22,6 +22,8 @@ from systola.runtime.interpreters import MissingInterpreterError
 _FOLLOWS = "it stays with operators of the host: it takes their numbers, or a variable is shared"
 _BETWEEN = "the host does this between programs"
 _IDLE = "its piece has no products: moving the data to the machine is more work"
+ALONE = 8
+"""Operators without a place in the buffer that go to the host alone, and not with larger ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +150,8 @@ class _Cut:
         self._graph = graph
         self._networks: dict[Segment, Network] = {}
         self._compiled: dict[Segment, CompiledNetwork] = {}
+        self._alone = 0
+        """Pieces that did not fit the machine so far."""
         self.host: dict[int, str] = {}
         """Reason for each part that the machine does not run, by its position in the file."""
         self._refuse(graph.parts, source.refused())
@@ -200,9 +204,12 @@ class _Cut:
     def _with_larger(self, segment: Segment, refused: Mapping[str, str]) -> Mapping[str, str]:
         """Return the refused parts of a segment, and all parts with results as large.
 
-        These need the room in the buffer, too. To find them one at a time would take a compilation
-        each.
+        These need the room in the buffer, too. To find them one at a time takes a compilation each,
+        so only the first ALONE are returned without others.
         """
+        self._alone += 1
+        if self._alone <= ALONE:
+            return refused
         sizes = {part: self._elements(part) for part in segment.parts}
         named = {
             part: reason
