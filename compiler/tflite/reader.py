@@ -247,6 +247,7 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("ReducerOptions", ("KeepDims",)),
     ),
     "CONCATENATION": ("ConcatenationOptions", ("FusedActivationFunction", "Axis")),
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("AdjX", "AdjY")),
     "UNPACK": ("UnpackOptions", ("Axis",)),
     "PACK": ("PackOptions", ("Axis",)),
     "GATHER": ("GatherOptions", ("Axis", "BatchDims")),

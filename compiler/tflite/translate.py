@@ -42,6 +42,7 @@ from systola.compiler.tflite.translate_host import (
     translate_whole_numbers,
 )
 from systola.compiler.tflite.translate_lstm import translate_lstm
+from systola.compiler.tflite.translate_matmul import translate_batch_matmul
 from systola.compiler.tflite.translate_moves import (
     translate_concatenation,
     translate_move,
@@ -67,6 +68,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "DEPTHWISE_CONV_2D": translate_depthwise,
     "TRANSPOSE_CONV": translate_transpose_conv,
     "FULLY_CONNECTED": translate_fully_connected,
+    "BATCH_MATMUL": translate_batch_matmul,
     "MAX_POOL_2D": translate_pool,
     "AVERAGE_POOL_2D": translate_pool,
     "MEAN": translate_mean,

@@ -33,7 +33,7 @@ class Step:
     """An operator of a network, in the order of execution."""
 
     kind: str
-    """As the format has it: capitals and underscores do not count."""
+    """Name of the format; capitals and underscores do not count."""
     inputs: Sequence[Hashable]
     outputs: Sequence[Hashable]
 
@@ -48,7 +48,7 @@ def masks(
     constants: Iterable[Hashable],
     content: Callable[[Hashable], NDArray[Any]],
 ) -> dict[Hashable, NDArray[np.float32]]:
-    """Return the constants that are masks, by name, with CLIPPED for what is far below 0.
+    """Return the constants that are masks, by name, with CLIPPED for values far below 0.
 
     All that takes such a constant leads to a softmax, through operators that keep scores.
     """
