@@ -278,6 +278,14 @@ class Emitter:
         assert all(held.stop <= first or first + rows <= held.start for held in self._sums.values())
         return first
 
+    def make_room(self, rows: int) -> None:
+        """Begin where that many accumulator rows follow, unless sums are held.
+
+        With the end of the memory between them, held sums would leave no room for others.
+        """
+        if not self._sums:
+            self._accumulators.skip_to(rows)
+
     def hold_sums(self, step: Hashable, rows: range) -> None:
         """Note that the sums of `step` are in these rows of the accumulators."""
         self._sums[step] = rows
