@@ -22,7 +22,7 @@ from systola.runtime.interpreters import MissingInterpreterError
 _FOLLOWS = "it stays with operators of the host: it takes their numbers, or a variable is shared"
 _BETWEEN = "the host does this between programs"
 _IDLE = "its piece has no products: moving the data to the machine is more work"
-ALONE = 8
+ALONE = 16
 """Operators without a place in the buffer that go to the host alone, and not with larger ones."""
 
 
