@@ -46,6 +46,8 @@ from systola.runtime.quantiser.quantize import quantize_float, read_float
 SAMPLES = 2
 RIGHT = ("right", "right after quantising", "near")
 """Outcomes of networks that run; 'near' is one code or a few beside ONNX Runtime's result."""
+MOST = 0.8
+"""The share of a network's products that counts as most of them."""
 NEAR = 4 / 255
 """The largest difference that is called near, in parts of the range of an output."""
 _LIBRARIES = ("ai_edge_litert.interpreter", "onnxruntime", "systola.timing.estimate")
@@ -99,7 +101,7 @@ def _quantised(config: Config, content: bytes) -> Outcome:
 def _run(config: Config, content: bytes) -> Outcome:
     """Compile a network, run it and compare the results; exceptions of the compiler pass."""
     model = compile_content(config, content, None, SAMPLES if _takes_samples(content) else 1)
-    share = macs_share(model.placement)
+    share = macs_share(model.placement) if any(each.macs for each in model.placement) else None
     x = random_samples(model.inputs, SAMPLES)
     try:
         found = model.run(*x, backend="iss").outputs
@@ -223,6 +225,13 @@ def table(outcomes: Sequence[Mapping[str, Any]]) -> str:
         kinds = Counter(each["outcome"] for each in here).most_common()
         parts = ", ".join(f"{number} {kind}" for kind, number in kinds)
         lines.append(f"{form}: {runs} of {len(here)} run ({runs / len(here):.0%}): {parts}")
+    found = [each.get("share") for each in outcomes if each["outcome"] in RIGHT]
+    shares = [share for share in found if share is not None]
+    if shares:
+        most = sum(share >= MOST for share in shares)
+        lines.append(
+            f"{most} of {len(shares)} with products have {MOST:.0%} of them on the machine"
+        )
     reasons = Counter(
         (each["outcome"], cause(each["reason"])) for each in outcomes if each["outcome"] != "right"
     )

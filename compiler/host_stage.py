@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.compiler.halves import FromSums, Halves, Whole, Windows
 from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
 from systola.compiler.quantised_softmax import quantised_softmax
@@ -457,6 +458,10 @@ HostFunction = (
     | ResizeBilinear
     | Extreme
     | Embedding
+    | Halves
+    | Whole
+    | FromSums
+    | Windows
     | FlipSign
     | Transpose
     | LookUp

@@ -189,6 +189,34 @@ class Product(Node):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class WideProduct(Node):
+    """Rows of int16 times a matrix of int8, to rows of int16.
+
+    Source and result have the shape rows x 2 x elements: first the low bytes of a row, then the
+    high ones. Their zero points are 0. With `sums`, results are the sums with their bias, which
+    have 32 bits: the result has twice the rows, first the sums divided by 65536, halves upwards,
+    then what is left. No sum is over 2^31 - 2^15 - 1 then.
+    """
+
+    source: Value
+    weights: NDArray[np.int8]
+    """Elements of the source x elements of the result."""
+    output: Requantisation
+    taps: int
+    """Products for each element of the result; the other weights are 0."""
+    sums: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of the source."""
+        return self.source.pixels // 2
+
+    @property
+    def sources(self) -> tuple[Value, ...]:
+        return (self.source,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class DepthwiseConvolution(Node):
     """An operation that convolves each channel with a kernel of its own."""
 
@@ -245,6 +273,7 @@ class Binary(Node):
     """An operation on two operands, each a value or constants: ADD, SUBTRACT or MULTIPLY.
 
     A value of one pixel serves for all pixels of the result. Constants have the result's shape.
+    With `wide`, operands and result are of int16 and lie as in a WideProduct.
     """
 
     operation: Operation
@@ -253,6 +282,7 @@ class Binary(Node):
     scale_a: Scale
     scale_b: Scale
     output: Requantisation
+    wide: bool = False
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -391,8 +421,15 @@ def node_macs(node: Node) -> int:
             return node.weights.size * node.result.pixels
         case Product():
             return node.layer.weights.size * node.result.pixels
+        case WideProduct():
+            return node.taps * node.result.channels * node.rows
         case Lstm():
             gate = node.input_gate
             return 4 * node.source.pixels * (gate.input_weights.size + gate.recurrent_weights.size)
         case _:
             return 0
+
+
+def is_wide(node: Node) -> bool:
+    """Return whether an operation works on int16, in pairs of pixels."""
+    return isinstance(node, WideProduct) or (isinstance(node, Binary) and node.wide)

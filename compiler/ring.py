@@ -17,3 +17,8 @@ class Ring:
         start = self._base + self._next
         self._next += count
         return start
+
+    def skip_to(self, count: int) -> None:
+        """Go to the start where fewer than `count` places are left before the end."""
+        if self._next + count > self._size:
+            self._next = 0

@@ -25,6 +25,7 @@ from systola.compiler.operations import (
     Slice,
     Unary,
     Value,
+    WideProduct,
 )
 from systola.compiler.partition import Item, Translation
 
@@ -112,6 +113,7 @@ def _with_sources(node: Node, values: Mapping[Value, Value]) -> Node:
         case (
             Convolution()
             | Product()
+            | WideProduct()
             | DepthwiseConvolution()
             | Pooling()
             | Slice()

@@ -22,6 +22,8 @@ from systola.runtime.interpreters import MissingInterpreterError
 _FOLLOWS = "it stays with operators of the host: it takes their numbers, or a variable is shared"
 _BETWEEN = "the host does this between programs"
 _IDLE = "its piece has no products: moving the data to the machine is more work"
+ALONE = 16
+"""Operators without a place in the buffer that go to the host alone, and not with larger ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +117,8 @@ def _with_sources(
 def cut_network(config: Config, source: Source) -> PartialNetwork | None:
     """Cut a network into pieces for the machine and pieces for the interpreter.
 
-    Returns None if no piece runs on the machine. Raises ModelError if the interpreter is not
-    installed or refuses the network.
+    Returns None if no piece runs on the machine, unless the network is of int16. Raises ModelError
+    if the interpreter is not installed or refuses the network.
     """
     missing: MissingInterpreterError | None = None
     try:
@@ -125,7 +127,7 @@ def cut_network(config: Config, source: Source) -> PartialNetwork | None:
         missing = error
     found = _Cut(config, source, Graph(source))
     segments = found.segments()
-    if not any(segment.on_machine for segment in segments):
+    if not source.of_int16 and not any(segment.on_machine for segment in segments):
         return None
     if missing and not all(segment.on_machine for segment in segments):
         raise missing
@@ -149,6 +151,8 @@ class _Cut:
         self._graph = graph
         self._networks: dict[Segment, Network] = {}
         self._compiled: dict[Segment, CompiledNetwork] = {}
+        self._alone = 0
+        """Pieces that did not fit the machine so far."""
         self.host: dict[int, str] = {}
         """Reason for each part that the machine does not run, by its position in the file."""
         self._refuse(graph.parts, source.refused())
@@ -201,8 +205,11 @@ class _Cut:
         """Return the refused parts of a segment, and all parts with results as large or larger.
 
         The results of these parts need as much room in the buffer. To find such parts one at a time
-        would take a compilation for each.
+        would take a compilation for each, so only the first ALONE are returned without others.
         """
+        self._alone += 1
+        if self._alone <= ALONE:
+            return refused
         sizes = {part: self._elements(part) for part in segment.parts}
         named = {
             part: reason

@@ -57,6 +57,8 @@ class Source(ABC):
     outputs: tuple[Tensor, ...]
     values: Mapping[Tensor, Value]
     """Values of the tensors that are given or calculated, and have a known shape."""
+    of_int16: bool = False
+    """Whether activations are of int16: such a network runs, though all of it be the host's."""
 
     @abstractmethod
     def refused(self) -> Mapping[str, str]:

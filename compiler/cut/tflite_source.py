@@ -49,6 +49,7 @@ class TfliteSource(Source):
             if number in calculated and tensor.size and not tensor.open
             if tensor.dtype in NUMPY_TYPES
         }
+        self.of_int16 = any(value.dtype == "int16" for value in self.values.values())
         variable = set(graph.inputs)
         variables = self._variables()
         self.parts: Sequence[Part] = []

@@ -14,6 +14,7 @@ from systola.compiler.operations import (
     Pooling,
     Unary,
     Value,
+    WideProduct,
     Window,
 )
 
@@ -64,14 +65,17 @@ def with_window(node: Windowed, window: Window) -> Windowed:
     return replace(node, window=window)
 
 
-def part_of(node: Unary | Binary, band: Band) -> Unary | Binary:
-    """Return `node` for the pixels of `band` only; its constants are cut, too."""
-    if isinstance(node, Unary):
+Elementwise = Unary | Binary | WideProduct
+
+
+def part_of(node: Elementwise, band: Band) -> Elementwise:
+    """Return `node` for the pixels of `band`, or pairs of int16; its constants are cut, too."""
+    if not isinstance(node, Binary):
         return node
+    lines = 2 if node.wide else 1
+    here = slice(lines * band.first, lines * (band.first + band.count))
     a, b = (
-        operand
-        if isinstance(operand, Value)
-        else operand.reshape(-1, operand.shape[-1])[band.first : band.first + band.count]
+        operand if isinstance(operand, Value) else operand.reshape(-1, operand.shape[-1])[here]
         for operand in (node.a, node.b)
     )
     return replace(node, a=a, b=b)

@@ -162,8 +162,11 @@ def _batchable(node: Node, *, windows: bool) -> bool:
         case Lstm():
             # The pixels of a step in time must lie together, and not in rows of maps.
             return not windows
+        case Binary():
+            # The two lines of a vector of int16 stay together.
+            return not node.wide
         case _:
-            return isinstance(node, Product | Unary | Binary | Slice | Concatenation | Reshape)
+            return isinstance(node, Product | Unary | Slice | Concatenation | Reshape)
 
 
 def _pays(config: Config, node: Node) -> bool:

@@ -95,16 +95,19 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
     first batch stay empty. A program without any other loop has no loop around its only batch.
     """
     *front, last = parts
+    batches = tiles(samples, last.samples)
+    once = batches == 1 and not front
     registers = [
         emitter.count_samples(
             {
                 view.matrix: view.rows * view.matrix.stride
                 for view in (*part.inputs.values(), *part.outputs.values())
+                # Parts that are executed once need no register, and there are few.
+                if not once
             }
         )
         for part in parts
     ]
-    batches = tiles(samples, last.samples)
     inner = any(step.has_loop for _, steps in last.layers for step in steps)
     loops = batches > 1 or bool(front) or inner
     empty = batches * last.samples - samples

@@ -158,7 +158,9 @@ class ConvolutionStep(MapStep):
         if self._sizes(config) != (height, width, blocks) or not fits:
             return (self,)
         whole = Area(0, height, 0, width)
-        sums = SumsStep(operator=self.operator, convolution=self, blocks=range(blocks), area=whole)
+        sums = SumsStep(
+            operator=self.operator, convolution=self, blocks=range(blocks), area=whole, held=held
+        )
         return sums, ResultsStep(operator=self.operator, sums=sums)
 
     def _sizes(self, config: Config) -> tuple[int, int, int]:
@@ -290,6 +292,8 @@ class SumsStep(Step):
     convolution: ConvolutionStep
     blocks: range
     area: Area
+    held: int
+    """Sums as many as these that are there at one time."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -300,6 +304,7 @@ class SumsStep(Step):
         return ()
 
     def emit(self, emitter: Emitter) -> None:
+        emitter.make_room(self.held * len(self.blocks) * self.area.pixels)
         accumulator = self.convolution.emit_sums(emitter, self.blocks, self.area)
         emitter.hold_sums(
             self, range(accumulator, accumulator + len(self.blocks) * self.area.pixels)

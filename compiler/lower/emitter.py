@@ -18,6 +18,7 @@ from systola.arch.isa.instructions import BY_OPCODE
 from systola.arch.registers import PROGRAM_ALIGNMENT
 from systola.compiler.errors import CompileError
 from systola.compiler.layout import HostMatrix, entry_bytes, tiles
+from systola.compiler.lower.block_limit import too_many_blocks
 from systola.compiler.lower.entries import Entries
 from systola.compiler.lower.feature_map import FeatureMap, Lines
 from systola.compiler.operations import Window
@@ -284,6 +285,14 @@ class Emitter:
         assert all(held.stop <= first or first + rows <= held.start for held in self._sums.values())
         return first
 
+    def make_room(self, rows: int) -> None:
+        """Begin where that many accumulator rows follow, unless sums are held.
+
+        With the end of the memory between them, held sums would leave no room for others.
+        """
+        if not self._sums:
+            self._accumulators.skip_to(rows)
+
     def hold_sums(self, step: Hashable, rows: range) -> None:
         """Note that these accumulator rows hold the sums of `step`, which are still needed."""
         self._sums[step] = rows
@@ -379,7 +388,8 @@ class Emitter:
         try:
             return encode(opcode, **operands)
         except EncodingError as error:
-            raise CompileError(f"too large for one instruction: {error}") from None
+            reason = too_many_blocks(self.config, opcode, operands) or str(error)
+            raise CompileError(f"too large for one instruction: {reason}") from None
 
     def _store(self, content: bytes) -> int:
         """Return the offset in the host window of `content`, which is stored only once."""

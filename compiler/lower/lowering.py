@@ -14,6 +14,7 @@ from systola.compiler.lower.arrival import arrival
 from systola.compiler.lower.attempts import Attempts, Home
 from systola.compiler.lower.bands import (
     Band,
+    Elementwise,
     Windowed,
     cut,
     needed,
@@ -60,7 +61,9 @@ from systola.compiler.operations import (
     Slice,
     Unary,
     Value,
+    WideProduct,
     Window,
+    is_wide,
 )
 
 INPUTS_AHEAD = 2
@@ -104,6 +107,7 @@ class Lowering:
         for node in operations.nodes:
             for source in node.sources:
                 self._users.setdefault(source, []).append(node)
+        self._makers = {node.result: node.operator for node in operations.nodes}
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._joined: dict[Value, Concatenation] = {}
@@ -253,23 +257,25 @@ class Lowering:
         if value in self._spill.values:
             self._homes[value] = view
         else:
+            name = f"the input of {self._users[value][0].operator}"
             self._may_spill(value, source)
             self._homes[value] = source
-            self.steps.append(LoadStep(operator="the input", source=view, target=source))
+            self.steps.append(LoadStep(operator=name, source=view, target=source))
         return view
 
     def _output(self, value: Value) -> HostView:
         home = self._homes[value]
         if isinstance(home, HostView) and value in self._spill.values:
             return home
+        name = f"the result of {self._makers[value]}"
         like = home.whole_map(value.name) if isinstance(home, HostView) else home
         view = output_view(self._config, like, self.host_end, self._times)
         self._take_host(view)
         if isinstance(home, FeatureMap):
-            self.steps.append(StoreStep(operator="the output", source=home, target=view))
+            self.steps.append(StoreStep(operator=name, source=home, target=view))
         else:
             # The output is a part of a value in host memory.
-            node = Unary(operator="the output", result=value, source=value)
+            node = Unary(operator=name, result=value, source=value)
             self._elementwise(node, [home], view)
         return view
 
@@ -423,7 +429,7 @@ class Lowering:
             self.steps += self._steps(node, maps, target)
         elif isinstance(node, Windowed):
             self._windows(node, homes[0], target)
-        elif isinstance(node, Unary | Binary):
+        elif isinstance(node, Unary | Binary) or (isinstance(node, WideProduct) and not node.sums):
             self._elementwise(node, homes, target)
         else:
             self._whole(node, homes, target)
@@ -484,10 +490,11 @@ class Lowering:
 
         self._in_bands(node, target.height, piece)
 
-    def _elementwise(self, node: Unary | Binary, homes: list[Home], target: Home) -> None:
-        """Make the steps for `node`, some pixels at a time."""
-        pixels = target.pixels
-        target = target.grid(pixels, 1)
+    def _elementwise(self, node: Elementwise, homes: list[Home], target: Home) -> None:
+        """Make the steps for `node`, some pixels at a time, or some pairs of int16."""
+        lines = 2 if is_wide(node) else 1
+        pixels = target.pixels // lines
+        target = target.grid(pixels, lines)
 
         def piece(band: Band) -> tuple[list[Step], list[Step]]:
             loads: list[Step] = []
@@ -495,10 +502,11 @@ class Lowering:
             for home in homes:
                 one = home.pixels == 1
                 if isinstance(home, HostView):
-                    view = home if one else home.grid(pixels, 1).band(band.first, band.count)
+                    view = home if one else home.grid(pixels, lines).band(band.first, band.count)
                     maps.append(self._loaded(node, view, loads))
                 else:
-                    maps.append(home if one else home.part(band.first, band.count))
+                    first, count = lines * band.first, lines * band.count
+                    maps.append(home if one else home.part(first, count))
             part = part_of(node, band)
             return loads, self._stored(node, target, band, lambda to: self._steps(part, maps, to))
 

@@ -14,6 +14,7 @@ from systola.compiler.lower.lstm_choice import chosen_lstm
 from systola.compiler.lower.pooling import pooling_steps
 from systola.compiler.lower.step import Step
 from systola.compiler.lower.vector import binary_steps, constant_map, unary_step
+from systola.compiler.lower.wide_product import wide_product_step
 from systola.compiler.operations import (
     Binary,
     Convolution,
@@ -24,6 +25,7 @@ from systola.compiler.operations import (
     Product,
     Unary,
     Value,
+    WideProduct,
 )
 
 
@@ -61,6 +63,8 @@ def node_steps(
             ]
         case Product():
             return [product_step(config, node, sources[0], target, samples)]
+        case WideProduct():
+            return [wide_product_step(config, node, sources[0], target)]
         case DepthwiseConvolution():
             return depthwise_steps(config, node, sources[0], target, taps, hidden)
         case Pooling():

@@ -33,6 +33,8 @@ class VectorStep(Step):
     output_entries: Entries
     scale: dict[str, int] = field(default_factory=dict[str, int])
     """Operands of Set_Config_Scale."""
+    wide: bool = False
+    """Elements of int16: two lines each, low bytes and high bytes."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -63,12 +65,14 @@ class VectorStep(Step):
                 buffer=emitter.line(self.a.lines, a),
                 operand=emitter.line(second.lines, b) if self.b else 0,
                 destination=emitter.line(self.target.lines, target),
-                rows=rows,
+                rows=rows // 2 if self.wide else rows,
                 parameter=parameter,
                 function=output.function,
                 rounding=output.rounding,
                 zero_point=output.zero_point,
                 table=table,
+                wide_operands=int(self.wide),
+                wide=int(self.wide),
             )
 
 
@@ -144,8 +148,11 @@ def binary_steps(
     """Return the steps for `node`.
 
     An operand of one pixel is copied to all pixels of the target first. All maps are of `samples`
-    samples. Raises CompileError if a sample's pixels in the target are not neighbours.
+    samples. Raises CompileError if a sample's pixels in the target are not neighbours, or if the
+    machine lacks 16-bit modes that the node needs.
     """
+    if node.wide:
+        check_wide(config)
     steps: list[Step] = []
     maps: list[FeatureMap] = []
     for operand in operands:
@@ -178,9 +185,16 @@ def binary_steps(
             output=node.output,
             output_entries=common_entry(config, node.output),
             scale=scale_operands(a, b),
+            wide=node.wide,
         )
     )
     return steps
+
+
+def check_wide(config: Config) -> None:
+    """Raise CompileError where the machine has no 16-bit modes."""
+    if not config.wide:
+        raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
 
 
 def scale_operands(a: Scale, b: Scale) -> dict[str, int]:

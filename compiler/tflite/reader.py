@@ -192,7 +192,7 @@ def _printable(name: bytes | None) -> str:
 _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "FULLY_CONNECTED": (
         "FullyConnectedOptions",
-        ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
+        ("FusedActivationFunction", "WeightsFormat", "KeepNumDims", "QuantizedBiasType"),
     ),
     "SOFTMAX": ("SoftmaxOptions", ("Beta",)),
     "CONV_2D": (
@@ -204,11 +204,12 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             "StrideW",
             "DilationHFactor",
             "DilationWFactor",
+            "QuantizedBiasType",
         ),
     ),
     "TRANSPOSE_CONV": (
         "TransposeConvOptions",
-        ("FusedActivationFunction", "Padding", "StrideH", "StrideW"),
+        ("FusedActivationFunction", "Padding", "StrideH", "StrideW", "QuantizedBiasType"),
     ),
     "DEPTHWISE_CONV_2D": (
         "DepthwiseConv2DOptions",
@@ -235,8 +236,8 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             ),
         ),
     ),
-    "ADD": ("AddOptions", ("FusedActivationFunction",)),
-    "SUB": ("SubOptions", ("FusedActivationFunction",)),
+    "ADD": ("AddOptions", ("FusedActivationFunction", "PotScaleInt16")),
+    "SUB": ("SubOptions", ("FusedActivationFunction", "PotScaleInt16")),
     "MUL": ("MulOptions", ("FusedActivationFunction",)),
     "LEAKY_RELU": ("LeakyReluOptions", ("Alpha",)),
     "RESHAPE": ("ReshapeOptions", ("NewShape",)),
@@ -246,6 +247,7 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("ReducerOptions", ("KeepDims",)),
     ),
     "CONCATENATION": ("ConcatenationOptions", ("FusedActivationFunction", "Axis")),
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("AdjX", "AdjY")),
     "UNPACK": ("UnpackOptions", ("Axis",)),
     "PACK": ("PackOptions", ("Axis",)),
     "GATHER": ("GatherOptions", ("Axis", "BatchDims")),
@@ -280,7 +282,7 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 def _options(kind: str, operator: Any) -> Mapping[str, Any]:
     """Return options of an operator by the names of the schema; empty if the file has none.
 
-    Activations and kinds of padding are given by their names.
+    Activations, kinds of padding and types are given by their names.
     """
     union = operator.BuiltinOptions()
     if kind not in _OPTIONS or union is None:
@@ -294,6 +296,7 @@ def _options(kind: str, operator: Any) -> Mapping[str, Any]:
     for field, enumeration in (
         ("FusedActivationFunction", _schema.ActivationFunctionType),
         ("Padding", _schema.Padding),
+        ("QuantizedBiasType", _schema.TensorType),
     ):
         if field in values:
             number = values[field]

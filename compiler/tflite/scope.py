@@ -71,6 +71,8 @@ class Scope:
         self.dequantised: dict[Value, tuple[Value, Tensor]] = {}
         """Codes of int8, and a tensor with their scale, for values of float32 that are dequantised
         codes."""
+        self.halves: dict[tuple[Value, int], Value] = {}
+        """Rows of low and of high bytes, by a value of int16 and the length of its rows."""
         self._values: dict[int, Value] = {}
 
     def tensor(self, operator: Operator, position: int) -> Tensor:

@@ -42,6 +42,7 @@ from systola.compiler.tflite.translate_host import (
     translate_whole_numbers,
 )
 from systola.compiler.tflite.translate_lstm import translate_lstm
+from systola.compiler.tflite.translate_matmul import translate_batch_matmul
 from systola.compiler.tflite.translate_moves import (
     translate_concatenation,
     translate_move,
@@ -54,6 +55,7 @@ from systola.compiler.tflite.translate_pooling import (
     translate_reduce_extreme,
 )
 from systola.compiler.tflite.translate_resize import translate_resize_bilinear
+from systola.compiler.tflite.translate_wide import WIDE_TRANSLATORS
 from systola.compiler.tflite.unsigned import FLIP_SIGN, without_unlike, without_unsigned
 from systola.compiler.translation import refusals, translate_all
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
@@ -66,6 +68,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "DEPTHWISE_CONV_2D": translate_depthwise,
     "TRANSPOSE_CONV": translate_transpose_conv,
     "FULLY_CONNECTED": translate_fully_connected,
+    "BATCH_MATMUL": translate_batch_matmul,
     "MAX_POOL_2D": translate_pool,
     "AVERAGE_POOL_2D": translate_pool,
     "MEAN": translate_mean,
@@ -88,7 +91,25 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "PACK": translate_pack,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": translate_lstm,
 }
-_ALL_TRANSLATORS = {**TRANSLATORS, FLIP_SIGN: translate_flip_sign}
+
+
+def _of_any_width(kind: str) -> Callable[[Scope, Operator], None]:
+    """Return the translator of a kind that the machine has for int8 and for int16."""
+
+    def translate_either(scope: Scope, operator: Operator) -> None:
+        last = len(operator.inputs) - 1
+        position = min(2, last) if kind == "TRANSPOSE_CONV" else 0
+        wide = last >= 0 and scope.tensor(operator, position).dtype == "int16"
+        (WIDE_TRANSLATORS if wide else TRANSLATORS)[kind](scope, operator)
+
+    return translate_either
+
+
+_ALL_TRANSLATORS = {
+    **TRANSLATORS,
+    **{kind: _of_any_width(kind) for kind in WIDE_TRANSLATORS},
+    FLIP_SIGN: translate_flip_sign,
+}
 
 
 def translate(

@@ -189,28 +189,9 @@ def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
     result, result_tensor = scope.result(operator)
     check_maps(source, result)
     weights = _weights(scope, operator)
-    n, *kernel, channels = weights.shape
-    if channels != source.channels:
-        raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
-    wanted = tuple(scope.whole_numbers(operator, 0).reshape(-1).tolist())
-    check_shape(result, wanted)
-    padding = operator.options.get("Padding")
-    if padding not in ("SAME", "VALID") or result.channels != n:
-        raise ModelError(f"its padding {padding} or its result of {result.shape} is not supported")
-    strides = [int(operator.options.get(name, 1)) for name in ("StrideH", "StrideW")]
-    if min(*strides, *kernel) < 1:
-        raise ModelError("its window and strides must be at least 1")
-    first: list[int] = []
-    for size, taps, step in zip(result.grid, kernel, strides, strict=True):
-        total = max((-(-size // step) - 1) * step + taps - size, 0)
-        first.append((total // 2 if padding == "SAME" else 0) - (taps - 1))
-    sizes = [(size - 1) * step + 1 for size, step in zip(source.grid, strides, strict=True)]
-    spread = Value(f"{source.name} spread", (1, *sizes, channels))
-    check_size(spread)
-    origin = np.full(spread.shape, -1)
-    positions = np.arange(source.pixels * channels).reshape(source.shape)
-    origin[:, :: strides[0], :: strides[1]] = positions
-    if strides != [1, 1]:
+    origin, window = upsampled(scope, operator, source, result, weights)
+    if origin.shape != source.shape:
+        spread = Value(f"{source.name} spread", origin.shape)
         scope.add(*moved(str(operator), source, spread, origin, source_tensor.zero_point))
         source = spread
     values = centred(weights)[:, ::-1, ::-1].transpose(1, 2, 3, 0)
@@ -229,13 +210,42 @@ def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
             result=result,
             source=source,
             weights=np.ascontiguousarray(values.astype(np.int8)),
-            window=Window(
-                kernel=(kernel[0], kernel[1]), first=(first[0], first[1]), out=result.grid
-            ),
+            window=window,
             fill=source_tensor.zero_point,
             output=output,
         )
     )
+
+
+def upsampled(
+    scope: Scope, operator: Operator, source: Value, result: Value, weights: Tensor
+) -> tuple[NDArray[np.int64], Window]:
+    """Return the map of a TRANSPOSE_CONV with zeros between its pixels, and the window over it.
+
+    The map has the places of the source's elements, -1 for zeros, as `moved` takes it.
+    """
+    n, *kernel, channels = weights.shape
+    if channels != source.channels:
+        raise ModelError(f"weights of {channels} channels do not fit {source.channels}")
+    check_shape(result, tuple(scope.whole_numbers(operator, 0).reshape(-1).tolist()))
+    padding = operator.options.get("Padding")
+    if padding not in ("SAME", "VALID") or result.channels != n:
+        raise ModelError(f"its padding {padding} or its result of {result.shape} is not supported")
+    strides = [int(operator.options.get(name, 1)) for name in ("StrideH", "StrideW")]
+    if min(*strides, *kernel) < 1:
+        raise ModelError("its window and strides must be at least 1")
+    first: list[int] = []
+    for size, taps, step in zip(result.grid, kernel, strides, strict=True):
+        total = max((-(-size // step) - 1) * step + taps - size, 0)
+        first.append((total // 2 if padding == "SAME" else 0) - (taps - 1))
+    sizes = [(size - 1) * step + 1 for size, step in zip(source.grid, strides, strict=True)]
+    shape = (1, *sizes, channels)
+    check_size(Value(f"{source.name} spread", shape))
+    origin = np.full(shape, -1)
+    positions = np.arange(source.pixels * channels).reshape(source.shape)
+    origin[:, :: strides[0], :: strides[1]] = positions
+    window = Window(kernel=(kernel[0], kernel[1]), first=(first[0], first[1]), out=result.grid)
+    return origin, window
 
 
 def _weights(scope: Scope, operator: Operator) -> Tensor:

@@ -109,6 +109,11 @@ def _set_data(schema: Any, model: Any, tensor: Any, numbers: NDArray[np.float32]
     model.buffers[-1].data = np.ascontiguousarray(numbers).view(np.uint8).reshape(-1)
 
 
+def replace_constant(model: Any, number: int, numbers: NDArray[np.float32]) -> None:
+    """Give the tensor with this number in the first subgraph other content."""
+    _set_data(library(SCHEMA), model, model.subgraphs[0].tensors[number], numbers)
+
+
 def unpacked(content: bytes) -> Any:
     """Return a model in LiteRT's Python classes, in a form that can be packed again."""
     model = library(SCHEMA).ModelT.InitFromPackedBuf(content, 0)

@@ -22,6 +22,7 @@ from systola.runtime.quantiser.float_model import (
     shapes_in_order,
 )
 from systola.runtime.quantiser.libraries import library, refusals
+from systola.runtime.quantiser.masks import Step, masks
 
 _QUANTISER = "onnxruntime.quantization"
 _AT_ONCE = 16
@@ -65,7 +66,7 @@ class OnnxModel:
         quantiser = library(_QUANTISER)
         with refusals(_REFUSED), TemporaryDirectory() as folder:
             source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
-            source.write_bytes(self._content)
+            source.write_bytes(_without_masks(self._content))
             quantiser.quantize_static(
                 source,
                 result,
@@ -119,6 +120,22 @@ class OnnxModel:
             }
             errors: dict[str, Any] = debug.compute_activation_error(layers)
         return {name: float(each["xmodel_err"]) for name, each in errors.items()}
+
+
+def _without_masks(content: bytes) -> bytes:
+    """Return a model with constants for its masks that leave codes for the scores."""
+    model = onnx.load_from_string(content)
+    tensors = {each.name: each for each in model.graph.initializer}
+    steps: list[Step] = []
+    for node in model.graph.node:
+        steps.append(Step(node.op_type, [*node.input], [*node.output]))
+        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+            tensors[node.output[0]] = node.attribute[0].t
+    found = masks(steps, tensors, lambda name: numpy_helper.to_array(tensors[str(name)]))
+    for name, values in found.items():
+        tensor = tensors[str(name)]
+        tensor.CopyFrom(numpy_helper.from_array(values.reshape(tensor.dims), tensor.name))
+    return model.SerializeToString() if found else content
 
 
 def _check_float(model: onnx.ModelProto) -> None:

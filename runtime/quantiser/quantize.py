@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a float network and samples to an int8 network, and how near it is."""
+"""From a float network and samples to one of whole numbers, and how near it is."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def quantize(
 
     `x` has an array for each input, with samples along the first axis, or it is one mapping from
     names to arrays. `labels` are the classes of the samples. `shapes` has a shape for each input,
-    where the model leaves sizes open; an open first size is 1 otherwise. Raises OSError where there
+    where the model leaves sizes open; an open first size is 1 otherwise. `to` is one of FORMS;
+    "16x8", activations of int16 and weights of int8, is for .tflite. Raises OSError where there
     is no such file, and ModelError for everything else that does not fit: a model that is damaged
     or quantised already, samples of another shape, a library that is missing.
     """
@@ -79,15 +80,15 @@ def read_float(
     """Read the content of a float model, to be quantised to a form; see quantize."""
     if to not in FORMS:
         raise ModelError(f"unknown form '{to}' (known: {', '.join(FORMS)})")
-    if to != FORMS[0]:
-        raise ModelError(f"networks of {to} do not run on the machine: quantise to {FORMS[0]}")
     # Each format is imported where it is asked for: every command would wait for package onnx.
     if content[4:8] == IDENTIFIER:
         from systola.runtime.quantiser.tflite_model import TfliteModel
 
-        return TfliteModel(content, shapes)
+        return TfliteModel(content, shapes, wide=to != FORMS[0])
     if not content.startswith(ONNX_START):
         raise ModelError("neither a TensorFlow Lite nor an ONNX model")
+    if to != FORMS[0]:
+        raise ModelError(f"only .tflite models can be of {to}: quantise to {FORMS[0]}")
     from systola.runtime.quantiser.onnx_model import OnnxModel
 
     return OnnxModel(content, shapes)

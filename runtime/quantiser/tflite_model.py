@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from math import log10
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,16 @@ from systola.runtime.quantiser.float_model import (
     shapes_in_order,
 )
 from systola.runtime.quantiser.libraries import library, refusals
-from systola.runtime.quantiser.modern_tflite import BODY, SCHEMA, modern, packed, unpacked, widen
+from systola.runtime.quantiser.masks import Step, masks
+from systola.runtime.quantiser.modern_tflite import (
+    BODY,
+    SCHEMA,
+    modern,
+    packed,
+    replace_constant,
+    unpacked,
+    widen,
+)
 
 _QUANTISER = "ai_edge_quantizer"
 _INTERPRETER = "ai_edge_litert.interpreter"
@@ -41,12 +50,17 @@ _NO_SIGNAL = 1e-30
 class TfliteModel:
     """A float network in TensorFlow Lite's format, a FloatModel."""
 
-    def __init__(self, content: bytes, shapes: Sequence[Sequence[int]] | None) -> None:
+    def __init__(
+        self, content: bytes, shapes: Sequence[Sequence[int]] | None, *, wide: bool = False
+    ) -> None:
         """Read the file `content`, with `shapes` for its inputs, or None to keep the file's shapes.
+
+        With `wide`, activations become int16 in place of int8.
 
         Raises ModelError if the file is damaged, is quantised already, or has open sizes.
         """
         library(_QUANTISER)
+        self._wide = wide
         _check_float(read_tflite(content, main=True))
         content = modern(content)
         self._graph = read_tflite(content, main=True)
@@ -85,9 +99,11 @@ class TfliteModel:
         """
         with refusals(_REFUSED):
             names = library(f"{_QUANTISER}.qtyping").TFLOperationName
-            recipe = library(f"{_QUANTISER}.recipe").static_wi8_ai8()
+            recipes = library(f"{_QUANTISER}.recipe")
+            recipe = recipes.static_wi8_ai16() if self._wide else recipes.static_wi8_ai8()
             module = library(f"{_QUANTISER}.quantizer")
-            quantiser = module.Quantizer(self._content, recipe)
+            content = _without_masks(self._content, self._graph)
+            quantiser = module.Quantizer(content, recipe)
             for edge in (names.INPUT, names.OUTPUT):
                 quantiser.update_quantization_recipe(
                     ".*", edge, algorithm_key=module.AlgorithmName.NO_QUANTIZE
@@ -99,7 +115,7 @@ class TfliteModel:
             manager = library(f"{_QUANTISER}.recipe_manager").RecipeManager()
             manager.load_quantization_recipe(quantiser.get_quantization_recipe())
             calibrator = library(f"{_QUANTISER}.calibrator").Calibrator(
-                self._content,
+                content,
                 num_threads=os.cpu_count() or 1,
                 qsv_update_func=library(f"{_QUANTISER}.utils.qsv_utils").min_max_update,
             )
@@ -156,6 +172,20 @@ class TfliteModel:
                 {key: sample[name] for key, name in self._names.items()} for sample in samples
             ]
         }
+
+
+def _without_masks(content: bytes, graph: Graph) -> bytes:
+    """Return a model with constants for its masks that leave codes for the scores."""
+    tensors = graph.tensors
+    constants = {number: each.data for number, each in enumerate(tensors) if each.data is not None}
+    steps = [Step(each.kind, each.inputs, each.outputs) for each in graph.operators]
+    clipped = masks(steps, constants, lambda number: np.asarray(constants[cast("int", number)]))
+    if not clipped:
+        return content
+    model = unpacked(content)
+    for number, values in clipped.items():
+        replace_constant(model, cast("int", number), values)
+    return packed(model)
 
 
 def _check_float(graph: Graph) -> None:

@@ -117,7 +117,7 @@ def test_messages() -> None:
     quoted = re.findall(
         r"^\| ([^|]*) \| [^|]* \|$", section("If a network is refused"), re.MULTILINE
     )
-    assert len(quoted) == 9 and quoted[:2] == ["message", "---"]
+    assert len(quoted) == 10 and quoted[:2] == ["message", "---"]
     for message in quoted[2:]:
         filled = re.sub(r"float32|(?<=is )int8|(?<=')\w+(?=')|\d+(?= lines)", "{}", message)
         assert filled in text, message

@@ -229,7 +229,7 @@ def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("m.onnx --data onnx.npz --shape 1,16,16", "it cannot be 1x16x16"),
         ("m.onnx --data onnx.npz --shape 1 --shape 1", "2 shapes are given, the model takes 1"),
         ("m.onnx --data onnx.npz --shape 1,0", "'1,0' is no shape such as"),
-        ("m.onnx --data onnx.npz --to 16x8", "networks of 16x8 do not run on the machine"),
+        ("m.onnx --data onnx.npz --to 16x8", "only .tflite models can be of 16x8"),
         ("m.onnx --data onnx.npz --to int4", "int4"),
         ("rows.tflite --data tflite.npz", "has open sizes, ?x?x8x1: tpu quantize --shape sets"),
         ("int8.onnx --data onnx.npz", "quantised already: it has QuantizeLinear"),

@@ -18,6 +18,7 @@ OPTIONS = {
     "ARG_MAX": "ArgMaxOptions",
     "ARG_MIN": "ArgMinOptions",
     "AVERAGE_POOL_2D": "Pool2DOptions",
+    "BATCH_MATMUL": "BatchMatMulOptions",
     "CALL_ONCE": "CallOnceOptions",
     "CONCATENATION": "ConcatenationOptions",
     "CONV_2D": "Conv2DOptions",

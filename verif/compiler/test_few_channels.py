@@ -283,3 +283,23 @@ def test_no_share_of_the_lanes_is_worse_than_all(
     assert lanes <= 9 * blocks * size[0] * size[1]
     array = sum(9 * max((size[0] - each) * size[1], tile) for each in rows if each < size[0])
     assert hidden + array <= max(hidden, 9 * blocks * size[0] * (size[1] + 1) + 15 * blocks)
+
+
+@pytest.mark.parametrize("pixels", [100, 480, 1000])
+def test_sums_that_are_held_across_the_end_of_the_accumulators(pixels: int) -> None:
+    """The first sums of a depthwise layer lie where a convolution ends, and others follow."""
+    rng = np.random.default_rng(random_seed())
+    writer = ModelWriter()
+    a, b = writer.tensor((1, 1, pixels, 16), scale=0.1), writer.tensor((1, 32, 32, 64), scale=0.1)
+    y, z = writer.tensor((1, 1, pixels, 16), scale=0.9), writer.tensor((1, 32, 32, 64), scale=0.6)
+    weights = rng.integers(-127, 128, (16, 1, 1, 16), np.int8)
+    bias = np.zeros(64, np.int32)
+    writer.weighted("CONV_2D", a, y, weights, bias[:16], 0.02, 0, strideH=1, strideW=1)
+    taps = rng.integers(-127, 128, (1, 3, 3, 64), np.int8)
+    options = {"strideH": 1, "strideW": 1, "depthMultiplier": 1}
+    writer.weighted("DEPTHWISE_CONV_2D", b, z, taps, bias, 0.02, 3, **options)
+    network = network_of(writer.content([a, b], [y, z]))
+    x = [rng.integers(-128, 128, (1, *value.shape), np.int8) for value in network.inputs]
+    run = run_network(GoldenBackend(preset("base")), network, *x)
+    assert np.array_equal(run.outputs[0], interpret(writer.content([a, b], [y]), *x))
+    assert np.array_equal(run.outputs[1], interpret(writer.content([a, b], [z]), *x))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from systola.arch.config import preset
+from systola.compiler.errors import CompileError
 from systola.compiler.host_stage import HostStage
 from systola.compiler.network import compile_network
 from systola.runtime.iss import GoldenBackend
@@ -166,3 +167,15 @@ def test_dense_layer_over_many_pixels(shape: tuple[int, ...], inputs: int, batch
     bias = rng.integers(-900, 900, 4, np.int32)
     writer.weighted("FULLY_CONNECTED", source, result, weights, bias, 0.01, 0)
     check(writer.content([source], [result]), shape, batch=batch)
+
+
+def test_more_channels_than_an_instruction_takes() -> None:
+    """The message names the layer, and the preset that has wider blocks."""
+    writer = ModelWriter()
+    channels = 4096 * preset("8x8").cols
+    source = writer.tensor((1, 1, 1, 2), "int8", 0.1)
+    result = writer.tensor((1, 1, 1, channels), "int8", 0.1)
+    weights = np.ones((channels, 1, 1, 2), np.int8)
+    writer.weighted("CONV_2D", source, result, weights, None, 0.01, 0, strideH=1, strideW=1)
+    with pytest.raises(CompileError, match=r"operator 0 \(CONV_2D\).*4096 blocks.*'base'"):
+        compile_network(preset("8x8"), network_of(writer.content([source], [result])), 1)

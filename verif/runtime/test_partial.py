@@ -14,6 +14,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 
+from systola.arch.config import preset
 from systola.compiler.cut.placement import Place, macs_share
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.interpreted import InterpretedStage
@@ -22,7 +23,7 @@ from systola.runtime import Strategy, compile, execute, load
 from systola.runtime import interpreters as runtime_interpreters
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.execute import HostError
-from systola.verif.compiler.model_writer import ModelWriter
+from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.onnx_session import run_samples
 from systola.verif.compiler.onnx_writer import OnnxWriter
 from systola.verif.kit.seeds import random_seed
@@ -451,3 +452,36 @@ def test_pods_are_of_one_piece(tmp_path: Path) -> None:
     with Strategy(2, preset="small", backend="iss").scope():
         with pytest.raises(ModelError, match="runs on one core"):
             load(tmp_path / "m.tpu")
+
+
+def test_a_large_operator_goes_to_the_host_alone() -> None:
+    """A layer as large as one that does not fit stays on the machine."""
+    rng = np.random.default_rng(random_seed())
+    writer = ModelWriter()
+    # A row of results is not cut, a map is cut into its rows.
+    machine = preset("tiny")
+    count = (machine.buffer_lines + 1) * machine.cols
+    x, wide, y, z = (
+        writer.tensor(shape, scale=0.1)
+        for shape in ((1, 1), (1, count), (1, 80, 1, 1), (1, 80, 1, 64))
+    )
+    dense(writer, rng, x, wide, (count, 1))
+    weights = rng.integers(-127, 128, (64, 1, 1, 1), np.int8)
+    writer.weighted("CONV_2D", y, z, weights, np.zeros(64, np.int32), 0.01, 0, strideH=1, strideW=1)
+    model = compile(writer.content([x, y], [wide, z]), preset="tiny", batch=1)
+    assert isinstance(model, CompiledModel)
+    assert [each.place for each in model.placement] == [Place.HOST, Place.MACHINE]
+
+
+def test_more_sizes_of_results_than_index_registers() -> None:
+    """A program that runs once steps through no samples, and needs no registers for them."""
+    rng = np.random.default_rng(random_seed())
+    writer = ModelWriter()
+    x = writer.tensor((1, 16), scale=0.1)
+    results = [writer.tensor((1, size), scale=0.5) for size in range(8, 72, 8)]
+    for result, size in zip(results, range(8, 72, 8), strict=True):
+        dense(writer, rng, x, result, (size, 16))
+    model = compile(writer.content([x], results), preset="8x8", batch=1)
+    given = codes(rng, 1, 16)
+    for result, found in zip(results, model.run(given, backend="iss").outputs, strict=True):
+        assert np.array_equal(found, interpret(writer.content([x], [result]), given))

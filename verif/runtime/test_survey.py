@@ -57,6 +57,12 @@ def test_wrong_results_and_tracebacks_fail() -> None:
         {"form": "int8", "outcome": "wrong", "reason": f"off by 0.{number} of the range"}
         for number in (25, 31)
     ]
+    outcomes += [
+        {"form": "int8", "outcome": "right", "reason": "", "share": share}
+        for share in (None, 0.79, 0.8, 1.0)
+    ]
     assert table(outcomes) == (
-        "2 files\nint8: 0 of 2 run (0%): 2 wrong\n    2  wrong: off by N.N of the range"
+        "6 files\nint8: 4 of 6 run (67%): 4 right, 2 wrong\n"
+        "2 of 3 with products have 80% of them on the machine\n"
+        "    2  wrong: off by N.N of the range"
     )

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The message for a value with more blocks of channels than one instruction takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from systola.arch.config import PRESETS, Config
+from systola.arch.isa import Opcode
+from systola.arch.isa.instructions import BY_OPCODE
+
+_COUNTS = ("blocks", "k_tiles", "n_tiles")
+"""Operands that count blocks of channels."""
+
+
+def too_many_blocks(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> str:
+    """Return how many channels an instruction has too many, and the preset that takes them.
+
+    The text is empty where another operand does not fit its field.
+    """
+    for field in BY_OPCODE[opcode].fields:
+        value, (low, high) = operands.get(field.name, field.default), field.range
+        if value is None or low <= value <= high:
+            continue
+        if field.name not in _COUNTS or value < low:
+            return ""
+        size = _block(config)
+        text = f"{value} blocks of {size} channels, the machine takes {high} at one time"
+        wider = [each for each in PRESETS.values() if _block(each) * high >= value * size]
+        if wider:
+            best = min(wider, key=lambda each: (_block(each), each.buffer_lines))
+            text += f"; the preset '{best.name}' has blocks of {_block(best)}"
+        return text
+    return ""
+
+
+def _block(config: Config) -> int:
+    return min(config.rows, config.cols)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantising to int16 activations, and networks with masks before a softmax."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systola import quantize
+from systola.compiler.cut.placement import Place
+from systola.runtime import compile as compile_model
+from systola.runtime.quantiser.masks import CLIPPED, Step, masks
+from systola.verif.compiler import float_tflite
+from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.compiler.onnx_writer import OnnxWriter
+from systola.verif.kit.seeds import random_seed
+
+MASK = np.array([0, 0, -1e4, 0, -1e9, 0, 0, 0], np.float32)
+
+
+def test_to_int16() -> None:
+    """The layers run on the machine, the noise is less than with int8, all bytes are LiteRT's."""
+    rng = np.random.default_rng(random_seed())
+    content = float_tflite.classifier(rng)
+    x = rng.standard_normal((16, 8, 8, 1)).astype(np.float32)
+    narrow, wide = (quantize(content, x, to=form) for form in ("int8", "16x8"))
+    assert wide.comparison.signal_to_noise > narrow.comparison.signal_to_noise
+    model = compile_model(wide.content, preset="base")
+    places = {each.kind: each.place for each in model.placement}
+    assert places["CONV_2D"] is places["FULLY_CONNECTED"] is Place.MACHINE
+    expected = interpret(wide.content, x[:, np.newaxis])
+    y = np.asarray(model.run(x, backend="iss").outputs[0])
+    assert np.array_equal(y.reshape(expected.shape), expected)
+
+
+def masked_tflite() -> bytes:
+    """Return a softmax of scores with some masked."""
+    writer = ModelWriter()
+    x, y, z = (writer.tensor((1, 8), "float32") for _ in range(3))
+    mask = writer.tensor((1, 8), "float32", data=MASK.reshape(1, 8))
+    writer.operator("ADD", [x, mask], [y])
+    writer.operator("SOFTMAX", [y], [z], beta=1.0)
+    return writer.content([x], [z])
+
+
+def masked_onnx() -> bytes:
+    """Return the same in ONNX."""
+    writer = OnnxWriter()
+    x = writer.input((1, 8), "float32")
+    y = writer.node("Add", x, writer.constant(MASK.reshape(1, 8)))
+    z = writer.node("Softmax", y, axis=1)
+    return writer.content((z, "float32", (1, 8)))
+
+
+@pytest.mark.parametrize("form", ["tflite", "onnx"])
+def test_masks_leave_codes_for_the_scores(form: str) -> None:
+    rng = np.random.default_rng(random_seed())
+    x = rng.uniform(-3, 3, (20, 1, 8)).astype(np.float32)
+    made = quantize(masked_tflite() if form == "tflite" else masked_onnx(), x)
+    exact = np.exp(x + MASK)
+    exact /= exact.sum(axis=-1, keepdims=True)
+    found = np.asarray(compile_model(made.content, preset="base").run(x, backend="iss").outputs[0])
+    # A step of the scores is (30 + 3 + 3) / 255, and one of the results 1 / 256.
+    assert np.abs(found.reshape(exact.shape) - exact).max() < 0.1
+    assert not found.reshape(-1, 8)[:, MASK < 0].any()
+
+
+def test_other_constants_stay() -> None:
+    """Only what goes into a softmax, and nowhere else, is clipped."""
+    steps = [
+        Step("ADD", ["x", "mask"], ["a"]),
+        Step("RESHAPE", ["a", "shape"], ["b"]),
+        Step("SOFTMAX", ["b"], ["c"]),
+        Step("ADD", ["c", "offset"], ["d"]),
+        Step("MUL", ["x", "factor"], ["e"]),
+        Step("SELECT_V2", ["condition", "e", "both"], ["f"]),
+        Step("SOFTMAX", ["f"], ["g"]),
+        Step("TANH", ["f"], ["h"]),
+    ]
+    names = ("mask", "offset", "factor", "both", "unused")
+    found = masks(steps, names, lambda _: MASK)
+    assert list(found) == ["mask"]
+    assert np.array_equal(found["mask"], np.where(MASK < 0, np.float32(CLIPPED), 0))
+    assert not masks(steps, names, lambda _: MASK / 1e7)
