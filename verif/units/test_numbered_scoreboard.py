@@ -12,6 +12,7 @@ import pytest
 
 from systola.arch.isa import BY_OPCODE, Fault, Opcode, Operation, way_of
 from systola.hdl.control.numbered_scoreboard import COMPLETES_IN, RINGS
+from systola.hdl.control.scalar_unit import EffectiveInstruction
 from systola.hdl.control.scan_rom import LISTS, QUEUES, ScanRom, Step, list_of, masks_of
 from systola.hdl.parts.sequence_number import NUMBER_BITS, PLACE_BITS, SPAN
 from systola.verif.kit.expect import expect
@@ -22,7 +23,7 @@ from systola.verif.units.decoder_model import SETTINGS, Reader, word
 from systola.verif.units.decoder_words import Writer, payload
 from systola.verif.units.packing import to_bits
 from systola.verif.units.scalar_model import kind
-from systola.verif.units.test_sequenced_decoder import INSTRUCTION, Registers
+from systola.verif.units.test_sequenced_decoder import Registers
 from systola.verif.units.unit import (
     Bench,
     chosen_variant,
@@ -311,7 +312,7 @@ async def run(dut, name, choose, phases, count=None, runs=False):
         bits, sums = registers.taken(each["word"], 0)
         words.append(bits)
         given = {"error": 0, "pc": each["pc"], "word": bits, "sums": sums, "kind": kind(bits)}
-        old.put([to_bits(INSTRUCTION, given)])
+        old.put([to_bits(EffectiveInstruction(), given)])
         new.put([to_bits(WORD, {"word": bits, "error": 0})])
     units = Units(bench, words, random)
     for _ in range(200 * count):

@@ -77,14 +77,15 @@ def reader():
 class Registers:
     """Index registers, and words that have the right operands once these are added."""
 
-    def __init__(self, random):
+    def __init__(self, random, *, links=False):
         self.random = random
         self.values = [0] * 8
+        self._known = {entry.opcode: entry for entry in instructions_of(links=links)}
 
     def taken(self, bits, error):
         """Return the word that has the operands of `bits` with its registers, and the sums of its
         operands; carry out a Set_Register."""
-        entry = {entry.opcode: entry for entry in known()}.get(bits & 0xFF)
+        entry = self._known.get(bits & 0xFF)
         sums = []
         for name, selector in indexed(entry) if entry else ():
             register = self.values[bits >> entry.offset(selector) & 7]
@@ -161,7 +162,7 @@ async def compare(dut, instructions, pauses=None):
     bench = Bench(dut, BothDecoders(config=config()))
     await bench.start()
     bench.set(host_limit=LIMIT, weight_tiles=TILES)
-    registers = Registers(rng("registers", chosen_variant()))
+    registers = Registers(rng("registers", chosen_variant()), links=config().links)
     staged = StreamSource(dut, "instruction", dut.clk, never())
     sequenced = StreamSource(dut, "given", dut.clk, pauses)
     words = []
