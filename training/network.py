@@ -44,6 +44,7 @@ from systola.compiler.operations import (
     scalar_requantisation,
 )
 from systola.compiler.partition import Item, Translation
+from systola.training.building import stages
 from systola.training.checkpoint import Checkpoint, read
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
@@ -58,7 +59,6 @@ from systola.training.stages import (
     Recurrence,
     Stage,
     recurrent_tensor,
-    stages,
 )
 from systola.training.windows import Window as OurWindow
 from systola.training.writer import HALF
@@ -84,6 +84,8 @@ class _Translator:
 
     def translation(self) -> Translation:
         bits, state = self.found.input_bits, self.found.state
+        if any(stage.sources for stage in self.stages):
+            raise ModelError("it has branches, with which predict() runs it, and nothing else yet")
         if bits is None or len(state.unit_bits) != len(self.stages) - 1:
             raise ModelError("it has never been trained, so its units have no scale yet")
         given = next(layer.shape for layer in self.found.layers if isinstance(layer, Input))

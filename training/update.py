@@ -15,8 +15,17 @@ from systola.training.masks import block_seed
 from systola.training.moments import LEAST_TOLD, Decays, limit
 from systola.training.numbers import multiplier, velocity_bits
 from systola.training.passes import COUNTER_REGISTER, adapted_rows
-from systola.training.stages import recurrent_tensor
-from systola.training.task import GRADIENT, INPUTS, SHIFT, SPARE, STATE, Exponent, Task
+from systola.training.stages import branched, recurrent_tensor
+from systola.training.task import (
+    GRADIENT,
+    INPUTS,
+    SHIFT,
+    SPARE,
+    STATE,
+    Exponent,
+    Task,
+    begin_told,
+)
 from systola.training.writer import (
     ONE,
     UNIT,
@@ -194,6 +203,8 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
 
 def told_register(task: Task, tensor: int) -> int:
     """Return the register for what a step tells of a tensor: one that its update leaves free."""
+    if branched(task.stages):
+        return INPUTS + 2
     last = len(task.stages) - 1
     lstm = task.stages[0].lstm
     if lstm and lstm.sequences:
@@ -209,7 +220,7 @@ def told_register(task: Task, tensor: int) -> int:
 def begin_telling(writer: Writer, task: Task, *tensors: int) -> None:
     """Begin to look at the gradients of tensors, where the optimiser has moments."""
     for tensor in tensors if task.decays else ():
-        writer.measure(told_register(task, tensor), value=LEAST_TOLD)
+        writer.measure(told_register(task, tensor), value=begin_told(task, tensor))
 
 
 def tell(writer: Writer, task: Task, *tensors: int) -> None:

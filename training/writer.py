@@ -260,6 +260,7 @@ class Writer:
         function: Function = Function.NONE,
         scales: tuple[int, int] | None = None,
         limit: int = 0,
+        rounding: Rounding = Rounding.SINGLE,
         **how: int,
     ) -> None:
         """Vector; `scales`: the multipliers of the operands of ADD and SUBTRACT, `limit`: what an
@@ -277,7 +278,7 @@ class Writer:
             **at,
             parameter=self.entry(entry),
             function=function,
-            rounding=Rounding.SINGLE,
+            rounding=rounding,
             **flags,
         )
 

@@ -11,6 +11,7 @@ from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import Pass, gradient_scale, mask_entry
+from systola.training.stages import branched
 from systola.training.task import GRADIENT, SHIFT, Exponent, Task
 from systola.training.turns.embedding import Words
 from systola.training.turns.hidden import Hidden
@@ -29,7 +30,8 @@ from systola.training.writer import Entry, Writer
 def goes_in_turns(task: Task) -> bool:
     """Whether all layers of a network can take their samples in turns."""
     stacked = sum(stage.lstm is not None for stage in task.stages) > 1
-    return not stacked and not any(stage.window for stage in task.stages)
+    branches = branched(task.stages)
+    return not (stacked or branches or any(stage.window for stage in task.stages))
 
 
 class Step:
