@@ -39,7 +39,7 @@ from systola.training.settings import MOST_BATCH, Settings
 from systola.training.stages import Stage
 from systola.training.state import State, check_bits, master_shapes
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 _FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")

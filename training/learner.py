@@ -222,6 +222,7 @@ class Learner:
             weight_decay=chosen.weight_decay or 0.0,
             decays=chosen.decays,
             clip=chosen.clip,
+            clip_value=chosen.clipvalue,
             largest_weight=largest,
             stochastic=chosen.stochastic,
             seed=settings["seed"],

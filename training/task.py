@@ -42,6 +42,8 @@ class Task:
     """The decays of the moments of Adam and RMSprop; None for other optimisers."""
     clip: Clip | None = None
     """The norm at which gradients are cut off; None: they are not."""
+    clip_value: float | None = None
+    """The magnitude at which each number of a gradient is cut off; None: it is not."""
     largest_weight: float = 0.0
     """Of all samples; 0 where they have no weights."""
     stochastic: bool = False

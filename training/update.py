@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.training.clip import largest_step
 from systola.training.exchange import WHOLE, add_up, give_to_all, own_rows
 from systola.training.layout import TOLD_LINES
 from systola.training.loss import gradient_factor
@@ -42,6 +43,14 @@ _OWN = 15
 _ADDED = {"wide": 1, "accumulate": 1, "exponent": SPARE}
 TOLD_BITS = 15
 """The most bits that one of the numbers tells."""
+
+
+@dataclass(frozen=True)
+class CutEntry(Entry):
+    """The entry of an update whose steps are cut off."""
+
+    most: int = 0
+    """The code of the largest step."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,8 @@ class Masters:
             for first in range(0, self._rows, most):
                 rows = range(first, min(first + most, self._rows))
                 self.some(rows)._adapt(row + first, self.task.decays, entry)
+        elif isinstance(entry, CutEntry):
+            self._add_cut(row, entry)
         elif self.task.momentum:
             self._add_momentum(row, entry)
         else:
@@ -123,12 +134,45 @@ class Masters:
                 how["stochastic"] = 1
             self.writer.activate(row, self.lines[0].start, self._rows, entry, **how)
 
+    def _add_cut(self, row: int, entry: CutEntry) -> None:
+        """Cut the steps off, and add them: some rows at a time, as they take lines beside."""
+        writer, most = self.writer, adapted_rows(self.writer.config)
+        if self.task.stochastic:
+            self._draw()
+        for first in range(0, self._rows, most):
+            part = self.some(range(first, min(first + most, self._rows)))
+            steps = writer.allocate(2 * part._rows)
+            how = {"wide": 1, "exponent": SPARE, "stochastic": int(self.task.stochastic)}
+            writer.activate(row + first, steps.start, part._rows, Entry(entry.multiplier), **how)
+            at = (steps.start, 0, steps.start, part._rows, ONE, WIDE)
+            writer.vector(Operation.COPY, *at, limit=entry.most)
+            part._add_steps(steps.start)
+            writer.free(steps)
+
+    def _add_steps(self, steps: int) -> None:
+        """Add steps that lie in the buffer, by way of the velocities where there are some."""
+        writer, rows = self.writer, self._rows
+        if self.task.momentum:
+            self._decay_velocities()
+        first = self.lines[-1].start
+        at = (steps, 0, first, rows, ONE, WIDE)
+        writer.vector(Operation.COPY, *at, accumulate=1)
+        if self.task.momentum:
+            self._add_velocities()
+
+    def _decay_velocities(self) -> None:
+        velocity = self.lines[1].start
+        q, right = multiplier(self.task.momentum)
+        self.writer.copy(velocity, velocity, self._rows, shifted(right, multiplier=q), WIDE)
+
     def _add_momentum(self, row: int, entry: AnyEntry) -> None:
+        self._decay_velocities()
+        self.writer.activate(row, self.lines[1].start, self._rows, entry, **_ADDED)
+        self._add_velocities()
+
+    def _add_velocities(self) -> None:
         writer, rows = self.writer, self._rows
         master, velocity = (each.start for each in self.lines)
-        q, right = multiplier(self.task.momentum)
-        writer.copy(velocity, velocity, rows, shifted(right, multiplier=q), WIDE)
-        writer.activate(row, velocity, rows, entry, **_ADDED)
         writer.vector(
             *(Operation.ADD, master, velocity, master, rows, ONE, WIDE),
             scales=(UNIT, UNIT >> velocity_bits(self.task.momentum)),
@@ -198,6 +242,8 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
     bits += velocity_bits(task.momentum) if task.momentum else 0
     value = inputs.value - bits + right
     writer.measure(SPARE, first=register, second=GRADIENT, value=value)
+    if most := largest_step(task.clip_value, task.learning_rate, bits):
+        return CutEntry(q, most=most)
     return Entry(q)
 
 
