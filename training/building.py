@@ -31,7 +31,6 @@ from systola.training.layers import (
 )
 from systola.training.stages import (
     GATES,
-    MOST_STAGES,
     Recurrence,
     Stage,
     branched,
@@ -47,8 +46,6 @@ MOST_WEIGHTS = 1 << 26
 """Weights of a network at most: the host holds them as float64 for a moment, in 512 MiB."""
 _MOST_POOL, _MOST_MEAN = 15, 255
 """Rows and columns of a window of a pooling at most; of a mean over a whole map."""
-MOST_LSTMS = 2
-"""LSTMs at most, one right after the other: each has an exponent register of its own."""
 MOST_STEPS = 1 << 12
 """Steps of an LSTM at most."""
 _NO_LAST = "after an LSTM with return_sequences there must be LSTM"
@@ -225,8 +222,6 @@ class _Builder:
                 "LSTM must be the first layer, of steps of some numbers each, or come after "
                 f"Embedding, or after an LSTM with return_sequences; it cannot take {shape}"
             )
-        if len(self.found) == MOST_LSTMS:
-            raise TrainingError(f"up to {MOST_LSTMS} LSTM can be trained")
         self._embedding = None
         vocabulary, sequences = words.input_dim if words else 0, layer.return_sequences
         recurrence = Recurrence(shape[0], units, vocabulary, sequences)
@@ -393,17 +388,9 @@ def _check_branches(found: Sequence[Stage]) -> None:
 
 
 def _check(found: Sequence[Stage]) -> None:
-    if branched(found) and not any(stage.lstm for stage in found):
+    if branched(found):
         _check_branches(found)
-        _check_last(found)
-        return
-    need(not any(stage.sources for stage in found), "an LSTM goes into a chain, without branches")
-    # The states of an LSTM have the register that the units of one more stage would have.
-    most = MOST_STAGES - any(stage.lstm for stage in found)
-    if not 1 <= len(found) <= most:
-        raise TrainingError(
-            f"1 to {most} layers of Dense, Conv2D or LSTM can be trained, not {len(found)}"
-        )
+    need(bool(found), f"1 to {MOST_BRANCHED} layers of Dense, Conv2D or LSTM can be trained, not 0")
     if found[0].lstm and found[0].lstm.steps > MOST_STEPS:
         raise TrainingError(f"an LSTM can have {MOST_STEPS:,} steps, not {found[0].lstm.steps:,}")
     _check_last(found)

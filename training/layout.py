@@ -29,7 +29,9 @@ LEAST_LINES = 2
 """Of the constant with which cores tell each other exponents."""
 TOLD_LINES = 4
 """Lines in which a step tells the bits of a largest gradient: two int16, of 0 to 15 each."""
-TABLES = 16
+MOST_ENTRIES = 256
+"""Parameter entries of a program at most: those that the chip has no room for are loaded later."""
+TABLES = 40
 """Tables of a program at most: two for the masks of units, and three for each stage."""
 
 
@@ -205,7 +207,7 @@ class Layout:
             for stage, shape in zip(stages, self.shapes, strict=False)
         ]
         """The same for the windows of poolings that do not lie side by side."""
-        self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)
+        self.entries = self._take(max(MOST_ENTRIES, config.parameter_entries) * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
         steps = stages[0].lstm.steps if stages[0].lstm else 0
         self.program_bytes = turns * PROGRAM_BYTES * (1 + steps // 64 * (turns > 1))

@@ -15,8 +15,15 @@ from systola.training.exchange import agree
 from systola.training.layout import Layout, RecurrencePlaces
 from systola.training.moves import ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import STATE_BITS, Pass, UnitScale, drop, of_samples
-from systola.training.stages import EMBEDDING, GATES, Recurrence, recurrent_tensor
+from systola.training.passes import (
+    STATE_BITS,
+    Pass,
+    UnitScale,
+    drop,
+    of_samples,
+    units_register,
+)
+from systola.training.stages import EMBEDDING, GATES, Recurrence, branched, recurrent_tensor
 from systola.training.task import INPUTS, SHIFT, SPARE, STATE, Exponent, Task
 from systola.training.weights import all_tiles, biases
 from systola.training.writer import (
@@ -366,7 +373,9 @@ def input_bits(task: Task) -> int:
 
 def step_inputs(task: Task, number: int) -> Exponent:
     """Return the fraction bits of the inputs of a step of an LSTM: of states those of all steps."""
-    return Exponent(INPUTS + number - 1, 0) if number else Exponent(0, input_bits(task))
+    if not number:
+        return Exponent(0, input_bits(task))
+    return Exponent(INPUTS if branched(task.stages) else INPUTS + number - 1, 0)
 
 
 def state_register(task: Task, number: int) -> int:
@@ -375,4 +384,4 @@ def state_register(task: Task, number: int) -> int:
     States that another LSTM takes have the fraction bits of its inputs.
     """
     lstm = task.stages[number].lstm
-    return INPUTS + number if lstm and lstm.sequences else STATE
+    return units_register(task, number) if lstm and lstm.sequences else STATE

@@ -19,7 +19,7 @@ from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import accumulated, gradient_scale, most_blocks
+from systola.training.passes import accumulated, gradient_scale, most_blocks, units_register
 from systola.training.recurrent import (
     CELL_BITS,
     LEAST_SHIFT,
@@ -28,7 +28,7 @@ from systola.training.recurrent import (
     state_register,
     step_inputs,
 )
-from systola.training.stages import EMBEDDING, GATES, Recurrence, recurrent_tensor
+from systola.training.stages import EMBEDDING, GATES, Recurrence, branched, recurrent_tensor
 from systola.training.task import GRADIENT, INPUTS, SHIFT, Exponent, Task
 from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
 from systola.training.weights import all_turned
@@ -213,7 +213,9 @@ class RecurrentBackward:
             at = {"buffer": lines.start, "rows": sizes.rows}
             writer.measure(SHIFT, Source.LINES, **at, bits=top + 1, first=SHIFT)
         writer.free(lines)
-        agree(writer, self._task, INPUTS + self._number + 1)
+        # In place of the register of the units above, which is free by now.
+        above = units_register(self._task, self._number + 1)
+        agree(writer, self._task, INPUTS + 2 if branched(self._task.stages) else above)
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-lost)
 
     def _read_above(self, step: int, lines: range) -> None:

@@ -10,6 +10,8 @@ from systola.training.windows import Window
 
 MOST_STAGES = 5
 """The inputs of all but the first have an exponent register each, 4 to 7."""
+MOST_LSTMS = 2
+"""LSTMs with an exponent register each."""
 GATES = (0, 1, 3, 2)
 """Where the gates of Keras, i f g o, stand here: those with a sigmoid side by side."""
 BIAS_LESS = 4
@@ -143,7 +145,10 @@ def takes(stages: Sequence[Stage], number: int) -> tuple[int, ...]:
 
 def branched(stages: Sequence[Stage]) -> bool:
     """Whether the exponents of results are kept in the buffer: of branches, and of many stages."""
-    return len(stages) > MOST_STAGES or any(stage.sources for stage in stages)
+    lstms = sum(stage.lstm is not None for stage in stages)
+    # The states of an LSTM have the register that the units of one more stage would have.
+    many = lstms > MOST_LSTMS or len(stages) > MOST_STAGES - bool(lstms)
+    return many or any(stage.sources for stage in stages)
 
 
 def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:

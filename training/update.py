@@ -250,7 +250,7 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
 def told_register(task: Task, tensor: int) -> int:
     """Return the register for what a step tells of a tensor: one that its update leaves free."""
     if branched(task.stages):
-        return INPUTS + 2
+        return _told_of_branches(task, tensor)
     last = len(task.stages) - 1
     lstm = task.stages[0].lstm
     if lstm and lstm.sequences:
@@ -261,6 +261,18 @@ def told_register(task: Task, tensor: int) -> int:
     if tensor > last:
         return INPUTS + tensor - last
     return SHIFT if tensor == last else INPUTS + tensor
+
+
+def _told_of_branches(task: Task, tensor: int) -> int:
+    """Return the register where INPUTS has the inputs of each stage, and the next one its units:
+    of an LSTM all states, where it gives these."""
+    count = len(task.stages)
+    if tensor < count:
+        return INPUTS + 2
+    for number, stage in enumerate(task.stages):
+        if stage.lstm and tensor == recurrent_tensor(task.stages, number):
+            return STATE if stage.lstm.sequences else INPUTS + 1
+    return INPUTS  # of embeddings, before an LSTM whose inputs need none
 
 
 def begin_telling(writer: Writer, task: Task, *tensors: int) -> None:

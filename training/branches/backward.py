@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from systola.arch.isa import Operation, Rounding, Source
 from systola.training.backward import Backward
-from systola.training.branches.adding import add_all
-from systola.training.branches.forward import MADE, BranchedForward
+from systola.training.branches.adding import LEAST, add_all
+from systola.training.branches.forward import MADE, STATES, BranchedForward
 from systola.training.branches.numbers import alone
 from systola.training.exchange import agree
 from systola.training.moves import unflattened
 from systola.training.passes import PLAIN, gradient_scale
+from systola.training.recurrent_backward import RecurrentBackward
 from systola.training.stages import takes
-from systola.training.task import GRADIENT, INPUTS, SHIFT, Exponent, Task
+from systola.training.task import GRADIENT, INPUTS, SHIFT, STATE, Exponent, Task
 from systola.training.update import begin_telling, tell, update_shift
 from systola.training.writer import NARROWING, Entry, Writer
 
@@ -45,7 +46,10 @@ class BranchedBackward(Backward):
         """Write it, from the gradient of the last stage, int8, [block of units][sample]."""
         writer, stages = self._writer, self._task.stages
         for number in reversed(range(len(stages))):
-            if number < len(stages) - 1:
+            lstm = stages[number].lstm
+            if lstm and lstm.sequences:
+                gradient = range(0)  # the gradients of all states are in host memory
+            elif number < len(stages) - 1:
                 gradient = self._through(number, self._gathered(number))
             if stages[number].join:
                 begin_telling(writer, self._task, number)
@@ -54,6 +58,9 @@ class BranchedBackward(Backward):
                 continue
             (at,) = takes(stages, number)
             self._kept.bring(at, INPUTS)
+            if lstm:
+                self._lstm(number, gradient, sequences=lstm.sequences)
+                continue
             # One more register, that the gradient of a Conv2D's inputs may overwrite.
             inputs = [Exponent(INPUTS, 0)] * (number + 1) + [Exponent(MADE, 0)]
             self._left.inputs[:] = inputs
@@ -73,6 +80,14 @@ class BranchedBackward(Backward):
                 writer.free(self._left.transposed[number])
             tell(writer, self._task, number)
             writer.free(gradient)
+
+    def _lstm(self, number: int, gradient: range, *, sequences: bool) -> None:
+        if sequences:
+            self._kept.bring(number + 1, MADE)
+        else:
+            self._kept.bring(STATES, LEAST)
+            self._writer.measure(STATE, first=LEAST)
+        RecurrentBackward(self._writer, self._task, number).write(gradient)
 
     def _add(self, at: int, lines: range, region: range, key: object) -> None:
         """Keep a gradient of a result with the fraction bits in GRADIENT."""

@@ -10,11 +10,13 @@ from systola.training.branches.numbers import width_of
 from systola.training.forward import Forward
 from systola.training.masks import positive_table
 from systola.training.moves import flattened, ones
-from systola.training.passes import UnitScale, hidden_scale, of_samples
+from systola.training.passes import UnitScale, after_lstm, hidden_scale, of_samples
 from systola.training.stages import takes
-from systola.training.task import INPUTS, SHIFT, Exponent, Task
+from systola.training.task import INPUTS, SHIFT, STATE, Exponent, Task
 from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
 
+STATES = "states"
+"""The key of the fraction bits of all states of the last LSTM."""
 MADE = INPUTS + 1
 """Exponent register with the fraction bits of the units that a stage makes."""
 
@@ -37,8 +39,10 @@ class BranchedForward(Forward):
     def write(self) -> range:
         """Write it; return the logits, int16, [group][class]."""
         writer, task, layout = self._writer, self._task, self._layout
-        x = writer.allocate(layout.samples * layout.shapes[0].given)
-        writer.read(layout.x, x)
+        words = task.stages[0].lstm is not None
+        x = writer.allocate(0 if words else layout.samples * layout.shapes[0].given)
+        if x:
+            writer.read(layout.x, x)
         writer.measure(INPUTS, value=task.input_bits)
         self._note(0, x, INPUTS)
         last = len(task.stages) - 1
@@ -49,6 +53,9 @@ class BranchedForward(Forward):
                 continue
             (at,) = takes(task.stages, number)
             self._begin(number, at)
+            if stage.lstm:
+                self._lstm(number, at, sequences=stage.lstm.sequences)
+                continue
             if stage.window:
                 lines = self._maps.write(number, self._results[at])
                 if self._train:
@@ -80,9 +87,18 @@ class BranchedForward(Forward):
     def _rows(self, number: int, at: int) -> range:
         """Return a result as a Dense takes it: rows, and lines of ones for its bias after them."""
         given = self._as_row(at, extra=self._layout.samples)
-        zero = not self._task.stages[number].use_bias
-        ones(self._writer, given[-self._layout.samples :], self.left.inputs[-1], zero=zero)
+        zero, wide = not self._task.stages[number].use_bias, after_lstm(self._task, number)
+        lines = given[-(self._layout.samples << wide) :]
+        ones(self._writer, lines, self.left.inputs[-1], wide=wide, zero=zero)
         return given
+
+    def _lstm(self, number: int, at: int, *, sequences: bool) -> None:
+        """Write an LSTM: its inputs and states of all steps are in host memory."""
+        lines = self._recurrent.write(number, range(0))
+        if self._train and not sequences:
+            self.kept.keep(STATES, STATE)
+        self._note(number + 1, lines, MADE)
+        self._taken(at)
 
     def _as_row(self, at: int, *, extra: int) -> range:
         """Return a result as rows; maps are flattened, with `extra` lines after them."""

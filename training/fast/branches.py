@@ -61,7 +61,8 @@ class Branches:
 
     def add(self, at: int, gradient: Narrow, bits: int) -> None:
         """Add a gradient of a result."""
-        rows = gradient.reshape(-1, self._stages[at - 1].units)
+        stage = self._stages[at - 1]
+        rows = gradient.reshape(-1, stage.lstm.units if stage.lstm else stage.units)
         self._parts.setdefault(at, []).append((rows, kept(bits)))
 
     def gradient(self, number: int) -> tuple[Narrow, int]:

@@ -111,15 +111,15 @@ class Step:
         below, bits = gradient(found)
         branches = Branches(task.stages)
         for number in reversed(range(len(task.stages))):
-            products = passed.products[number]
+            products, lstm = passed.products[number], task.stages[number].lstm
+            if branches.there and number < len(task.stages) - 1 and not (lstm and lstm.sequences):
+                below, bits = branches.gradient(number)
+                below = self._through(number, below)
             if isinstance(products, Lstm):
                 found_here = self._back_lstm(number, products, below, bits)
                 self._update_lstm(number, update, products, found_here)
                 below, bits = found_here.below, found_here.bits
                 continue
-            if branches.there and number < len(task.stages) - 1:
-                below, bits = branches.gradient(number)
-                below = self._through(number, below)
             narrowed = below.astype(np.int8, copy=False)
             if products is None:
                 branches.back(number, narrowed, bits)

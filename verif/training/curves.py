@@ -86,7 +86,7 @@ def tasks() -> list[Task]:
         Task("6,400 points, 784-512-10, SGD", wide, SGD(0.01), (train, test)),
         Task("6,400 points, 784-512-10, momentum", wide, SGD(0.001, 0.9), (train, test)),
         Task("digits, two convolutions, SGD", small_cnn(), SGD(0.1), images(), 32),
-        Task("digits, Add and Concatenate, SGD", residual(), SGD(0.1), digits()),
+        Task("digits, Add and Concatenate, SGD", residual(), SGD(0.2), digits()),
         Task(
             "texts, LSTM 100, SGD",
             (Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(100), Dense(1)),

@@ -23,6 +23,7 @@ from systola.training import (
     Dense,
     DepthwiseConv2D,
     Dropout,
+    Embedding,
     Flatten,
     GlobalAveragePooling2D,
     Input,
@@ -97,14 +98,39 @@ def texts() -> Layers:
     return linked(x, Dense(3)(Flatten()(Conv1D(6, 2, activation="tanh")(both))))
 
 
+def stacked() -> Layers:
+    """Stack three LSTMs over words, with more parameter entries than the chip has for Adam."""
+    first = Input((4,)), Embedding(12, 6), LSTM(6, return_sequences=True), Dropout(0.2)
+    return [
+        *first,
+        LSTM(7, return_sequences=True),
+        LSTM(5),
+        Dropout(0.3),
+        Dense(6, "relu"),
+        Dense(3),
+    ]
+
+
+def after_an_lstm() -> Layers:
+    """Let two layers take the state of an LSTM, one without biases."""
+    x = Input((4, 5))
+    state = LSTM(6)(x)
+    both = Concatenate()([Dense(5, "relu")(state), Dense(4, use_bias=False)(state)])
+    return linked(x, Dense(3)(both))
+
+
 CASES: dict[str, Callable[[], Layers]] = {
-    each.__name__: each for each in (rows, maps, dense_maps, copies, deep, texts)
+    each.__name__: each
+    for each in (rows, maps, dense_maps, copies, deep, texts, stacked, after_an_lstm)
 }
 
 
 def data(layers: Layers, count: int = 30) -> tuple[Any, Any]:
     rng = np.random.default_rng(random_seed())
-    return rng.normal(size=(count, *layers[0].shape)), rng.integers(0, layers[-1].units, count)
+    x, y = rng.normal(size=(count, *layers[0].shape)), rng.integers(0, layers[-1].units, count)
+    if isinstance(layers[1], Embedding):
+        x = rng.integers(0, layers[1].input_dim, x.shape)
+    return x, y
 
 
 def trained(layers: Layers, optimizer: Optimizer, batch: int = 12, **how: Any) -> list[Any]:
@@ -127,9 +153,14 @@ def same(a: list[Any], b: list[Any]) -> bool:
     ("name", "optimizer"),
     [
         *(("rows", SGD(0.5)), ("texts", SGD(0.2, 0.9)), ("copies", Adam(0.01))),
-        *(("deep", SGD(0.5)), thorough("maps", SGD(0.5))),
-        *(thorough(name, Adam(0.01)) for name in CASES if name != "copies"),
-        *(thorough(name, SGD(0.2, 0.9)) for name in CASES if name != "texts"),
+        *(("deep", SGD(0.5)), ("stacked", Adam(0.01)), ("after_an_lstm", SGD(0.2, 0.9))),
+        thorough("maps", SGD(0.5)),
+        *(thorough(name, Adam(0.01)) for name in CASES if name not in ("copies", "stacked")),
+        *(
+            thorough(name, SGD(0.2, 0.9))
+            for name in CASES
+            if name not in ("texts", "after_an_lstm")
+        ),
     ],
 )
 def test_bytes_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
@@ -192,6 +223,24 @@ def test_gradients_beside_float64() -> None:
             assert moved[place] == pytest.approx(slope, rel=1e-4, abs=1e-7)
         wanted, found = exact[number] - start, after - start
         assert np.linalg.norm(found - wanted) < 0.12 * np.linalg.norm(wanted)
+
+
+def test_gradients_of_three_lstms() -> None:
+    """Take one step beside float32, with three exponents through time."""
+    sizes = [LSTM(8, return_sequences=True), LSTM(8, return_sequences=True), LSTM(8)]
+    layers: Layers = [Input((6, 5)), *sizes, Dense(3)]
+    x, y = data(layers, 64)
+    x = np.round(x * 16) / 16
+    model = Sequential(layers)
+    model.compile(SGD(2.0), preset=MACHINE, backend="fast")
+    before = model.get_weights()
+    start = [each.copy() for each in before]
+    referee = Referee(model.stages(), start, SGD(2.0))
+    model.train_on_batch(x, y)
+    referee.step(x.astype(np.float32), np.eye(3, dtype=np.float32)[y], 64)
+    for old, found, exact in zip(before, model.get_weights(), referee.weights, strict=True):
+        wanted = exact - old
+        assert np.linalg.norm(found - old - wanted) < 0.25 * np.linalg.norm(wanted)
 
 
 def test_sums_have_no_drift() -> None:
