@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from systola.runtime import compile as compile_network
 from systola.training import (
     LSTM,
     SGD,
@@ -286,6 +288,25 @@ def ends() -> tuple[Any, Any]:
     x = Input((13,), name="given")
     a = Dense(6, "relu", name="first")(x)
     return [x], [Dense(5)(Concatenate(name="both")([a, Dense(4)(x)]))]
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        ("rows", "small"),
+        ("deep", "base"),
+        *(thorough(n, "base") for n in ("maps", "dense_maps", "texts")),
+    ],
+)
+def test_compiled_for_any_machine(name: str, preset: str, tmp_path: Path) -> None:
+    layers = CASES[name]()
+    layers[-1] = replace(layers[-1], activation=None)  # a softmax is the host's, in float32
+    model, (x, y) = Sequential(layers), data(layers)
+    model.compile(SGD(0.2), preset=MACHINE, backend="fast")
+    model.fit(x, y, batch_size=10, verbose=0)
+    model.save(tmp_path / "m.tpu")
+    found = compile_network(tmp_path / "m.tpu", preset=preset, batch=7).run(x, backend="iss").y
+    assert np.array_equal(found, model.predict(x))
 
 
 def test_summary() -> None:
