@@ -103,7 +103,7 @@ def train_program(
     if task.turns > 1:
         step = Step(writer, task, words, train=True)
         outputs = step.forward()
-        _tell_unit_bits(writer, task.stages[:-1])
+        _tell_unit_bits(writer, task.stages[:-1], step.kept)
         outputs.write(train=True)
         outputs.free()
         step.back(outputs.kept)
