@@ -127,8 +127,8 @@ CASES: dict[str, Callable[[], Layers]] = {
 }
 
 
-def data(layers: Layers, count: int = 30) -> tuple[Any, Any]:
-    rng = np.random.default_rng(random_seed())
+def data(layers: Layers, count: int = 30, seed: int | None = None) -> tuple[Any, Any]:
+    rng = np.random.default_rng(random_seed() if seed is None else seed)
     x, y = rng.normal(size=(count, *layers[0].shape)), rng.integers(0, layers[-1].units, count)
     if isinstance(layers[1], Embedding):
         x = rng.integers(0, layers[1].input_dim, x.shape)
@@ -197,9 +197,12 @@ def test_the_rtl_learns_the_same() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """One step moves each weight as differences of the loss in float64 say, but for eight bits."""
+    """One step moves each weight as differences of the loss in float64 say, but for eight bits.
+
+    A ReLU near zero may pass for one of the two alone, so the samples are always the same.
+    """
     layers, rate = rows(0.0), 2.0**-4
-    x, y = data(layers, 60)
+    x, y = data(layers, 60, seed=1)
     x = np.round(x * 32) / 32
     model = Sequential(layers)
     model.compile(SGD(rate), preset=MACHINE, backend="fast")
@@ -231,7 +234,7 @@ def test_gradients_of_three_lstms() -> None:
     """Take one step beside float32, with three exponents through time."""
     sizes = [LSTM(8, return_sequences=True), LSTM(8, return_sequences=True), LSTM(8)]
     layers: Layers = [Input((6, 5)), *sizes, Dense(3)]
-    x, y = data(layers, 64)
+    x, y = data(layers, 64, seed=1)
     x = np.round(x * 16) / 16
     model = Sequential(layers)
     model.compile(SGD(2.0), preset=MACHINE, backend="fast")
@@ -242,7 +245,7 @@ def test_gradients_of_three_lstms() -> None:
     referee.step(x.astype(np.float32), np.eye(3, dtype=np.float32)[y], 64)
     for old, found, exact in zip(before, model.get_weights(), referee.weights, strict=True):
         wanted = exact - old
-        assert np.linalg.norm(found - old - wanted) < 0.25 * np.linalg.norm(wanted)
+        assert np.linalg.norm(found - old - wanted) < 0.15 * np.linalg.norm(wanted)
 
 
 def test_sums_have_no_drift() -> None:
