@@ -15,12 +15,15 @@ from systola.training.callbacks import (
 )
 from systola.training.checkpoint import load
 from systola.training.errors import TrainingError
+from systola.training.functional import Model
 from systola.training.keras_model import from_keras, to_keras
 from systola.training.layers import (
     LSTM,
     Activation,
+    Add,
     AveragePooling1D,
     AveragePooling2D,
+    Concatenate,
     Conv1D,
     Conv2D,
     Dense,
@@ -56,10 +59,12 @@ __all__ = [
     "Activation",
     "Adam",
     "AdamW",
+    "Add",
     "AveragePooling1D",
     "AveragePooling2D",
     "CSVLogger",
     "Callback",
+    "Concatenate",
     "Conv1D",
     "Conv2D",
     "CosineDecay",
@@ -82,6 +87,7 @@ __all__ = [
     "LearningRateScheduler",
     "MaxPooling1D",
     "MaxPooling2D",
+    "Model",
     "ModelCheckpoint",
     "PiecewiseConstantDecay",
     "PolynomialDecay",

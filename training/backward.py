@@ -46,7 +46,8 @@ class Backward:
             entry = update_shift(writer, self._task, number, bits, inputs)
             below, below_masking = range(0), masking
             if number and not stages[number].lstm:
-                below = self._below(number, gradient)
+                scale = gradient_scale(stages[number - 1])
+                below = self._below(number, gradient, source=number - 1, scale=scale)
                 below_masking = iter(())
                 if stages[number - 1].window:
                     below = self._maps.through(number - 1, below)
@@ -79,8 +80,9 @@ class Backward:
             yield
         self._writer.free(mask or range(0))
 
-    def _below(self, number: int, gradient: range) -> range:
-        """The gradient of the units that a stage has for inputs, before their mask."""
+    def _below(self, number: int, gradient: range, *, source: int, scale: tuple[int, int]) -> range:
+        """The gradient of the units of stage `source`, which a stage has for inputs, before their
+        mask, with a scale."""
         writer, task, left = self._writer, self._task, self._left
         sums: BelowMaps | BelowRows
         if task.stages[number].window:
@@ -88,7 +90,7 @@ class Backward:
         else:
             last = number == len(task.stages) - 1
             sums = BelowRows(writer, number, gradient, left.weights if last else None)
-        q, lost = gradient_scale(task.stages[number - 1])
+        q, lost = scale
         writer.measure(SHIFT, value=-8)
         for part in sums.parts:
             sums.multiply(part)
@@ -109,7 +111,7 @@ class Backward:
         sums.free()
         if task.stages[number].groups == 1 or task.stages[number].window:
             return below
-        shape = self._layout.shapes[number - 1]
+        shape = self._layout.shapes[source]
         maps = writer.allocate(len(below))
         unflattened(writer, below.start, maps, shape.units, shape.left)
         writer.free(below)

@@ -26,6 +26,7 @@ from systola.runtime.plain_data import DataError, Packer, Unpacker
 from systola.runtime.pod.strategy import current_strategy
 from systola.runtime.write_file import write_file
 from systola.training.arguments import takes
+from systola.training.building import stages
 from systola.training.checks import shown, whole
 from systola.training.errors import TrainingError
 from systola.training.layers import Activation, Input, Layer
@@ -35,10 +36,10 @@ from systola.training.numbers import velocity_bits
 from systola.training.optimizers import Optimizer
 from systola.training.paths import check_path
 from systola.training.settings import MOST_BATCH, Settings
-from systola.training.stages import Stage, stages
+from systola.training.stages import Stage
 from systola.training.state import State, check_bits, master_shapes
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
 _FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")

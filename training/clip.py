@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import floor, sqrt
 
+from systola.golden.requantise import INT16_MAX
 from systola.training.checks import real
 from systola.training.errors import TrainingError
 
@@ -29,6 +30,17 @@ class Clip:
         if self.together:
             norms = [sqrt(sum(norm * norm for norm in norms))] * len(norms)
         return [self.norm / max(norm, self.norm) for norm in norms]
+
+
+def largest_step(value: float | None, rate: float, bits: int) -> int:
+    """Return the largest code of a step with so many fraction bits, 1 at least; 0: there is none.
+
+    No number of the gradient counts for more than `value`.
+    """
+    if value is None:
+        return 0
+    code = max(1, floor(value * rate * 2.0**bits + 0.5))
+    return code if code <= INT16_MAX else 0
 
 
 def check_norm(name: str, value: object) -> float | None:

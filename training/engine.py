@@ -162,7 +162,7 @@ class Engine:
         for shape, place in zip(layout.shapes, places, strict=False):
             flat = load_wide(self.hosts[0], place, layout, shape.units * shape.lines)
             whole = flat.reshape(shape.units, shape.lines, layout.size).transpose(1, 0, 2)
-            whole = whole.reshape(shape.lines, -1)[:, shape.columns]
+            whole = whole.reshape(shape.lines, shape.units * layout.size)[:, shape.columns]
             bias = whole[shape.bias : shape.bias + 1]
             result.append(np.concatenate((whole[shape.places], bias)))
         return tuple(result)

@@ -6,6 +6,7 @@ Nothing of Keras is imported: its models and layers are asked for their attribut
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from systola.arch.config import Config
@@ -13,7 +14,9 @@ from systola.training import layers
 from systola.training.arguments import takes
 from systola.training.checks import flag, only_item, shown
 from systola.training.errors import TrainingError
+from systola.training.joining_layers import Add, Concatenate, From, Joining
 from systola.training.keras_compile import compile_arguments
+from systola.training.keras_links import linked_layers
 from systola.training.layers import (
     LSTM,
     Activation,
@@ -52,7 +55,7 @@ def from_keras(
     latency: int | None = None,
     cores: int | None = None,
 ) -> Sequential:
-    """Return the network of a Keras model that is a chain of layers, with its weights.
+    """Return the network of a Keras model with one input and one output, with its weights.
 
     Where the Keras model has been compiled, its optimiser, loss and metrics are taken, too, unless
     `compile` is False; the other arguments are those for compile(). Raises TrainingError for other
@@ -83,44 +86,22 @@ def _network(keras_model: Any) -> Sequential:
     if not isinstance(shape, tuple) or None in shape[1:]:
         raise TrainingError("the Keras model has no single input of a known shape: build it first")
     found: list[Layer] = [Input(tuple(int(size) for size in keras_model.input_shape[1:]))]
-    for layer in _chain(keras_model):
+    # Where the results of Keras's layers stand in the list.
+    places: list[int] = []
+    for layer, sources in linked_layers(keras_model):
         _need_honoured(layer)
-        found += _layer(layer)
+        links = [places[each] for each in sources]
+        for made in _layer(layer):
+            if isinstance(made, Joining):
+                found.append(replace(made, sources=tuple(links)))
+                continue
+            if links and links[0] != len(found) - 1:
+                found.append(From(links[0]))
+            found.append(made)
+        places.append(len(found) - 1)
     model = Sequential(found)
     model.set_weights(keras_model.get_weights())
     return model
-
-
-def _chain(keras_model: Any) -> list[Any]:
-    """Return the layers of a model in their order. Raises TrainingError where they are no chain."""
-    layers = list(keras_model.layers)
-    names = {kind.__name__ for kind in type(keras_model).__mro__}
-    if not names & {"Sequential", "Functional"}:
-        raise TrainingError("only Sequential and functional Keras models can be trained")
-    if len(set(map(id, layers))) < len(layers):
-        raise TrainingError("the Keras model uses a layer twice: only a chain can be trained")
-    if "Sequential" in names:
-        return layers
-    result = keras_model.inputs[0]
-    for layer in layers:
-        if type(layer).__name__ == "InputLayer":
-            continue
-        try:
-            source, following = layer.input, layer.output
-        except (AttributeError, ValueError):
-            source = following = None  # Keras has none for a layer that is used twice
-        if source is not result:
-            raise TrainingError(
-                f"the Keras model is no chain of layers: '{layer.name}' does not follow the layer "
-                "before it, or is used twice"
-            )
-        result = following
-    outputs = list(keras_model.outputs)
-    if len(outputs) != 1 or outputs[0] is not result:
-        raise TrainingError(
-            "the Keras model has several outputs, or one inside: take one at a time"
-        )
-    return layers
 
 
 @takes()
@@ -197,6 +178,10 @@ def _layer(layer: Any) -> list[Layer]:
                 _check(layer, kind, name, found, wanted)
             biased, every = bool(layer.use_bias), bool(layer.return_sequences)
             return [LSTM(int(layer.units), use_bias=biased, return_sequences=every)]
+        case "Add":
+            return [Add()]
+        case "Concatenate":
+            return [Concatenate(int(layer.axis))]
         case "Dropout":
             return [Dropout(float(layer.rate))]
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from systola.training.arguments import Only
 from systola.training.checks import check_name, items, only_item, shown, whole
@@ -42,6 +42,11 @@ class Named:
 
     name: str | None = None
 
+    joins: ClassVar[bool] = False
+    """Whether a layer takes several results."""
+    begins: ClassVar[bool] = False
+    """Whether it is an Input, which takes none."""
+
     def __post_init__(self) -> None:
         if self.name is not None:
             check_name("the name of a layer", self.name)
@@ -50,6 +55,32 @@ class Named:
     def dtype_policy(self) -> Policy:
         """The policy of precision; its `tensors` has the types of this layer."""
         return global_policy()
+
+    def __call__(self, inputs: Any) -> Result:
+        """Return the result of the layer for the results of others, or for an Input.
+
+        Raises TrainingError for anything else, and for a number of them that it does not take.
+        """
+        kind = type(self).__name__
+        given: Any = tuple(inputs) if type(inputs) in (list, tuple) else (inputs,)
+        for each in given:
+            need(
+                isinstance(each, Result) or (isinstance(each, Named) and each.begins),
+                f"{kind} takes results of layers, or an Input, not {shown(each)}",
+            )
+        need(not self.begins, "Input is the result of no layer: the next one takes it")
+        wanted = "at least two results, in a list" if self.joins else "one result"
+        need((len(given) > 1) == self.joins, f"{kind} takes {wanted}, not {len(given)}")
+        return Result(self, given)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The result of a layer that was called, from which Model finds the layers before it."""
+
+    layer: Named
+    sources: tuple[Result | Named, ...]
+    """The results that the layer takes, or the Input."""
 
 
 @dataclass(frozen=True, kw_only=True)

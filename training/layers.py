@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, InitVar, dataclass
+from typing import ClassVar
 
 from systola.training.arguments import Only, constructor
 from systola.training.checks import flag, is_name, real, shown, whole
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
 from systola.training.initializers import initializer_name
+from systola.training.joining_layers import Add, Concatenate, From
 from systola.training.layer_base import (
     KERNEL,
     LAYER,
@@ -40,6 +42,8 @@ class Input(Named):
     """The shape of a sample, up to MOST_NUMBERS numbers."""
 
     shape: tuple[int, ...]
+
+    begins: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -404,6 +408,9 @@ Layer = (
     | Dropout
     | Embedding
     | LSTM
+    | Add
+    | Concatenate
+    | From
 )
 
 

@@ -11,6 +11,7 @@ of the last C inputs; int16 in pairs of lines, low bytes first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import prod
@@ -28,7 +29,9 @@ LEAST_LINES = 2
 """Of the constant with which cores tell each other exponents."""
 TOLD_LINES = 4
 """Lines in which a step tells the bits of a largest gradient: two int16, of 0 to 15 each."""
-TABLES = 16
+MOST_ENTRIES = 256
+"""Parameter entries of a program at most: those that the chip has no room for are loaded later."""
+TABLES = 40
 """Tables of a program at most: two for the masks of units, and three for each stage."""
 
 
@@ -204,7 +207,7 @@ class Layout:
             for stage, shape in zip(stages, self.shapes, strict=False)
         ]
         """The same for the windows of poolings that do not lie side by side."""
-        self.entries = self._take(config.parameter_entries * PARAMETER_PLANES)
+        self.entries = self._take(max(MOST_ENTRIES, config.parameter_entries) * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
         steps = stages[0].lstm.steps if stages[0].lstm else 0
         self.program_bytes = turns * PROGRAM_BYTES * (1 + steps // 64 * (turns > 1))
@@ -304,10 +307,13 @@ class Layout:
 
 
 def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
+    if stage and stage.join:
+        return _joined(stage, size)
     groups, count = tensor.groups, tensor.inputs // tensor.groups
-    channels = _blocks(count, size)
+    parts = places_of(tensor.segments or (count,), size)
+    channels = -(-(int(parts[-1]) + 1) // size)
     bias = groups * channels * size
-    line = np.arange(groups)[:, np.newaxis] * channels * size + np.arange(count)
+    line = np.arange(groups)[:, np.newaxis] * channels * size + parts
     each = tensor.units // len(tensor.order)
     blocks = _blocks(each, size)
     column = np.array(tensor.order)[:, np.newaxis] * blocks * size + np.arange(each)
@@ -327,6 +333,33 @@ def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
         made=prod(window.out) if window else 1,
         left=prod(stage.map) if stage else 1,
     )
+
+
+def _joined(stage: Stage, size: int) -> Shape:
+    """Return the shape of a join, which has no weights."""
+    columns = places_of(stage.segments, size)
+    blocks, pixels = -(-(int(columns[-1]) + 1) // size), prod(stage.map)
+    return Shape(
+        groups=1,
+        inputs=0,
+        channels=0,
+        units=blocks,
+        lines=0,
+        bias=0,
+        biased=False,
+        places=np.zeros(0, np.intp),
+        columns=columns,
+        given=0,
+        made=pixels,
+        left=pixels,
+    )
+
+
+def places_of(segments: Sequence[int], size: int) -> NDArray[np.intp]:
+    """Return the place of each number where each segment has blocks of `size` of its own."""
+    starts = np.cumsum([0, *(-(-part // size) * size for part in segments)])
+    parts = zip(starts, segments, strict=False)
+    return np.concatenate([start + np.arange(part) for start, part in parts])
 
 
 def _blocks(count: int, size: int) -> int:

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from systola.runtime.pod.linked import Linked, make_linked
 from systola.runtime.pod.strategy import current_strategy
 from systola.training import data
+from systola.training.building import stages
 from systola.training.checks import check_name, items, shown
 from systola.training.data import Data
 from systola.training.engine import Batch, Codes, Engine
@@ -26,7 +27,7 @@ from systola.training.numbers import codes, input_bits
 from systola.training.optimizers import Optimizer
 from systola.training.schedules import rate_at
 from systola.training.settings import FAST
-from systola.training.stages import Stage, stages
+from systola.training.stages import Stage
 from systola.training.state import State, glorot
 from systola.training.task import Task
 
@@ -221,6 +222,7 @@ class Learner:
             weight_decay=chosen.weight_decay or 0.0,
             decays=chosen.decays,
             clip=chosen.clip,
+            clip_value=chosen.clipvalue,
             largest_weight=largest,
             stochastic=chosen.stochastic,
             seed=settings["seed"],

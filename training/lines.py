@@ -19,7 +19,7 @@ def blocked(matrix: NDArray[Any], size: int) -> NDArray[Any]:
     rows, columns = matrix.shape
     padded = np.zeros((rows, -(-columns // size) * size), matrix.dtype)
     padded[:, :columns] = matrix
-    return padded.reshape(rows, -1, size).transpose(1, 0, 2)
+    return padded.reshape(rows, padded.shape[1] // size, size).transpose(1, 0, 2)
 
 
 def sequences(x: NDArray[Any], lstm: Recurrence, layout: Layout) -> NDArray[np.int8]:

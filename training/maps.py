@@ -82,7 +82,7 @@ class Maps:
             if stage.curve and mask:
                 drop_both(writer, task, number, range(shape.units), units, mask)
             else:
-                mask = self._dropped(number, units, mask)
+                mask = self.dropped(number, units, mask)
         self._left.masks.append(mask)
         self._left.transposed.append(x)
         return units
@@ -191,7 +191,7 @@ class Maps:
         writer.free(others)
         return routes
 
-    def _dropped(self, number: int, units: range, mask: range | None) -> range:
+    def dropped(self, number: int, units: range, mask: range | None) -> range:
         """Draws the dropout of the units, and takes it from them."""
         writer = self._writer
         fresh, mask = mask is None, mask or writer.allocate(len(units))

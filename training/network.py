@@ -44,9 +44,11 @@ from systola.compiler.operations import (
     scalar_requantisation,
 )
 from systola.compiler.partition import Item, Translation
+from systola.training.building import stages
 from systola.training.checkpoint import Checkpoint, read
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
+from systola.training.joined_network import joined
 from systola.training.layers import Input, Rescaling
 from systola.training.moves import mean_entry
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
@@ -58,7 +60,7 @@ from systola.training.stages import (
     Recurrence,
     Stage,
     recurrent_tensor,
-    stages,
+    takes,
 )
 from systola.training.windows import Window as OurWindow
 from systola.training.writer import HALF
@@ -97,7 +99,6 @@ class _Translator:
         if first.lstm:
             if first.lstm.vocabulary:
                 source = value = replace(source, dtype="int32")
-            value, bits = self._lstm(0, first, first.lstm, value, bits)
         else:
             if first.row:
                 shape = (1, 1, *given)
@@ -106,10 +107,15 @@ class _Translator:
                 row = Value("x as a row", (1, first.inputs), "float32")
                 value = self._host("Flatten", value, row, View())
             value = self._host("Quantise", value, Value("codes", value.shape), _quantise(bits))
+        results = [(value, bits)]
         for number, stage in enumerate(self.stages):
+            value, bits = results[takes(self.stages, number)[0]]
             if stage.lstm:
-                if number:
-                    value, bits = self._lstm(number, stage, stage.lstm, value, bits)
+                results.append(self._lstm(number, stage, stage.lstm, value, bits))
+                continue
+            if stage.join:
+                parts, bits = [results[at] for at in stage.sources], state.unit_bits[number]
+                results.append((joined(self.items, number, stage, parts, bits), bits))
                 continue
             weights = _weights(state.masters[number])
             sum_bits = bits + state.bits[number] - MASTER_SHIFT
@@ -131,6 +137,7 @@ class _Translator:
                 value = self._convolution(number, stage, value, kernel, output)
             else:
                 value = self._product(number, value, weights[:-1], output, wide=last)
+            results.append((value, bits))
         y = Value("y", (1, self.stages[-1].units), "float32")
         last = self.stages[-1]
         end = last.softmax or last.sigmoid

@@ -7,7 +7,7 @@ _LAYERS = (
     "the layers that train are Conv2D, Conv1D, DepthwiseConv2D, Dense, LSTM, Embedding, poolings "
     "and Dropout"
 )
-_CHAIN = "Sequential takes a chain of layers"
+_JOINS = "Add and Concatenate are there"
 INSTEAD = {
     **dict.fromkeys(("GRU", "SimpleRNN", "Bidirectional", "TimeDistributed"), "LSTM is there"),
     **dict.fromkeys(
@@ -18,7 +18,7 @@ INSTEAD = {
         ("Conv3D", "Conv2DTranspose", "SeparableConv2D"),
         "Conv2D and DepthwiseConv2D are there",
     ),
-    **dict.fromkeys(("Add", "Concatenate", "Multiply", "Average", "Model", "Functional"), _CHAIN),
+    **dict.fromkeys(("Multiply", "Average", "Subtract", "Maximum", "Minimum", "Dot"), _JOINS),
     "Normalization": "Rescaling is there, or scale the samples before fit()",
     **dict.fromkeys(("LeakyReLU", "ELU", "PReLU"), "ReLU is there"),
     **dict.fromkeys(

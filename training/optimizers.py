@@ -26,7 +26,7 @@ OFF = {
         ("clipnorm", "global_clipnorm"),
         Only((None,), "Adam has it; gradients are in the weights before their norm is known"),
     ),
-    "clipvalue": Only((None,), "gradients have an exponent of their own, Adam has clipnorm"),
+    "clipvalue": Only((None,), "SGD has it, Adam has clipnorm"),
     "use_ema": Only((False,), "there is no average of the weights"),
     "ema_momentum": Only((0.99,), "there is no average of the weights"),
     "ema_overwrite_frequency": Only((None,), "there is no average of the weights"),
@@ -61,13 +61,13 @@ def _keep_weight_decay(optimizer: object, given: object) -> None:
     object.__setattr__(optimizer, "weight_decay", value)
 
 
-@constructor(**OFF)
+@constructor(**{name: rule for name, rule in OFF.items() if name != "clipvalue"})
 @dataclass(frozen=True)
 class SGD:
     """Gradient descent: v = momentum * v - learning_rate * g, w += v.
 
-    `rounding` is the way from updates to masters: "nearest", or "stochastic", at random, without
-    momentum.
+    Each number of g is cut off at `clipvalue`, where there is one. `rounding` is the way from
+    updates to masters: "nearest", or "stochastic", at random, without momentum.
     """
 
     learning_rate: float | Schedule = 0.01
@@ -75,8 +75,10 @@ class SGD:
     rounding: str = "nearest"
     _: KW_ONLY
     weight_decay: float | None = None
+    clipvalue: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "clipvalue", check_norm("clipvalue", self.clipvalue))
         object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
         _keep_weight_decay(self, self.weight_decay)
         object.__setattr__(self, "momentum", real("momentum", self.momentum))
@@ -106,6 +108,7 @@ class _Adaptive:
 
     momentum: ClassVar[float] = 0.0
     stochastic: ClassVar[bool] = False
+    clipvalue: ClassVar[None] = None
 
 
 @constructor(**_OFF_ADAM)

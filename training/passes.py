@@ -13,13 +13,15 @@ from systola.training.exchange import agree
 from systola.training.layout import Shape
 from systola.training.masks import block_seed, keep_table
 from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS, MOST_STATE_BITS
-from systola.training.stages import Stage
+from systola.training.stages import Stage, branched, takes
 from systola.training.task import INPUTS, SHIFT, Exponent, Task
 from systola.training.writer import HALF, NARROW, ONE, Entry, Writer, shifted
 
 STATE_BITS = 15
 """Fraction bits of what an LSTM gives from step to step."""
 _ADAPTED_ROWS = 256
+PLAIN = HALF, 1
+"""Multiplier and lost bits of what is not scaled."""
 COUNTER_REGISTER = 1
 """Index register with the counter of the masks of a step."""
 
@@ -87,7 +89,13 @@ def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Port
 
 def after_lstm(task: Task, number: int) -> bool:
     """Whether a stage takes what an LSTM gives."""
-    return number > 0 and task.stages[number - 1].lstm is not None
+    at = takes(task.stages, number)[0]
+    return at > 0 and task.stages[at - 1].lstm is not None
+
+
+def units_register(task: Task, number: int) -> int:
+    """Return the exponent register with the fraction bits of the units that a stage makes."""
+    return INPUTS + (1 if branched(task.stages) else number)
 
 
 def most_unit_bits(stage: Stage) -> int:
@@ -116,7 +124,7 @@ def of_samples(blocks: int, samples: int, there: int) -> list[range]:
 def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
     """Multiplier of the units of a stage, and how many bits it takes from them, with Dropout."""
     if not (train and rate):
-        return HALF, 1
+        return PLAIN
     q = round((1 << 29) / (1 - rate))
     bits = 2
     while q >= 1 << 31:
@@ -180,9 +188,11 @@ class UnitScale:
         self._writer = writer
         self._left = left
         self._task = task
-        self._register = INPUTS + number
+        self._register = units_register(task, number)
         # An LSTM has no sums but int16 to begin with.
         self._sums = Exponent(0, STATE_BITS) if stage.lstm else sum_bits(task, left, number)
+        if stage.join:
+            self._sums = left.inputs[number]
         self.known = bool(task.unit_bits) and not train
         """Whether nothing has to be measured."""
         bits = task.unit_bits[number] if self.known else most_unit_bits(stage)

@@ -22,13 +22,16 @@ from systola.arch.isa import (
 )
 from systola.golden.training import held
 from systola.training.backward import Backward
+from systola.training.branches.backward import BranchedBackward
+from systola.training.branches.forward import BranchedForward
+from systola.training.branches.kept import Kept
 from systola.training.forward import Forward
 from systola.training.layout import Layout
 from systola.training.lines import store
 from systola.training.loss import Loss
 from systola.training.moments import MomentStep
 from systola.training.passes import COUNTER_REGISTER, most_unit_bits
-from systola.training.stages import Stage
+from systola.training.stages import Stage, branched
 from systola.training.task import INPUTS, SPARE, Task
 from systola.training.turns.step import Step
 from systola.training.writer import ONE, UNIT, WIDE, Entry, StepEntry, Writer, entry_planes
@@ -100,18 +103,22 @@ def train_program(
     if task.turns > 1:
         step = Step(writer, task, words, train=True)
         outputs = step.forward()
-        _tell_unit_bits(writer, task.stages[:-1])
+        _tell_unit_bits(writer, task.stages[:-1], step.kept)
         outputs.write(train=True)
         outputs.free()
         step.back(outputs.kept)
         return _end(writer, step.selected())
-    forward = Forward(writer, task, train=True)
+    forward = _forward(writer, task, train=True)
     logits = forward.write()
     writer.write(layout.logits, logits)
-    _tell_unit_bits(writer, task.stages[:-1])
+    kept = forward.kept if isinstance(forward, BranchedForward) else None
+    _tell_unit_bits(writer, task.stages[:-1], kept)
     gradient = Loss(writer, task).write(logits, train=True)
     writer.free(logits)
-    Backward(writer, task, forward.left).write(gradient)
+    if isinstance(forward, BranchedForward):
+        BranchedBackward(writer, task, forward).write(gradient)
+    else:
+        Backward(writer, task, forward.left).write(gradient)
     return _end(writer)
 
 
@@ -123,7 +130,7 @@ def evaluate_program(
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().write(train=False)
         return _end(writer)
-    logits = Forward(writer, task, train=False).write()
+    logits = _forward(writer, task, train=False).write()
     writer.write(layout.logits, logits)
     Loss(writer, task).write(logits, train=False)
     return _end(writer)
@@ -137,7 +144,7 @@ def predict_program(
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().predict()
         return _end(writer)
-    logits = Forward(writer, task, train=False).write()
+    logits = _forward(writer, task, train=False).write()
     if task.stages[-1].softmax:
         logits = Loss(writer, task).probabilities(logits)
     elif task.stages[-1].sigmoid:
@@ -163,6 +170,8 @@ def survey_program(
     for number, (shape, place) in enumerate(zip(shapes, everywhere, strict=True)):
         total = 2 * shape.units * shape.lines
         floor = {"value": 0}
+        if not total:
+            writer.measure(SPARE)  # a join has no weights, and nothing that could be measured
         for first, lines in _portions(total, places):
             writer.read(place + first * layout.pitch, lines)
             rows = len(lines) // 2
@@ -216,7 +225,12 @@ def decay_program(config: Config, layout: Layout, entry: Entry) -> StepProgram:
     return _end(writer)
 
 
-def _tell_unit_bits(writer: Writer, stages: Sequence[Stage]) -> None:
+def _forward(writer: Writer, task: Task, *, train: bool) -> Forward:
+    kind = BranchedForward if branched(task.stages) else Forward
+    return kind(writer, task, train=train)
+
+
+def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None = None) -> None:
     """Puts 2^(m - f) into host memory for the units of each stage, of f bits, at most m."""
     if not stages:
         return
@@ -226,7 +240,10 @@ def _tell_unit_bits(writer: Writer, stages: Sequence[Stage]) -> None:
     lines = np.repeat(pairs.reshape(-1, 1), writer.layout.size, axis=1)
     source, result = writer.constant(lines), writer.allocate(2 * len(stages))
     for number in range(len(stages)):
-        writer.measure(SPARE, first=INPUTS + number)
+        if kept:
+            kept.bring(number + 1, SPARE)
+        else:
+            writer.measure(SPARE, first=INPUTS + number)
         line = source.start + 2 * number
         writer.copy(line, result.start + 2 * number, 1, Entry(), WIDE, exponent=SPARE)
     writer.write(writer.layout.unit_bits, result)

@@ -15,8 +15,15 @@ from systola.training.exchange import agree
 from systola.training.layout import Layout, RecurrencePlaces
 from systola.training.moves import ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import STATE_BITS, Pass, UnitScale, drop, of_samples
-from systola.training.stages import EMBEDDING, GATES, Recurrence, recurrent_tensor
+from systola.training.passes import (
+    STATE_BITS,
+    Pass,
+    UnitScale,
+    drop,
+    of_samples,
+    units_register,
+)
+from systola.training.stages import EMBEDDING, GATES, Recurrence, branched, recurrent_tensor
 from systola.training.task import INPUTS, SHIFT, SPARE, STATE, Exponent, Task
 from systola.training.weights import all_tiles, biases
 from systola.training.writer import (
@@ -96,13 +103,25 @@ class Recurrent:
 
     def _all_units(self) -> range:
         """Write all steps, and then the states of all of them as inputs of the next LSTM."""
+        number = self._number
+        scale = UnitScale(self._writer, self._task, self._left, number, train=self._train)
+        self.all_steps(number, scale)
+        scale.end()
+        self.all_units(scale)
+        self._left.masks.append(None)
+        self._leave()
+        return range(0)
+
+    def all_steps(self, number: int, scale: UnitScale) -> None:
+        """Write all steps of an LSTM, with inputs that are there, and look at their states."""
+        self._scale = scale
+        self._writer.free(self.turn(number))
+        self._scale = None
+
+    def all_units(self, scale: UnitScale) -> None:
+        """Write the states of all steps as inputs of the next LSTM."""
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         number, pitch, rows = self._number, layout.pitch, sizes.rows
-        scale = UnitScale(writer, self._task, self._left, number, train=self._train)
-        self._scale = scale
-        writer.free(self._steps())
-        self._scale = None
-        scale.end()
         state = writer.allocate(2 * rows)
         units, mask, random = (writer.allocate(rows) for _ in range(3))
         dropped = self._train and self._task.stages[number].rate
@@ -120,9 +139,6 @@ class Recurrent:
             place = layout.recurrences[number + 1].inputs
             writer.write(place + step * rows * pitch, units)
         writer.free(state, units, mask, random)
-        self._left.masks.append(None)
-        self._leave()
-        return range(0)
 
     def begin(self) -> None:
         """Let STATE have the least shift of the states, before the first of them."""
@@ -135,11 +151,12 @@ class Recurrent:
             self._agree()
             self._writer.measure(STATE, third=STATE, value=STATE_SHIFT)
 
-    def turn(self) -> range:
-        """Write all steps of the samples of a turn, whose inputs are there; the last state."""
-        lstm = self._task.stages[0].lstm
+    def turn(self, number: int) -> range:
+        """Write all steps of the samples of a turn, with inputs that are there; the last state."""
+        lstm = self._task.stages[number].lstm
         assert lstm
-        self._sizes = Sizes(self._writer.layout, lstm)
+        self._number = number
+        self._sizes = Sizes(self._writer.layout, lstm, number)
         return self._steps()
 
     def _input_shift(self) -> tuple[Entry, int]:
@@ -366,7 +383,9 @@ def input_bits(task: Task) -> int:
 
 def step_inputs(task: Task, number: int) -> Exponent:
     """Return the fraction bits of the inputs of a step of an LSTM: of states those of all steps."""
-    return Exponent(INPUTS + number - 1, 0) if number else Exponent(0, input_bits(task))
+    if not number:
+        return Exponent(0, input_bits(task))
+    return Exponent(INPUTS if branched(task.stages) else INPUTS + number - 1, 0)
 
 
 def state_register(task: Task, number: int) -> int:
@@ -375,4 +394,4 @@ def state_register(task: Task, number: int) -> int:
     States that another LSTM takes have the fraction bits of its inputs.
     """
     lstm = task.stages[number].lstm
-    return INPUTS + number if lstm and lstm.sequences else STATE
+    return units_register(task, number) if lstm and lstm.sequences else STATE

@@ -19,7 +19,7 @@ from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import accumulated, gradient_scale, most_blocks
+from systola.training.passes import accumulated, gradient_scale, most_blocks, units_register
 from systola.training.recurrent import (
     CELL_BITS,
     LEAST_SHIFT,
@@ -28,7 +28,7 @@ from systola.training.recurrent import (
     state_register,
     step_inputs,
 )
-from systola.training.stages import EMBEDDING, GATES, Recurrence, recurrent_tensor
+from systola.training.stages import EMBEDDING, GATES, Recurrence, branched, recurrent_tensor
 from systola.training.task import GRADIENT, INPUTS, SHIFT, Exponent, Task
 from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
 from systola.training.weights import all_turned
@@ -112,7 +112,9 @@ class RecurrentBackward:
         assert lstm
         self.take(layout, lstm)
         if lstm.sequences:
-            self._measure_all()
+            self.begin_all()
+            self.measure_all()
+            self.end_all()
         self._steps(gradient)
         if not lstm.sequences:
             self.end()
@@ -200,21 +202,27 @@ class RecurrentBackward:
             return [first, first]
         return [first, _Room(*map(writer.allocate, lines))]
 
-    def _measure_all(self) -> None:
-        """Let SHIFT have the shift of the gradients of all states, and GRADIENT their bits."""
+    def begin_all(self) -> None:
+        """Begin to look for the shift of the gradients of all states, in SHIFT."""
+        self._given = gradient_scale(self._stage)
+        self._writer.measure(SHIFT, value=LEAST_SHIFT)
+
+    def measure_all(self) -> None:
+        """Look at the gradients of all states of the samples that are written now."""
         writer, sizes = self._writer, self._sizes
         lines = writer.allocate(2 * sizes.rows)
-        q, lost = gradient_scale(self._stage)
-        self._given = q, lost
-        top = min(TOP_BITS_OF_ALL, self._bits)
-        writer.measure(SHIFT, value=LEAST_SHIFT)
+        bits = min(TOP_BITS_OF_ALL, self._bits) + 1
+        at = {"buffer": lines.start, "rows": sizes.rows, "bits": bits, "first": SHIFT}
         for step in range(sizes.steps):
             self._read_above(step, lines)
-            at = {"buffer": lines.start, "rows": sizes.rows}
-            writer.measure(SHIFT, Source.LINES, **at, bits=top + 1, first=SHIFT)
+            writer.measure(SHIFT, Source.LINES, **at)
         writer.free(lines)
-        agree(writer, self._task, INPUTS + self._number + 1)
-        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-lost)
+
+    def end_all(self) -> None:
+        """Let SHIFT have the shift of the gradients of all states, and GRADIENT their bits."""
+        above = units_register(self._task, self._number + 1)
+        agree(self._writer, self._task, INPUTS + 2 if branched(self._task.stages) else above)
+        self._writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-self._given[1])
 
     def _read_above(self, step: int, lines: range) -> None:
         """Bring the gradient of the inputs of the LSTM above in a step, int16."""

@@ -147,6 +147,8 @@ def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> I
     """From the order of the tensors to that of Keras."""
     ordered: list[_Each] = []
     for number, stage in enumerate(stages):
+        if stage.join:
+            continue
         kernel, *biases = found[number]
         recurrent: Sequence[_Each] = ()
         if stage.lstm:
@@ -174,9 +176,8 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
     order = list(_keras_order(stages, _with_biases(stages, owners)))
     joined: list[Floats] = []
     for number, tensor in enumerate(parts):
-        kernel, *biases = (
-            each for each, owner in zip(weights, order, strict=True) if owner == number
-        )
+        own = [each for each, owner in zip(weights, order, strict=True) if owner == number]
+        kernel, *biases = own or [np.zeros((0, tensor.units))]
         if tensor.biased and not biases:
             biases = [np.zeros(tensor.units)]
         rows = np.reshape(kernel, (-1, tensor.units))
@@ -194,6 +195,8 @@ def glorot(stages: Sequence[Stage], seed: int) -> State:
     rng = np.random.default_rng(seed)
     weights: list[Floats] = []
     for stage in stages:
+        if stage.join:
+            continue
         if stage.lstm:
             weights += _lstm(stage, stage.lstm, rng)
             continue

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from systola.training.building import stages
+from systola.training.joining_layers import Add, Concatenate, From
 from systola.training.layer_base import pair
 from systola.training.layers import (
     LSTM,
@@ -23,7 +25,6 @@ from systola.training.layers import (
     Pooling1D,
     Pooling2D,
 )
-from systola.training.stages import stages
 from systola.training.state import keras_shapes
 from systola.training.weight_files import count_of, snake_case
 from systola.training.windows import convolved, pooled
@@ -40,7 +41,7 @@ def names(layers: Sequence[Layer]) -> list[str]:
     taken = {layer.name for layer in layers if layer.name}
     found: list[str] = []
     for layer in layers:
-        name = layer.name
+        name = "" if isinstance(layer, From) else layer.name
         if name is None:
             name = kind = snake_case(layer)
             number = 0
@@ -72,7 +73,7 @@ def table(layers: Sequence[Layer], name: str) -> str:
     counts, shapes = weights_of_layers(layers), _shapes(layers)
     cells: list[tuple[str, str, str]] = []
     for number, (layer, own) in enumerate(zip(layers, names(layers), strict=True)):
-        if isinstance(layer, Input):
+        if isinstance(layer, Input | From):
             continue
         shape = "?" if shapes is None else str((None, *shapes[number]))
         count = f"{counts[number]:,}" if counts else "0 (unbuilt)"
@@ -110,6 +111,13 @@ def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
         match layer:
             case Input(shape=shape):
                 pass
+            case From(layer=link):
+                shape = found[link]
+            case Add(sources=sources):
+                shape = found[sources[0]]
+            case Concatenate(sources=sources):
+                shape = found[sources[0]]
+                shape = (*shape[:-1], sum(found[link][-1] for link in sources))
             case Flatten():
                 shape = (prod(shape),)
             case Dense(units=units):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from systola.training.clip import Clip
-from systola.training.moments import Decays
+from systola.training.moments import GRADIENT_BITS, LEAST_TOLD, Decays
 from systola.training.stages import Stage
 
 SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
@@ -42,6 +42,8 @@ class Task:
     """The decays of the moments of Adam and RMSprop; None for other optimisers."""
     clip: Clip | None = None
     """The norm at which gradients are cut off; None: they are not."""
+    clip_value: float | None = None
+    """The magnitude at which each number of a gradient is cut off; None: it is not."""
     largest_weight: float = 0.0
     """Of all samples; 0 where they have no weights."""
     stochastic: bool = False
@@ -80,3 +82,10 @@ class Task:
         blocks, turn = -(-self.count // size), self.core * self.turns + self.turn
         first, end = (n * blocks // (self.cores * self.turns) for n in (turn, turn + 1))
         return range(first * size, min(end * size, self.count))
+
+
+def begin_told(task: Task, tensor: int) -> int:
+    """Return the bits of a largest gradient that a step tells where it sees none: of a join, which
+    has no weights, as many as change nothing."""
+    stage = task.stages[tensor] if tensor < len(task.stages) else None
+    return GRADIENT_BITS if stage and stage.join else LEAST_TOLD

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from systola.arch.isa import Function, Opcode, Operation, Source
+from systola.training.clip import largest_step
 from systola.training.exchange import WHOLE, add_up, give_to_all, own_rows
 from systola.training.layout import TOLD_LINES
 from systola.training.loss import gradient_factor
@@ -15,8 +16,17 @@ from systola.training.masks import block_seed
 from systola.training.moments import LEAST_TOLD, Decays, limit
 from systola.training.numbers import multiplier, velocity_bits
 from systola.training.passes import COUNTER_REGISTER, adapted_rows
-from systola.training.stages import recurrent_tensor
-from systola.training.task import GRADIENT, INPUTS, SHIFT, SPARE, STATE, Exponent, Task
+from systola.training.stages import branched, recurrent_tensor
+from systola.training.task import (
+    GRADIENT,
+    INPUTS,
+    SHIFT,
+    SPARE,
+    STATE,
+    Exponent,
+    Task,
+    begin_told,
+)
 from systola.training.writer import (
     ONE,
     UNIT,
@@ -33,6 +43,14 @@ _OWN = 15
 _ADDED = {"wide": 1, "accumulate": 1, "exponent": SPARE}
 TOLD_BITS = 15
 """The most bits that one of the numbers tells."""
+
+
+@dataclass(frozen=True)
+class CutEntry(Entry):
+    """The entry of an update whose steps are cut off."""
+
+    most: int = 0
+    """The code of the largest step."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +123,8 @@ class Masters:
             for first in range(0, self._rows, most):
                 rows = range(first, min(first + most, self._rows))
                 self.some(rows)._adapt(row + first, self.task.decays, entry)
+        elif isinstance(entry, CutEntry):
+            self._add_cut(row, entry)
         elif self.task.momentum:
             self._add_momentum(row, entry)
         else:
@@ -114,12 +134,45 @@ class Masters:
                 how["stochastic"] = 1
             self.writer.activate(row, self.lines[0].start, self._rows, entry, **how)
 
+    def _add_cut(self, row: int, entry: CutEntry) -> None:
+        """Cut the steps off, and add them: some rows at a time, as they take lines beside."""
+        writer, most = self.writer, adapted_rows(self.writer.config)
+        if self.task.stochastic:
+            self._draw()
+        for first in range(0, self._rows, most):
+            part = self.some(range(first, min(first + most, self._rows)))
+            steps = writer.allocate(2 * part._rows)
+            how = {"wide": 1, "exponent": SPARE, "stochastic": int(self.task.stochastic)}
+            writer.activate(row + first, steps.start, part._rows, Entry(entry.multiplier), **how)
+            at = (steps.start, 0, steps.start, part._rows, ONE, WIDE)
+            writer.vector(Operation.COPY, *at, limit=entry.most)
+            part._add_steps(steps.start)
+            writer.free(steps)
+
+    def _add_steps(self, steps: int) -> None:
+        """Add steps that lie in the buffer, by way of the velocities where there are some."""
+        writer, rows = self.writer, self._rows
+        if self.task.momentum:
+            self._decay_velocities()
+        first = self.lines[-1].start
+        at = (steps, 0, first, rows, ONE, WIDE)
+        writer.vector(Operation.COPY, *at, accumulate=1)
+        if self.task.momentum:
+            self._add_velocities()
+
+    def _decay_velocities(self) -> None:
+        velocity = self.lines[1].start
+        q, right = multiplier(self.task.momentum)
+        self.writer.copy(velocity, velocity, self._rows, shifted(right, multiplier=q), WIDE)
+
     def _add_momentum(self, row: int, entry: AnyEntry) -> None:
+        self._decay_velocities()
+        self.writer.activate(row, self.lines[1].start, self._rows, entry, **_ADDED)
+        self._add_velocities()
+
+    def _add_velocities(self) -> None:
         writer, rows = self.writer, self._rows
         master, velocity = (each.start for each in self.lines)
-        q, right = multiplier(self.task.momentum)
-        writer.copy(velocity, velocity, rows, shifted(right, multiplier=q), WIDE)
-        writer.activate(row, velocity, rows, entry, **_ADDED)
         writer.vector(
             *(Operation.ADD, master, velocity, master, rows, ONE, WIDE),
             scales=(UNIT, UNIT >> velocity_bits(self.task.momentum)),
@@ -189,11 +242,15 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
     bits += velocity_bits(task.momentum) if task.momentum else 0
     value = inputs.value - bits + right
     writer.measure(SPARE, first=register, second=GRADIENT, value=value)
+    if most := largest_step(task.clip_value, task.learning_rate, bits):
+        return CutEntry(q, most=most)
     return Entry(q)
 
 
 def told_register(task: Task, tensor: int) -> int:
     """Return the register for what a step tells of a tensor: one that its update leaves free."""
+    if branched(task.stages):
+        return _told_of_branches(task, tensor)
     last = len(task.stages) - 1
     lstm = task.stages[0].lstm
     if lstm and lstm.sequences:
@@ -206,10 +263,22 @@ def told_register(task: Task, tensor: int) -> int:
     return SHIFT if tensor == last else INPUTS + tensor
 
 
+def _told_of_branches(task: Task, tensor: int) -> int:
+    """Return the register where INPUTS has the inputs of each stage, and the next one its units:
+    of an LSTM all states, where it gives these."""
+    count = len(task.stages)
+    if tensor < count:
+        return INPUTS + 2
+    for number, stage in enumerate(task.stages):
+        if stage.lstm and tensor == recurrent_tensor(task.stages, number):
+            return STATE if stage.lstm.sequences else INPUTS + 1
+    return INPUTS  # of embeddings, before an LSTM whose inputs need none
+
+
 def begin_telling(writer: Writer, task: Task, *tensors: int) -> None:
     """Begin to look at the gradients of tensors, where the optimiser has moments."""
     for tensor in tensors if task.decays else ():
-        writer.measure(told_register(task, tensor), value=LEAST_TOLD)
+        writer.measure(told_register(task, tensor), value=begin_told(task, tensor))
 
 
 def tell(writer: Writer, task: Task, *tensors: int) -> None:

@@ -22,7 +22,7 @@ from systola.arch.isa import (
     encode,
 )
 from systola.training.errors import NoRoomError, TrainingError
-from systola.training.layout import Layout
+from systola.training.layout import MOST_ENTRIES, Layout
 
 Bytes = NDArray[np.uint8]
 MOST_ROWS = (1 << 16) - 1
@@ -82,6 +82,8 @@ class Writer:
         self.words: list[bytes] = []
         self._free = [(0, config.buffer_lines)]
         self._entries: dict[AnyEntry, int] = {}
+        self._loaded: dict[int, int] = {}
+        """The place of each entry that is on the chip, the one used last at the end."""
         self.later_shifts: list[tuple[int, int, dict[str, int]]] = []
         """Of each Measure that takes the shift of a step: its number among the words, the tensor of
         the shift, and the operands without it."""
@@ -140,8 +142,22 @@ class Writer:
         self._free = joined
 
     def entry(self, entry: AnyEntry) -> int:
-        """The number of a parameter entry."""
-        return self._entries.setdefault(entry, len(self._entries))
+        """Return the place of a parameter entry.
+
+        The first entries are loaded when the program begins. A later one takes the place of the
+        entry that was not used for longest.
+        """
+        number, places = self._entries.setdefault(entry, len(self._entries)), self._loaded
+        if number in places:
+            place = places.pop(number)
+        elif len(places) < self.config.parameter_entries:
+            place = len(places)
+        else:
+            place = places.pop(next(iter(places)))
+            host = self.layout.entries + number * PARAMETER_PLANES * self.layout.pitch
+            self.emit(Opcode.LOAD_PARAMETERS, host=host, parameter=place, count=1)
+        places[number] = place
+        return place
 
     def table(self, results: NDArray[np.int8]) -> int:
         """Return the place of a table of results for 0 to 127 and -128 to -1.
@@ -260,6 +276,7 @@ class Writer:
         function: Function = Function.NONE,
         scales: tuple[int, int] | None = None,
         limit: int = 0,
+        rounding: Rounding = Rounding.SINGLE,
         **how: int,
     ) -> None:
         """Vector; `scales`: the multipliers of the operands of ADD and SUBTRACT, `limit`: what an
@@ -277,7 +294,7 @@ class Writer:
             **at,
             parameter=self.entry(entry),
             function=function,
-            rounding=Rounding.SINGLE,
+            rounding=rounding,
             **flags,
         )
 
@@ -335,11 +352,12 @@ class Writer:
     def code(self) -> bytes:
         """The program: entries and tables first, Halt last."""
         layout, count = self.layout, len(self._entries)
-        if count > self.config.parameter_entries:
+        if count > MOST_ENTRIES:
             raise TrainingError(
-                f"the network needs {count} parameter entries, '{self.config.name}' has "
-                f"{self.config.parameter_entries}"
+                f"the network needs {count} parameter entries, a program has {MOST_ENTRIES}: take "
+                "fewer layers"
             )
+        count = min(count, self.config.parameter_entries)
         loads = [
             encode(Opcode.LOAD_TABLE, host=self._table_at(number), table=number)
             for number in range(min(len(self._tables), self.config.tables))

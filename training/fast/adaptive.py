@@ -22,7 +22,7 @@ from systola.training.moments import (
     raised,
 )
 from systola.training.state import State
-from systola.training.task import Task
+from systola.training.task import Task, begin_told
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class AdaptiveUpdate:
 
     def _told(self, steps: Sequence[MomentStep]) -> list[int]:
         """Return the bits of the largest gradient of each tensor, as a step reports them."""
-        told = [LEAST_TOLD] * len(steps)
+        told = [begin_told(self._task, tensor) for tensor in range(len(steps))]
         for part in self._parts:
             shift = held(part.sum_bits + steps[part.tensor].right)
             told[part.tensor] = raised(told[part.tensor], magnitude_bits(part.sums), shift)

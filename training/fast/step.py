@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -20,6 +21,7 @@ from systola.training.fast.arithmetic import (
     scaled,
     wide,
 )
+from systola.training.fast.branches import Branches, added, scaled_away, side_by_side
 from systola.training.fast.curved import curved, masked, scale_up
 from systola.training.fast.loss import Loss, gradient
 from systola.training.fast.lstm import Gradients, Lstm, Weights
@@ -27,8 +29,10 @@ from systola.training.fast.masks import dropout
 from systola.training.fast.pooling import back, back_to_all, largest, means, routes
 from systola.training.fast.stage import Products, one, weights
 from systola.training.fast.update import PlainUpdate, Update
+from systola.training.layout import places_of
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.passes import (
+    PLAIN,
     STATE_BITS,
     after_lstm,
     curved_bits,
@@ -38,7 +42,7 @@ from systola.training.passes import (
 )
 from systola.training.programs import COUNTER_STEP
 from systola.training.recurrent import input_bits
-from systola.training.stages import EMBEDDING, recurrent_tensor
+from systola.training.stages import EMBEDDING, recurrent_tensor, takes
 from systola.training.state import State
 from systola.training.task import Task
 from systola.training.writer import HALF, Entry
@@ -48,9 +52,12 @@ from systola.training.writer import HALF, Entry
 class Passed:
     """Notes of the way forward for the way back, one of each stage."""
 
-    products: list[Products | Lstm] = field(default_factory=list[Products | Lstm])
+    products: list[Products | Lstm | None] = field(default_factory=list[Products | Lstm | None])
+    """None for a join."""
     bits: list[int] = field(default_factory=list[int])
     """Fraction bits of the inputs."""
+    made: list[int] = field(default_factory=list[int])
+    """Fraction bits of the units, but for the last stage."""
     masks: list[Narrow | None] = field(default_factory=list[Narrow | None])
     """1 for the units that pass, 0 for others; the last stage has none."""
     routes: list[Narrow | None] = field(default_factory=list[Narrow | None])
@@ -73,22 +80,28 @@ class Step:
     def forward(self) -> Wide:
         """Compute the logits, (samples, units)."""
         task, passed = self.task, self.passed
-        x, bits = self.x, task.input_bits
+        results: list[tuple[Integers, int]] = [(self.x, task.input_bits)]
         last = len(task.stages) - 1
         for number in range(last):
             stage = task.stages[number]
+            given = [results[at] for at in takes(task.stages, number)]
+            x, bits = given[0]
             passed.bits.append(bits)
-            if stage.lstm:
-                x, bits = self._recurrent(number, x, bits)
+            if stage.join:
+                results.append(self._joined(number, given))
+            elif stage.lstm:
+                results.append(self._recurrent(number, x, bits))
             else:
-                x, bits = self._units(number, self._products(number, x, bits))
+                results.append(self._units(number, self._products(number, x, bits)))
+            passed.made.append(results[-1][1])
+        x, bits = results[takes(task.stages, last)[0]]
         passed.bits.append(bits)
         sums = self._products(last, x, bits).sums()
         return wide(scaled(sums, Entry(), held(self._sum_bits(last) - LOGIT_BITS - 1)))
 
     def unit_bits(self) -> list[int]:
         """Return the fraction bits of the units of all stages but the last one."""
-        return self.passed.bits[1:]
+        return self.passed.made
 
     def learn(self, found: Loss) -> State:
         """Go back from the loss, and return the state after the update."""
@@ -96,17 +109,30 @@ class Step:
         update = (AdaptiveUpdate if task.decays else PlainUpdate)(task, self.state)
         below: Integers
         below, bits = gradient(found)
+        branches = Branches(task.stages)
         for number in reversed(range(len(task.stages))):
-            products = passed.products[number]
+            products, lstm = passed.products[number], task.stages[number].lstm
+            if branches.there and number < len(task.stages) - 1 and not (lstm and lstm.sequences):
+                below, bits = branches.gradient(number)
+                below = self._through(number, below)
             if isinstance(products, Lstm):
                 found_here = self._back_lstm(number, products, below, bits)
                 self._update_lstm(number, update, products, found_here)
                 below, bits = found_here.below, found_here.bits
                 continue
             narrowed = below.astype(np.int8, copy=False)
+            if products is None:
+                branches.back(number, narrowed, bits)
+                continue
             sums, sum_bits = products.update(narrowed), passed.bits[number] + bits
-            if number:
-                below, bits = self._below(number, products, narrowed, bits)
+            if branches.there:
+                if at := takes(task.stages, number)[0]:
+                    scale = gradient_scale(task.stages[at - 1]) if branches.alone(at) else PLAIN
+                    branches.add(at, *self._below(number, products, narrowed, bits, scale))
+            elif number:
+                scale = gradient_scale(task.stages[number - 1])
+                below, bits = self._below(number, products, narrowed, bits, scale)
+                below = self._through(number - 1, below)
             update.add(number, sums, task.master_bits[number], sum_bits)
         return update.state()
 
@@ -176,9 +202,40 @@ class Step:
     def _drawn(self, number: int, shape: tuple[int, int, int], step: int = 0) -> Narrow:
         assert self.number is not None
         counter = self.number * COUNTER_STEP % 2**32 + number
-        rate, seed = self.task.stages[number].rate, self.task.seed
+        stage, seed = self.task.stages[number], self.task.seed
         how = {"columns": self.columns, "seed": seed, "counter": counter}
-        return dropout(rate, shape, **how, step=step)
+        places = places_of(stage.segments, self.columns) if stage.join else None
+        if places is None:
+            return dropout(stage.rate, shape, **how, step=step)
+        # Each part of the units has blocks of its own.
+        whole = *shape[:2], int(places[-1]) + 1
+        return dropout(stage.rate, whole, **how, step=step)[..., places]
+
+    def _joined(self, number: int, given: Sequence[tuple[Integers, int]]) -> tuple[Narrow, int]:
+        """Join results of so many fraction bits."""
+        stage, train = self.task.stages[number], self.number is not None
+        known = self.task.unit_bits[number] if self.task.unit_bits and not train else None
+        shape = (len(self.x), prod(stage.map), -1) if stage.maps else (len(self.x), -1)
+        codes = [(each.reshape(shape), bits) for each, bits in given]
+        if stage.join == "add":
+            sums, sum_bits = added(codes)
+            q, shift, bits = self._unit_scale(number, sum_bits, sums)
+            units = scaled_away(sums, q, shift)
+        else:
+            q, lost = hidden_scale(stage.rate, train)
+            units, bits = side_by_side(codes, q, lost, known)
+            sums = np.concatenate([each for each, _ in codes], axis=-1)
+        units = narrow(units, least=0 if stage.relu else -128)
+        mask = (sums > 0).astype(np.int8) if train and stage.relu else None
+        if train and stage.rate:
+            lines = prod(stage.map)
+            drawn = self._drawn(number, (len(units), lines, stage.units)).reshape(units.shape)
+            mask = drawn if mask is None else mask * drawn
+            units = units * drawn
+        self.passed.products.append(None)
+        self.passed.masks.append(mask)
+        self.passed.routes.append(None)
+        return units, bits
 
     def _recurrent(self, number: int, x: Integers, given: int) -> tuple[Narrow, int]:
         """Make the inputs of the next stage from the states of an LSTM; and their fraction bits.
@@ -224,16 +281,19 @@ class Step:
     # Back.
 
     def _below(
-        self, number: int, products: Products, above: Narrow, bits: int
+        self, number: int, products: Products, above: Narrow, bits: int, scale: tuple[int, int]
     ) -> tuple[Narrow, int]:
-        """Compute the gradient of the sums of the stage before, and its fraction bits."""
-        task, stage = self.task, self.task.stages[number - 1]
-        q, lost = gradient_scale(stage)
+        """Compute the gradient of the inputs of a stage with a scale, and its fraction bits."""
+        q, lost = scale
         sums = products.below(above)
         shift = measured(sums, -8)
-        bits = held(bits - shift + task.master_bits[number] - MASTER_SHIFT - lost)
-        below = narrow(scaled(sums, Entry(q), shift))
-        mask, marks = self.passed.masks[number - 1], self.passed.routes[number - 1]
+        bits = held(bits - shift + self.task.master_bits[number] - MASTER_SHIFT - lost)
+        return narrow(scaled(sums, Entry(q), shift)), bits
+
+    def _through(self, number: int, below: Narrow) -> Narrow:
+        """Turn the gradient of the result of a stage into its sums', (rows, units)."""
+        stage = self.task.stages[number]
+        mask, marks = self.passed.masks[number], self.passed.routes[number]
         if mask is not None:
             below = below.reshape(mask.shape)
             below = below * mask if stage.average else masked(stage, below, mask)
@@ -245,7 +305,7 @@ class Step:
             elif marks is not None:
                 below = back(below, marks, stage.pool)
         units = stage.lstm.units if stage.lstm else stage.units
-        return below.reshape(-1, units), bits
+        return below.reshape(-1, units)
 
     def _back_lstm(self, number: int, lstm: Lstm, above: Integers, bits: int) -> Gradients:
         """Go back through time from the gradient of the last state, or of all of them."""

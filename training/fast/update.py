@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from systola.golden.training import held
+from systola.training.clip import largest_step
 from systola.training.fast.arithmetic import Sums, Wide, scaled, wide
 from systola.training.loss import gradient_factor
 from systola.training.numbers import multiplier, velocity_bits
@@ -51,6 +52,8 @@ class PlainUpdate:
         q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
         more = velocity_bits(task.momentum) if task.momentum else 0
         moved = scaled(sums, Entry(q), held(sum_bits - bits - more + right))
+        if most := largest_step(task.clip_value, task.learning_rate, bits + more):
+            moved = moved.clip(-most, most)
         if not task.momentum:
             masters[rows] = wide(moved + masters[rows])
             return

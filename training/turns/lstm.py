@@ -26,36 +26,45 @@ class LstmForward:
         self._words = words
         self._train = train
 
-    def write(self) -> None:
-        """Write the stage, which is the first one."""
-        writer, task, lstm = self._writer, self._task, self._task.stages[0].lstm
+    def write(self, number: int) -> None:
+        """Write a stage, which is the first one or takes all states of another LSTM."""
+        writer, task, lstm = self._writer, self._task, self._task.stages[number].lstm
         assert lstm
         recurrent = [
             Recurrent(writer, replace(task, turn=turn), self._left, train=self._train)
             for turn in range(task.turns)
         ]
-        scale = UnitScale(writer, task, self._left, 0, train=self._train)
+        scale = UnitScale(writer, task, self._left, number, train=self._train)
+        if lstm.sequences:
+            for of_turn in each_turn(writer, task):
+                if self._words:
+                    self._words.rows(of_turn)
+                recurrent[of_turn.turn].all_steps(number, scale)
+            scale.end()
+            for of_turn in each_turn(writer, task):
+                recurrent[of_turn.turn].all_units(scale)
+            return
         recurrent[0].begin()
         for of_turn in each_turn(writer, task):
             if self._words:
                 self._words.rows(of_turn)
-            state = recurrent[of_turn.turn].turn()
+            state = recurrent[of_turn.turn].turn(number)
             recurrent[of_turn.turn].measure(scale, state)
             writer.write(spilled(writer.layout).sums, state)
             writer.free(state)
         scale.end()
         for of_turn in each_turn(writer, task):
             layout = writer.layout
-            state = writer.allocate(2 * Sizes(layout, lstm).rows)
+            state = writer.allocate(2 * Sizes(layout, lstm, number).rows)
             writer.read(spilled(layout).sums, state)
             units, mask = recurrent[of_turn.turn].units(scale, state)
-            writer.write(inputs(layout, 1), units)
+            writer.write(inputs(layout, number + 1), units)
             if mask:
-                writer.write(spilled(layout).masks[0], mask)
+                writer.write(spilled(layout).masks[number], mask)
             writer.free(state, units, mask or range(0))
         recurrent[0].end()
         tile = writer.allocate(2 * writer.layout.size)
-        zero = not task.stages[1].use_bias
+        zero = not task.stages[number + 1].use_bias
         turned_ones(writer, tile, self._left.inputs[-1], wide=True, zero=zero)
         writer.write(writer.layout.wide_ones, tile)
         writer.free(tile)

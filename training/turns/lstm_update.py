@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from systola.training.moves import turned_ones
-from systola.training.recurrent import STATE_SHIFT, Sizes, input_bits
+from systola.training.recurrent import STATE_SHIFT, Sizes, state_register, step_inputs
 from systola.training.recurrent_backward import RecurrentBackward, recurrent_tensors
-from systola.training.stages import RECURRENT, Recurrence
-from systola.training.task import SHIFT, STATE, Exponent, Task
+from systola.training.stages import Recurrence, recurrent_tensor
+from systola.training.task import SHIFT, Exponent, Task
 from systola.training.turns.chunks import part_blocks
 from systola.training.turns.embedding import Words
 from systola.training.turns.walk import each_turn, spilled
@@ -33,36 +33,60 @@ class _Piece:
 class LstmBack:
     """Writes it, from the gradient of the last state."""
 
-    def __init__(self, writer: Writer, task: Task, words: Words | None) -> None:
+    def __init__(self, writer: Writer, task: Task, words: Words | None, number: int) -> None:
         self._writer = writer
         self._task = task
         self._words = words
-        lstm = task.stages[0].lstm
+        self._number = number
+        lstm = task.stages[number].lstm
         assert lstm
         self._lstm: Recurrence = lstm
 
     def write(self) -> None:
         """Write it."""
         writer, task = self._writer, self._task
-        back = RecurrentBackward(writer, task)
-        for _ in each_turn(writer, task):
-            layout = writer.layout
-            lines = layout.samples * Sizes(layout, self._lstm).units
-            gradient = writer.allocate(lines)
-            writer.read(spilled(layout).gradients[0], gradient)
-            back.turn(layout, self._lstm, gradient)
-        back.end()
-        learnt = recurrent_tensors(task)
+        back = RecurrentBackward(writer, task, self._number)
+        if self._lstm.sequences:
+            self._all_states(back)
+        else:
+            self._last_state(back)
+        learnt = recurrent_tensors(task, self._number)
         begin_telling(writer, task, *learnt)
         self._kernels()
         if self._words:
             self._words.update()
         tell(writer, task, *learnt)
 
+    def _last_state(self, back: RecurrentBackward) -> None:
+        """Write all steps of all turns from the gradient of the last state."""
+        writer = self._writer
+        for _ in each_turn(writer, self._task):
+            layout = writer.layout
+            lines = layout.samples * self._sizes.units
+            gradient = writer.allocate(lines)
+            writer.read(spilled(layout).gradients[self._number], gradient)
+            back.turn(layout, self._lstm, gradient)
+        back.end()
+
+    def _all_states(self, back: RecurrentBackward) -> None:
+        """Write the same from the gradients of all states, which are in host memory."""
+        writer = self._writer
+        back.begin_all()
+        for _ in each_turn(writer, self._task):
+            back.take(writer.layout, self._lstm)
+            back.measure_all()
+        back.end_all()
+        for _ in each_turn(writer, self._task):
+            back.turn(writer.layout, self._lstm, range(0))
+
+    @property
+    def _sizes(self) -> Sizes:
+        return Sizes(self._writer.layout, self._lstm, self._number)
+
     def _kernels(self) -> None:
         """Add the products of inputs, states and ones with dz to the masters."""
         writer, task, layout = self._writer, self._task, self._writer.layout
-        size, samples, gates = layout.size, layout.samples, layout.shapes[0].units
+        size, samples, gates = layout.size, layout.samples, layout.shapes[self._number].units
         most = part_blocks(writer, task)
         units = min(most, gates)
         # A step of a piece has states as int16, int8 and transposed, and dz, two of most of these.
@@ -72,7 +96,7 @@ class LstmBack:
         self._narrow = writer.allocate(most * steps * samples)
         self._turned = [writer.allocate(most * steps * samples) for _ in range(2)]
         self._ones = writer.allocate(steps * samples)
-        turned_ones(writer, self._ones, Exponent(0, 0), zero=not task.stages[0].use_bias)
+        turned_ones(writer, self._ones, Exponent(0, 0), zero=not task.stages[self._number].use_bias)
         slopes = [writer.allocate(2 * units * steps * samples) for _ in range(2)]
         places = [rooms(writer, most * size, task) for _ in range(units)]
         half, turn, number = writer.config.accumulator_rows // 2, 0, 0
@@ -102,26 +126,26 @@ class LstmBack:
         writer.free(*(lines for room in places for pair in room for lines in pair))
 
     def _pieces(self, most: int) -> Iterator[_Piece]:
-        task, sizes = self._task, Sizes(self._writer.layout, self._lstm)
-        bits, less = task.master_bits[0], task.stages[0].tensor.bias_less
+        task, sizes, number = self._task, self._sizes, self._number
+        bits, less = task.master_bits[number], task.stages[number].tensor.bias_less
         for first in range(0, sizes.inputs, most):
             blocks = range(first, min(first + most, sizes.inputs))
-            yield _Piece(0, blocks, bits, Exponent(0, input_bits(task)))
+            yield _Piece(number, blocks, bits, step_inputs(task, number))
         bias = range(sizes.inputs, sizes.inputs + 1)
-        yield _Piece(0, bias, bits - less, Exponent(0, 0), ones=True)
-        tensor = len(task.stages) + RECURRENT
+        yield _Piece(number, bias, bits - less, Exponent(0, 0), ones=True)
+        tensor, states = recurrent_tensor(task.stages, number), state_register(task, number)
         for first in range(0, sizes.units, most):
             blocks = range(first, min(first + most, sizes.units))
-            yield _Piece(tensor, blocks, task.master_bits[tensor], Exponent(STATE, 0))
+            yield _Piece(tensor, blocks, task.master_bits[tensor], Exponent(states, 0))
 
     def _vectors(self, piece: _Piece, steps: range, turned: range) -> int:
         """Bring inputs of some steps, transposed, [step][group][input]; return the first line."""
         if piece.ones:
             return self._ones.start
         writer, layout = self._writer, self._writer.layout
-        sizes, samples, size = Sizes(layout, self._lstm), layout.samples, layout.size
+        sizes, samples, size = self._sizes, layout.samples, layout.size
         count = len(piece.blocks)
-        if piece.tensor == 0:
+        if piece.tensor == self._number:
             place, apart, wide = sizes.places.inputs, sizes.inputs * samples, 0
         else:
             # The state before each step, the first of which is zero.
@@ -135,7 +159,7 @@ class LstmBack:
             apart << wide,
         )
         if wide:
-            writer.measure(SHIFT, third=STATE, value=STATE_SHIFT)
+            writer.measure(SHIFT, third=piece.inputs.register, value=STATE_SHIFT)
             rows = len(steps) * count * samples
             at = lines.start, self._narrow.start, rows
             writer.copy(*at, Entry(), NARROWING, exponent=SHIFT)
@@ -151,7 +175,7 @@ class LstmBack:
         """Bring dz of some steps, int16, [block of units][step][sample]."""
         writer, layout = self._writer, self._writer.layout
         samples, every = layout.samples, self._lstm.steps * layout.samples
-        place = Sizes(layout, self._lstm).places.gates
+        place = self._sizes.places.gates
         first = units.start * every + steps.start * samples
         count = 2 * len(steps) * samples
         writer.read_rows(

@@ -7,11 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import Source
+from systola.training.branches.adding import LEAST
+from systola.training.branches.forward import MADE, STATES
+from systola.training.branches.kept import Kept
 from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import Pass, gradient_scale, mask_entry
-from systola.training.task import GRADIENT, SHIFT, Exponent, Task
+from systola.training.stages import branched
+from systola.training.task import GRADIENT, INPUTS, SHIFT, STATE, Exponent, Task
 from systola.training.turns.embedding import Words
 from systola.training.turns.hidden import Hidden
 from systola.training.turns.lstm import LstmForward
@@ -25,11 +29,13 @@ from systola.training.turns.walk import spilled
 from systola.training.update import update_shift
 from systola.training.writer import Entry, Writer
 
+GRADIENTS = "gradients"
+"""The key of the fraction bits of the present gradient."""
+
 
 def goes_in_turns(task: Task) -> bool:
     """Whether all layers of a network can take their samples in turns."""
-    stacked = sum(stage.lstm is not None for stage in task.stages) > 1
-    return not stacked and not any(stage.window for stage in task.stages)
+    return not any(stage.sources or stage.window for stage in task.stages)
 
 
 class Step:
@@ -44,17 +50,29 @@ class Step:
         self._train = train
         self._left = Pass()
         self._words = None if words is None else Words(writer, task, words)
+        self.kept = Kept(writer) if branched(task.stages) else None
+        """The fraction bits of all results, where there are more than registers for them."""
 
     def forward(self) -> Outputs:
         """Write the way forward up to the units that the last stage takes."""
         self._left.inputs.append(Exponent(0, self._task.input_bits))
         hidden = Hidden(self._writer, self._task, self._left, train=self._train)
+        if self.kept:
+            self._writer.measure(INPUTS, value=self._task.input_bits)
+            self.kept.keep(0, INPUTS)
         for number in range(len(self._task.stages) - 1):
-            if self._task.stages[number].lstm:
-                about = self._writer, self._task, self._left, self._words
-                LstmForward(*about, train=self._train).write()
+            lstm = self._task.stages[number].lstm
+            self._begin(number)
+            if lstm:
+                about = self._writer, self._task, self._left, None if number else self._words
+                LstmForward(*about, train=self._train).write(number)
             else:
                 hidden.write(number)
+            if self.kept and lstm and not lstm.sequences and self._train:
+                self.kept.keep(STATES, STATE)
+            if self.kept:
+                self.kept.keep(number + 1, MADE)
+        self._begin(len(self._task.stages) - 1)
         return Outputs(self._writer, self._task, self._left)
 
     def back(self, kept: set[int]) -> None:
@@ -64,8 +82,14 @@ class Step:
         """
         writer, task, left = self._writer, self._task, self._left
         for number in reversed(range(len(task.stages))):
-            if task.stages[number].lstm:
-                LstmBack(writer, task, self._words).write()
+            self._begin(number)
+            if lstm := task.stages[number].lstm:
+                if self.kept and lstm.sequences:
+                    self.kept.bring(number + 1, MADE)
+                elif self.kept:
+                    self.kept.bring(STATES, LEAST)
+                    writer.measure(STATE, first=LEAST)
+                LstmBack(writer, task, None if number else self._words, number).write()
                 continue
             # The gradient below takes the weights before their update, and moves its exponent.
             entry = update_shift(
@@ -73,8 +97,19 @@ class Step:
             )
             if number:
                 self._below(number)
+            if number and self.kept:
+                # It is kept within the ends that gradients of branches have.
+                self.kept.keep(GRADIENTS, GRADIENT)
+                self.kept.bring(GRADIENTS, GRADIENT)
+                self.kept.free(GRADIENTS)
             last = number == len(task.stages) - 1
             Update(writer, task, number, entry, kept if last else None).write()
+
+    def _begin(self, number: int) -> None:
+        """Bring the fraction bits of the inputs of a stage, where they are kept."""
+        if self.kept:
+            self.kept.bring(number, INPUTS)
+            self._left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
 
     def selected(self) -> NDArray[np.int8]:
         """Return the lines that select the gradients of words, (lines, C)."""

@@ -24,7 +24,9 @@ from systola.training import (
     LSTM,
     SGD,
     Adam,
+    Add,
     Callback,
+    Concatenate,
     Conv2D,
     Dense,
     Dropout,
@@ -32,10 +34,12 @@ from systola.training import (
     Flatten,
     Input,
     MaxPooling2D,
+    ReLU,
     RMSprop,
     Sequential,
 )
 from systola.training.datasets import mnist
+from systola.training.functional import linked
 from systola.training.layers import Layer
 from systola.training.optimizers import Optimizer
 from systola.training.settings import BACKENDS, FAST
@@ -82,6 +86,7 @@ def tasks() -> list[Task]:
         Task("6,400 points, 784-512-10, SGD", wide, SGD(0.01), (train, test)),
         Task("6,400 points, 784-512-10, momentum", wide, SGD(0.001, 0.9), (train, test)),
         Task("digits, two convolutions, SGD", small_cnn(), SGD(0.1), images(), 32),
+        Task("digits, Add and Concatenate, SGD", residual(), SGD(0.2), digits()),
         Task(
             "texts, LSTM 100, SGD",
             (Input((WORDS,)), Embedding(VOCABULARY, 16), LSTM(100), Dense(1)),
@@ -111,6 +116,15 @@ def tutorial() -> Task:
         for (x, y), count in ((train, 1280), (test, 320))
     ]
     return Task("1,280 digits, 784-512-10, Adam", layers, Adam(), (parts[0], parts[1]), epochs=3)
+
+
+def residual() -> tuple[Layer, ...]:
+    """Return a Dense that is added to its inputs, and another one beside the sum."""
+    x = Input((64,))
+    first = Dense(128, "relu")(x)
+    added = ReLU()(Add()([Dense(128)(first), first]))
+    rows = Concatenate()([added, Dense(32, "relu")(first)])
+    return tuple(linked(x, Dense(10)(Dropout(0.2)(rows))))
 
 
 def texts(count: int, seed: int) -> Samples:

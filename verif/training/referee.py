@@ -15,7 +15,7 @@ from systola.training.masks import block_seed, keep_table
 from systola.training.optimizers import SGD, Optimizer
 from systola.training.programs import COUNTER_STEP
 from systola.training.schedules import rate_at
-from systola.training.stages import Stage
+from systola.training.stages import Stage, takes
 from systola.training.windows import Window
 from systola.verif.training.recurrent import Recurrent
 
@@ -61,6 +61,17 @@ def _taps(window: Window) -> list[tuple[int, Any, Any]]:
     ]
 
 
+def joined(stage: Stage, given: Sequence[Floats]) -> Floats:
+    """The sum of results, or results side by side."""
+    shape = (len(given[0]), *stage.map, -1) if stage.maps else (len(given[0]), -1)
+    given = [each.reshape(shape) for each in given]
+    return np.concatenate(given, axis=-1) if stage.join == "concatenate" else np.sum(given, axis=0)
+
+
+def _add(above: dict[int, Floats], at: int, gradient: Floats) -> None:
+    above[at] = above[at] + gradient if at in above else gradient
+
+
 @dataclass
 class Referee:
     """A network of `stages` and its float32 weights in Keras's order, kernels (inputs, units)."""
@@ -81,7 +92,7 @@ class Referee:
         self.steps = self.epochs = 0
         self._lstms = [Recurrent(stage.lstm) if stage.lstm else None for stage in self.stages]
         counts = [
-            lstm.arrays if lstm else 1 + stage.use_bias
+            lstm.arrays if lstm else (1 + stage.use_bias) * (not stage.join)
             for lstm, stage in zip(self._lstms, self.stages, strict=True)
         ]
         self._kernel = [sum(counts[:number]) for number in range(len(self.stages))]
@@ -108,8 +119,13 @@ class Referee:
         masks: list[Floats] = []
         slopes: list[Floats] = []
         winners: list[Floats | None] = []
+        results, last = [x], len(self.stages) - 1
         for number, stage in enumerate(self.stages[:-1]):
-            if lstm := self._lstms[number]:
+            x = results[takes(self.stages, number)[0]]
+            if stage.join:
+                inputs.append(x)
+                sums = joined(stage, [results[at] for at in stage.sources])
+            elif lstm := self._lstms[number]:
                 inputs.append(x)
                 sums = lstm.forward(x, self.weights[self._kernel[number] :])
             else:
@@ -125,15 +141,24 @@ class Referee:
             slopes.append(slope)
             winners.append(winner)
             masks.append(mask)
-        inputs.append(self._inputs(len(self.stages) - 1, x))
-        logits = self._sums(len(self.stages) - 1, inputs[-1])
+            results.append(x)
+        inputs.append(self._inputs(last, results[takes(self.stages, last)[0]]))
+        logits = self._sums(last, inputs[-1])
         gradient, losses = self._loss(logits, y)
         gradient /= np.float32(len(x))
         updates: list[Floats] = []
+        above = {last + 1: gradient}
         for number in reversed(range(len(self.stages))):
+            if self.stages[number].sources or number + 1 in above:
+                gradient = above[number + 1]
+            if number < last and not self._lstms[number + 1]:
+                gradient = self._through(number, gradient, masks, winners, slopes)
+            if self.stages[number].join:
+                self._split(number, gradient, above, results)
+                continue
             if lstm := self._lstms[number]:
                 updates[:0], below = lstm.backward(gradient)
-                gradient = below * masks[number - 1] if number else below
+                above[number] = below * masks[number - 1] if number else below
                 continue
             kernel, window = self.weights[self._kernel[number]], self.stages[number].window
             flat = gradient.reshape(-1, gradient.shape[-1])
@@ -143,7 +168,7 @@ class Referee:
                 taps = rows.reshape(len(flat), *kernel.shape)
                 moved = np.einsum("ntc,nc->tc", taps, flat)
             updates[:0] = [moved, flat.sum(axis=0)][: 1 + self.stages[number].use_bias]
-            if number:
+            if at := takes(self.stages, number)[0]:
                 below = gradient @ kernel.T if not depthwise else gradient[..., np.newaxis, :]
                 if depthwise:
                     below = below * kernel
@@ -151,16 +176,39 @@ class Referee:
                 if window:
                     taps = below.reshape(*below.shape[:-1], window.taps, -1)
                     below = from_windows(taps, window)
-                below = below.reshape(masks[number - 1].shape) * masks[number - 1]
-                winner, pool = winners[number - 1], self.stages[number - 1].pool
-                gradient = below
-                if winner is not None and pool:
-                    gradient = from_windows(winner * below[..., np.newaxis, :], pool)
-                gradient = gradient * slopes[number - 1]
+                _add(above, at, below.reshape(masks[at - 1].shape))
         self.steps += 1
         for place, update in enumerate(updates):
             self.weights[place] += self._moved(place, update)
         return float(losses.sum()), self._right(logits, y)
+
+    def _through(
+        self,
+        number: int,
+        gradient: Floats,
+        masks: list[Floats],
+        winners: list[Floats | None],
+        slopes: list[Floats],
+    ) -> Floats:
+        """From the gradient of what a stage leaves to that of its sums."""
+        gradient = gradient * masks[number]
+        winner, pool = winners[number], self.stages[number].pool
+        if winner is not None and pool:
+            gradient = from_windows(winner * gradient[..., np.newaxis, :], pool)
+        return gradient * slopes[number]
+
+    def _split(
+        self, number: int, gradient: Floats, above: dict[int, Floats], results: list[Floats]
+    ) -> None:
+        """Give the gradient of a join to what it has joined."""
+        stage, first = self.stages[number], 0
+        for at in stage.sources:
+            part, shape = gradient, results[at].shape
+            if stage.join == "concatenate":
+                width = shape[-1] if stage.maps else int(np.prod(shape[1:]))
+                part = gradient[..., first : first + width]
+                first += width
+            _add(above, at, part.reshape(shape))
 
     def _moved(self, place: int, gradient: Floats) -> Floats:
         """Return the addition of a step to weights."""
@@ -184,12 +232,18 @@ class Referee:
 
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
         """Loss and accuracy without dropout."""
+        results = [x]
         for number, stage in enumerate(self.stages):
+            x = results[takes(self.stages, number)[0]]
             if lstm := self._lstms[number]:
-                x = lstm.forward(x, self.weights[self._kernel[number] :])
+                results.append(lstm.forward(x, self.weights[self._kernel[number] :]))
                 continue
-            x = self._sums(number, self._inputs(number, x))
+            if stage.join:
+                x = joined(stage, [results[at] for at in stage.sources])
+            else:
+                x = self._sums(number, self._inputs(number, x))
             x, _ = self._pooled(stage, self._activated(stage, x)[0])
+            results.append(x)
         _, losses = self._loss(x, y)
         return float(losses.mean()), self._right(x, y) / len(x)
 

@@ -97,6 +97,8 @@ def changed(about: Any, where: tuple[Any, ...], change: Callable[[Any, Any], Non
 
 def wrong_values(where: tuple[Any, ...], value: Any) -> list[Any]:
     """Values of the wrong type or out of range for a place."""
+    if where[-1] == "clipvalue":
+        return [True, 0.0, -1.5, [], {}, "nonsense", 1e9]
     if where[-1] == "name":
         return [True, 1.5, [], {}, "", "\x1b[31m", HUGE]
     none = [] if where[-1] in ("input_bits", "activation", "batch_size", "strides") else [None]
@@ -237,8 +239,8 @@ def test_damaged(
 def test_a_later_version_says_so(saved: Case, tmp_path: Path) -> None:
     _, about, arrays = saved
     path = tmp_path / "m.tpu"
-    path.write_bytes(content_of(about | {"format": "systola training 4", "more": 1}, arrays))
-    with pytest.raises(TrainingError, match="it is of version 4 of this kind of file, this is for"):
+    path.write_bytes(content_of(about | {"format": "systola training 5", "more": 1}, arrays))
+    with pytest.raises(TrainingError, match="it is of version 5 of this kind of file, this is for"):
         load(path)
     path.write_bytes(content_of(about | {"format": "systola trainings"}, arrays))
     with pytest.raises(TrainingError, match="another name"):

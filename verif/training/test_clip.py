@@ -36,6 +36,58 @@ def test_bytes_of_the_golden_model(name: str, optimizer: Adam, cores: int) -> No
     assert golden == trained(case, optimizer, data, preset=MACHINE, backend="fast")
 
 
+@pytest.mark.parametrize(
+    ("name", "optimizer", "cores"),
+    [
+        ("dense", SGD(0.5, clipvalue=2.0**-6), 1),
+        ("squares", SGD(0.2, 0.9, clipvalue=0.05), 3),
+        thorough("pooled", SGD(0.2, 0.9, clipvalue=0.01), 1),
+        thorough("words", SGD(0.5, clipvalue=2.0**-9), 2),
+        thorough("three", SGD(2.0**-8, clipvalue=2.0**-20), 1),
+    ],
+)
+def test_values_of_the_golden_model(name: str, optimizer: SGD, cores: int) -> None:
+    case = CASES[name]
+    data = samples(case.layers(), case.loss)
+    golden = trained(case, optimizer, data, preset=MACHINE, backend="iss", cores=cores)
+    assert golden == trained(case, optimizer, data, preset=MACHINE, backend="fast")
+
+
+@pytest.mark.parametrize("bits", [-2, 3, 6, 9])
+def test_values_are_cut_off(bits: int) -> None:
+    """A step of a weight is the rate times its gradient, or times the value: Keras's."""
+    rng = np.random.default_rng(random_seed())
+    x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
+    moved: list[list[Any]] = []
+    for value in (None, 2.0**-bits):
+        model = Sequential(LAYERS)
+        model.compile(SGD(0.25, clipvalue=value), preset=MACHINE, backend="fast", seed=SEED)
+        before = model.state()
+        model.train_on_batch(x, y)
+        pairs = zip(model.state().masters, before.masters, strict=True)
+        moved.append([after.astype(int) - old for after, old in pairs])
+    for free, cut, own in zip(*moved, before.bits, strict=True):
+        most = round(0.25 * 2.0 ** (own - bits))
+        assert np.array_equal(cut, free.clip(-most, most))
+    largest = max(
+        np.abs(free).max() / 2.0**own for free, own in zip(moved[0], before.bits, strict=True)
+    )
+    assert (largest > 0.25 * 2.0**-bits) == (bits > 0)
+
+
+def test_random_rounding_is_cut_off() -> None:
+    """Back end "fast" does not round at random; a step at the end is the same either way."""
+    x, y = np.ones((8, 13)), np.zeros(8, int)
+    moved: list[Any] = []
+    for rounding in ("nearest", "stochastic"):
+        model = Sequential([Input((13,)), Dense(3)])
+        optimizer = SGD(0.5, rounding=rounding, clipvalue=2.0**-5)
+        model.compile(optimizer, preset=MACHINE, backend="iss", seed=SEED)
+        model.train_on_batch(x, y)
+        moved.append([each.tobytes() for each in model.state().masters])
+    assert moved[0] == moved[1]
+
+
 def moments_after(optimizer: Adam, x: Any, y: Any) -> State:
     """Train one step, and return the state after it."""
     model = Sequential(LAYERS)
@@ -100,7 +152,8 @@ def test_a_large_norm_changes_nothing() -> None:
         (lambda: Adam(clipnorm=1.0, global_clipnorm=1.0), "clipnorm or global_clipnorm, not both"),
         (lambda: Adam(clipnorm=0.0), "clipnorm must be 2\\^-20 to 2\\^20, not 0"),
         (lambda: AdamW(global_clipnorm="1"), "global_clipnorm must be a finite number"),
-        (lambda: Adam(clipvalue=1.0), "clipvalue"),
+        (lambda: Adam(clipvalue=1.0), "SGD has it, Adam has clipnorm"),
+        (lambda: SGD(clipvalue=0.0), "clipvalue must be 2\\^-20 to 2\\^20, not 0"),
         (lambda: SGD(clipnorm=1.0), "Adam has it"),
         (lambda: RMSprop(global_clipnorm=1.0), "Adam has it"),
     ],

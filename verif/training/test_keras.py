@@ -85,6 +85,10 @@ TWICE = dense(6)
 """A layer that is used twice: Keras has no input and output of it."""
 
 
+X = layer("InputLayer", input=[], output="x")
+HEADS = [dense(3, input="x", output=name) for name in "yz"]
+
+
 def test_there_and_back() -> None:
     given = Sequential(
         layer("InputLayer"),
@@ -164,10 +168,35 @@ def embedding(**about: Any) -> Any:
 
 def test_functional() -> None:
     layers = [dense(4, relu, input="x", output="y"), dense(2, input="y", output="z")]
-    given = Functional(layer("InputLayer", input=[], output="x"), *layers, outputs=["z"])
+    given = Functional(X, *layers, outputs=["z"])
     model = from_keras(given)
     for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
         assert np.abs(found - expected).max() < 2.0**-13
+
+
+def test_branches() -> None:
+    """The order of the weights is that of Keras's layers."""
+    layers = [
+        *(dense(6, relu, input="x", output="a"), dense(6, input="a", output="b")),
+        *(layer("Add", input=["a", "b"], output="c"), dense(3, input="x", output="d")),
+        layer("Concatenate", axis=-1, input=["c", "d"], output="e"),
+        dense(2, input="e", output="f"),
+    ]
+    given = Functional(X, *layers, outputs=["f"])
+    rng = np.random.default_rng(4)
+    shapes = (6, 6), (6,), (6, 6), (6,), (6, 3), (3,), (9, 2), (2,)
+    given.weights = [rng.normal(0, 0.2, shape) for shape in shapes]
+    model = from_keras(given)
+    for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
+        assert np.abs(found - expected).max() < 2.0**-13
+    model.compile(SGD(0.5), preset="8x8-training", backend="fast")
+    x = rng.normal(size=(5, 6))
+    found = model.predict(x)
+    weights = model.get_weights()
+    first = np.maximum(x @ weights[0] + weights[1], 0)
+    joined = first + first @ weights[2] + weights[3], x @ weights[4] + weights[5]
+    expected = np.concatenate(joined, axis=1) @ weights[6] + weights[7]
+    assert np.abs(found - expected).max() < 0.1
 
 
 def test_words_there_and_back() -> None:
@@ -225,15 +254,20 @@ def test_two_lstms() -> None:
         (Sequential(layer("Flatten", data_format="channels_first")), "channels_first: only"),
         (Sequential(*[TWICE] * 2), "uses a layer twice"),
         (
-            Functional(dense(3, input="x", output="y"), TWICE, outputs=["z"]),
-            "no chain of layers: 'it' does not follow",
+            Functional(X, dense(3, input="x", output="y"), TWICE, outputs=["z"]),
+            "'it' of the Keras model is used twice",
         ),
         (
-            Functional(*(dense(3, input="x", output=name) for name in "yz"), outputs=["y", "z"]),
-            "no chain of layers: 'it' does not follow",
+            Functional(*(X, *HEADS), outputs=["y", "z"]),
+            "several outputs",
+        ),
+        (
+            Functional(X, dense(3, input="w", output="y"), outputs=["y"]),
+            "'it' of the Keras model takes no layer before it",
         ),
         (
             Functional(
+                X,
                 dense(3, input="x", output="y"),
                 dense(3, input="y", output="z"),
                 outputs=["z", "y"],

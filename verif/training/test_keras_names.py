@@ -287,9 +287,9 @@ TRIED: dict[str, Callable[[], object]] = {
     **{
         name: (lambda name=name: getattr(training, name))
         for name in (
-            *("GRU", "Bidirectional", "BatchNormalization", "Conv3D", "Add"),
-            *("LayerNormalization", "SeparableConv2D", "Concatenate"),
-            *("Normalization", "Model"),
+            *("GRU", "Bidirectional", "BatchNormalization", "Conv3D"),
+            *("LayerNormalization", "SeparableConv2D", "Multiply"),
+            *("Normalization",),
         )
     },
 }

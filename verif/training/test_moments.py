@@ -23,6 +23,7 @@ from systola.training import (
     TrainingError,
     load,
 )
+from systola.training.building import stages
 from systola.training.fast.adaptive import AdaptiveUpdate, surveyed
 from systola.training.fast.arithmetic import quotient
 from systola.training.moments import (
@@ -35,7 +36,6 @@ from systola.training.moments import (
     raised,
 )
 from systola.training.optimizers import Optimizer
-from systola.training.stages import stages
 from systola.training.state import State, glorot, weights
 from systola.training.task import Task
 from systola.training.writer import Entry

@@ -25,10 +25,10 @@ from systola.training import (
     TrainingError,
     load,
 )
+from systola.training.building import stages
 from systola.training.exchange import LEAST, agree
 from systola.training.layers import Layer
 from systola.training.layout import Layout
-from systola.training.stages import stages
 from systola.training.task import SHIFT, SPARE, Task
 from systola.training.writer import HALF, WIDE, Entry, Writer
 from systola.verif.kit.seeds import random_seed

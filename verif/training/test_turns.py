@@ -69,6 +69,33 @@ CASES = {
         16,
         adam=True,
     ),
+    "two LSTMs": Case(
+        [
+            *(Input((5,)), Embedding(40, 6), LSTM(9, return_sequences=True), Dropout(0.3)),
+            *(LSTM(7), Dropout(0.2), Dense(6, "relu"), Dense(3)),
+        ],
+        CLASSES,
+        24,
+    ),
+    "three LSTMs": Case(
+        [
+            *(Input((5,)), Embedding(40, 6), LSTM(9, return_sequences=True), Dropout(0.3)),
+            *(LSTM(6, return_sequences=True), LSTM(7), Dropout(0.2), Dense(6, "relu"), Dense(3)),
+        ],
+        CLASSES,
+        24,
+        adam=True,
+    ),
+    "LSTMs of numbers": Case(
+        [Input((4, 5)), LSTM(9, return_sequences=True, use_bias=False), LSTM(10), Dense(3)],
+        CLASSES,
+        40,
+    ),
+    "deep": Case(
+        [Input((9,)), *(Dense(5 + n, "relu") for n in range(7)), Dropout(0.2), Dense(3)],
+        CLASSES,
+        40,
+    ),
     "at random": Case(
         [Input((20,)), Dense(20, "relu"), Dense(5)], CLASSES, 24, 0.0, rounding="stochastic"
     ),
@@ -129,6 +156,11 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ("kept gradients", 352, 256, 2, 2),
         ("words", 544, 256, 1, 4),
         ("adam", 304, 256, 1, 3),
+        ("two LSTMs", 720, 256, 1, 6),
+        thorough("two LSTMs", 1024, 24, 1, 6),
+        thorough("three LSTMs", 900, 256, 2, 3),
+        thorough("LSTMs of numbers", 900, 256, 2, 5),
+        ("deep", 300, 256, 1, 10),
         thorough("words with adam", 496, 256, 2, 2),
         thorough("sequences", 544, 256, 1, 3),
         thorough("words", 544, 1024, 2, 2),

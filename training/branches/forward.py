@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way forward of a network with branches: stage by stage, each from the results it takes."""
+
+from __future__ import annotations
+
+from systola.arch.isa import Function, Operation, Rounding
+from systola.training.branches.adding import LEAST, add_all
+from systola.training.branches.kept import Kept
+from systola.training.branches.numbers import width_of
+from systola.training.forward import Forward
+from systola.training.masks import positive_table
+from systola.training.moves import flattened, ones
+from systola.training.passes import UnitScale, after_lstm, hidden_scale, of_samples
+from systola.training.stages import takes
+from systola.training.task import INPUTS, SHIFT, STATE, Exponent, Task
+from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
+
+STATES = "states"
+"""The key of the fraction bits of all states of the last LSTM."""
+MADE = INPUTS + 1
+"""Exponent register with the fraction bits of the units that a stage makes."""
+
+
+class BranchedForward(Forward):
+    """Writes it. INPUTS has the fraction bits of the result that the present stage takes."""
+
+    def __init__(self, writer: Writer, task: Task, *, train: bool) -> None:
+        super().__init__(writer, task, train=train)
+        self.kept = Kept(writer)
+        """The fraction bits of all results, by their numbers."""
+        self._results: dict[int, range] = {}
+        self._left_to_do = [
+            at for number in range(len(task.stages)) for at in takes(task.stages, number)
+        ]
+        """The numbers of results that stages have not taken yet, each as often as they do."""
+        self.maps: dict[int, range] = {}
+        """Results that Conv2D stages take again on the way back, by their numbers."""
+
+    def write(self) -> range:
+        """Write it; return the logits, int16, [group][class]."""
+        writer, task, layout = self._writer, self._task, self._layout
+        words = task.stages[0].lstm is not None
+        x = writer.allocate(0 if words else layout.samples * layout.shapes[0].given)
+        if x:
+            writer.read(layout.x, x)
+        writer.measure(INPUTS, value=task.input_bits)
+        self._note(0, x, INPUTS)
+        last = len(task.stages) - 1
+        for number in range(last):
+            stage = task.stages[number]
+            if stage.join:
+                self._note(number + 1, self._join(number), MADE)
+                continue
+            (at,) = takes(task.stages, number)
+            self._begin(number, at)
+            if stage.lstm:
+                self._lstm(number, at, sequences=stage.lstm.sequences)
+                continue
+            if stage.window:
+                lines = self._maps.write(number, self._results[at])
+                if self._train:
+                    self.maps[at] = self._results[at]
+                self._note(number + 1, lines, MADE)
+                self._taken(at)
+                continue
+            given = self._rows(number, at)
+            self._note(number + 1, self._hidden(number, given), MADE)
+            self._used(at, given)
+        (at,) = takes(task.stages, last)
+        self._begin(last, at)
+        given = self._rows(last, at)
+        for _ in self._transpose(last, given):
+            pass
+        self._used(at, given)
+        return self._logits(last)
+
+    def _note(self, at: int, lines: range, register: int) -> None:
+        """Keep a result, and its fraction bits."""
+        self._results[at] = lines
+        self.kept.keep(at, register)
+
+    def _begin(self, number: int, at: int) -> None:
+        """Bring the fraction bits of the result that a stage takes."""
+        self.kept.bring(at, INPUTS)
+        self.left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
+
+    def _rows(self, number: int, at: int) -> range:
+        """Return a result as a Dense takes it: rows, and lines of ones for its bias after them."""
+        given = self._as_row(at, extra=self._layout.samples)
+        zero, wide = not self._task.stages[number].use_bias, after_lstm(self._task, number)
+        lines = given[-(self._layout.samples << wide) :]
+        ones(self._writer, lines, self.left.inputs[-1], wide=wide, zero=zero)
+        return given
+
+    def _lstm(self, number: int, at: int, *, sequences: bool) -> None:
+        """Write an LSTM: its inputs and states of all steps are in host memory."""
+        lines = self._recurrent.write(number, range(0))
+        if self._train and not sequences:
+            self.kept.keep(STATES, STATE)
+        self._note(number + 1, lines, MADE)
+        self._taken(at)
+
+    def _as_row(self, at: int, *, extra: int) -> range:
+        """Return a result as rows; maps are flattened, with `extra` lines after them."""
+        source = self._task.stages[at - 1] if at else None
+        if source is None or not source.maps:
+            return self._results[at]
+        layout, shape = self._layout, self._layout.shapes[at - 1]
+        flat = self._writer.allocate(len(self._results[at]) + extra)
+        flattened(self._writer, self._results[at], flat.start, shape.units, shape.left)
+        assert len(flat) == layout.samples * shape.units * shape.left + extra
+        return flat
+
+    def _used(self, at: int, given: range) -> None:
+        """Give back the rows that a stage has taken of a result, where they are a copy."""
+        if given != self._results[at]:
+            self._writer.free(given)
+        self._taken(at)
+
+    def _taken(self, at: int) -> None:
+        """Note that a stage has taken a result, which is given back after the last one."""
+        self._left_to_do.remove(at)
+        if at not in self._left_to_do and at not in self.maps:
+            self._writer.free(self._results.pop(at))
+
+    # Joins.
+
+    def _join(self, number: int) -> range:
+        """Write a join; return its units, with room for ones after them where they are rows."""
+        writer, layout, stage = self._writer, self._layout, self._task.stages[number]
+        shape = layout.shapes[number]
+        rows = shape.units * layout.samples * shape.left
+        given = [(at, self._part(at, maps=stage.maps)) for at in stage.sources]
+        room = writer.allocate(rows + (0 if stage.maps else layout.samples))
+        units, mask = room[:rows], None
+        if self._train and (stage.relu or stage.rate):
+            mask = writer.allocate(rows)
+        if stage.join == "add":
+            self._add(number, given, units, mask)
+        else:
+            self._side_by_side(number, given, units, mask)
+        for at, lines in given:
+            source = self._results[at]
+            if lines.start != source.start:
+                writer.free(lines)
+        for at in stage.sources:
+            self._taken(at)
+        if mask and stage.rate:
+            if not stage.relu:
+                writer.free(mask)
+                mask = None
+            mask = self._maps.dropped(number, units, mask)
+        self.left.masks.append(mask)
+        self.left.routes.append([])
+        self.left.transposed.append(range(0))
+        return room
+
+    def _part(self, at: int, *, maps: bool) -> range:
+        """Return the lines of a result as a join takes them."""
+        lines = self._results[at] if maps else self._as_row(at, extra=0)
+        width = -(-width_of(self._task.stages, at, flat=False) // self._layout.size)
+        if not maps and (not at or not self._task.stages[at - 1].maps):
+            blocks = self._layout.shapes[at - 1].units if at else width
+            return lines[: blocks * self._layout.samples]
+        return lines
+
+    def _add(
+        self, number: int, given: list[tuple[int, range]], units: range, mask: range | None
+    ) -> None:
+        writer, stage = self._writer, self._task.stages[number]
+        shape, samples = self._layout.shapes[number], self._layout.samples
+        total = add_all(writer, self.kept, given, INPUTS)
+        self.left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
+        scale = UnitScale(writer, self._task, self.left, number, train=self._train)
+        there = len(self._task.share(self._layout.size))
+        for rows in of_samples(shape.units, samples * shape.left, there * shape.left):
+            scale.measure_lines(total.start + 2 * rows.start, len(rows))
+        scale.end()
+        if stage.relu and mask:
+            self._passing(total, mask, NARROWING)
+        function = Function.RELU if stage.relu else Function.NONE
+        entry = Entry(scale.multiplier)
+        at = (total.start, 0, units.start, len(units), entry, NARROWING)
+        away = Rounding.DOUBLE
+        writer.vector(Operation.COPY, *at, function=function, rounding=away, exponent=SHIFT)
+        writer.free(total)
+
+    def _side_by_side(
+        self, number: int, given: list[tuple[int, range]], units: range, mask: range | None
+    ) -> None:
+        writer, task, stage = self._writer, self._task, self._task.stages[number]
+        q, lost = hidden_scale(stage.rate, self._train)
+        known = task.unit_bits[number] if task.unit_bits and not self._train else None
+        self.kept.negative([at for at, _ in given], LEAST)
+        function, first = Function.RELU if stage.relu else Function.NONE, 0
+        for at, lines in given:
+            self.kept.negative([at], SHIFT)
+            if known is None:
+                writer.measure(SHIFT, first=LEAST, third=SHIFT, value=-1)
+            else:
+                writer.measure(SHIFT, third=SHIFT, value=-known - lost)
+            to = units.start + first
+            place = (lines.start, 0, to, len(lines), Entry(q), NARROW)
+            writer.vector(Operation.COPY, *place, function=function, exponent=SHIFT)
+            if stage.relu and mask:
+                self._passing(lines, mask[first : first + len(lines)], NARROW)
+            first += len(lines)
+        self.left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1) + [Exponent(MADE, 0)]
+        if known is None:
+            writer.measure(MADE, third=LEAST, value=1 - lost)
+        else:
+            writer.measure(MADE, value=known)
+
+    def _passing(self, sums: range, mask: range, sizes: tuple[int, int]) -> None:
+        """Write the mask of a ReLU: 1 for sums above zero."""
+        writer = self._writer
+        table = writer.table(positive_table())
+        at = (sums.start, mask.start, len(mask), ONE, sizes)
+        writer.copy(*at, Function.TABLE, table=table)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fraction bits of many tensors, kept as lines of the buffer: there are few exponent registers.
+
+The number e that is kept is the negative of the fraction bits, so Measure finds the largest e of
+some tensors. It stands in KEPT_LINES int16. Number j is -2^k, a magnitude of k bits, with
+k = e - LEAST_KEPT - KEPT_STEP * j between 0 and 15. The sum of the bits that Measure finds is e
+again, or the largest e of several tensors, as in `systola.training.exchange`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from systola.arch.isa import Source
+from systola.training.branches.numbers import KEPT_LINES, KEPT_STEP, LEAST_KEPT
+from systola.training.layout import LEAST_LINES
+from systola.training.task import SHIFT
+from systola.training.update import WHOLE
+from systola.training.writer import WIDE, Writer
+
+SCRATCH = 7
+"""The exponent register that is overwritten beside SHIFT."""
+
+
+class Kept:
+    """The fraction bits of tensors by any key, which the caller chooses."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._places: dict[object, range] = {}
+        least = np.zeros((LEAST_LINES, writer.layout.size), np.int8)
+        least[1] = -128
+        self._source = writer.constant(least)
+
+    def keep(self, key: object, register: int) -> None:
+        """Keep the number in a register for a tensor."""
+        writer = self._writer
+        lines = self._places[key] = writer.allocate(2 * KEPT_LINES)
+        for number, line in enumerate(lines[::2]):
+            # -2^15 shifted by 15 - k, where e is the negative of the register.
+            value = LEAST_KEPT + KEPT_STEP * (number + 1)
+            writer.measure(SHIFT, first=register, value=value)
+            writer.copy(self._source.start, line, 1, WHOLE, WIDE, exponent=SHIFT)
+
+    def negative(self, keys: Sequence[object], register: int) -> None:
+        """Put the largest e of some tensors into a register: the negative of their least fraction
+        bits."""
+        writer = self._writer
+        writer.measure(register, value=LEAST_KEPT)
+        for number in range(KEPT_LINES):
+            writer.measure(SCRATCH)
+            for key in dict.fromkeys(keys):
+                line = self._places[key].start + 2 * number
+                how = {"buffer": line, "rows": 1, "bits": 0, "first": SCRATCH}
+                writer.measure(SCRATCH, Source.LINES, **how)
+            writer.measure(register, first=register, second=SCRATCH)
+
+    def bring(self, key: object, register: int) -> None:
+        """Put the fraction bits of a tensor into a register."""
+        self.negative([key], register)
+        self._writer.measure(register, third=register)
+
+    def free(self, key: object) -> None:
+        """Give the lines of a tensor back."""
+        self._writer.free(self._places.pop(key))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joins, and the gradients of results that several layers take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Rounding
+from systola.golden.requantise import requantise
+from systola.golden.training import held, shifts
+from systola.training.branches.numbers import alone, kept, sum_left, width_of
+from systola.training.fast.arithmetic import Integers, Narrow, Wide, measured, narrow, scaled, wide
+from systola.training.passes import gradient_scale
+from systola.training.stages import Stage, branched
+from systola.training.writer import Entry
+
+Coded = tuple[Integers, int]
+"""Codes and their fraction bits."""
+
+
+def added(codes: Sequence[Coded]) -> tuple[Wide, int]:
+    """Add tensors as int16; return the sum and its fraction bits."""
+    least, left = min(bits for _, bits in codes), sum_left(len(codes))
+    total = np.zeros(codes[0][0].shape, np.int16)
+    for each, bits in codes:
+        total = wide(scaled(each, Entry(), held(bits - least - left - 1)) + total)
+    return total, least + left
+
+
+def scaled_away(sums: Wide, q: int, exponent: int) -> NDArray[np.int64]:
+    """Requantise sums of tensors, halves away from zero; the results are not clamped yet."""
+    left, right = shifts(exponent)
+    return requantise(sums, *map(np.asarray, (0, q, left, right)), rounding=Rounding.DOUBLE)
+
+
+def side_by_side(
+    codes: Sequence[Coded], q: int, lost: int, known: int | None
+) -> tuple[Integers, int]:
+    """Put tensors side by side, scaled by q with so many bits lost; return their fraction bits,
+    `known` ones where there are some."""
+    bits = min(bits for _, bits in codes) + 1 - lost if known is None else known
+    parts = [scaled(each, Entry(q), held(own - bits - lost)) for each, own in codes]
+    return np.concatenate(parts, axis=-1), bits
+
+
+class Branches:
+    """The gradients of the results of all stages, on their way back."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.there = branched(stages)
+        """Whether there are branches."""
+        self._stages = stages
+        self._parts: dict[int, list[tuple[Narrow, int]]] = {}
+
+    def alone(self, at: int) -> bool:
+        """Whether a result goes into one stage with weights, and nowhere else."""
+        return alone(self._stages, at)
+
+    def add(self, at: int, gradient: Narrow, bits: int) -> None:
+        """Add a gradient of a result."""
+        stage = self._stages[at - 1]
+        rows = gradient.reshape(-1, stage.lstm.units if stage.lstm else stage.units)
+        self._parts.setdefault(at, []).append((rows, kept(bits)))
+
+    def gradient(self, number: int) -> tuple[Narrow, int]:
+        """Return the gradient of the result of a stage, and its fraction bits."""
+        parts = self._parts.pop(number + 1)
+        if self.alone(number + 1):
+            return parts[0]
+        q, lost = gradient_scale(self._stages[number])
+        total, bits = added(parts)
+        shift = measured(total, -8)
+        return narrow(scaled_away(total, q, shift)), held(bits - shift - lost)
+
+    def back(self, number: int, gradient: Narrow, bits: int) -> None:
+        """Add the gradient of a join to the gradients of the results that it takes."""
+        stage, first = self._stages[number], 0
+        for at in stage.sources:
+            part = gradient
+            if stage.join == "concatenate":
+                width = width_of(self._stages, at, flat=not stage.maps)
+                part = gradient[:, first : first + width]
+                first += width
+            if at:
+                self.add(at, np.ascontiguousarray(part), bits)

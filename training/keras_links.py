@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers of a Keras model, and the layers that each of them takes results of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from systola.training.errors import TrainingError
+
+
+def linked_layers(keras_model: Any) -> list[tuple[Any, Sequence[int]]]:
+    """Return the layers of a model in its order, each with the numbers of those that it takes.
+
+    Raises TrainingError where it is neither a Sequential nor a functional model. It does so where
+    a layer is used twice, or where there are several outputs, too.
+    """
+    layers = list(keras_model.layers)
+    names = {kind.__name__ for kind in type(keras_model).__mro__}
+    if not names & {"Sequential", "Functional"}:
+        raise TrainingError("only Sequential and functional Keras models can be trained")
+    if len(set(map(id, layers))) < len(layers):
+        raise TrainingError("the Keras model uses a layer twice: take one for each place")
+    if "Sequential" in names:
+        return [(layer, [number - 1][:number]) for number, layer in enumerate(layers)]
+    places: dict[int, int] = {}
+    found: list[tuple[Any, Sequence[int]]] = []
+    for layer in layers:
+        sources: list[Any] = []
+        try:
+            if type(layer).__name__ != "InputLayer":
+                several = isinstance(layer.input, list | tuple)
+                sources = list(layer.input) if several else [layer.input]
+            result = layer.output
+        except (AttributeError, ValueError):
+            raise TrainingError(  # Keras has no input or output of such a layer
+                f"'{layer.name}' of the Keras model is used twice: take one for each place"
+            ) from None
+        if not all(id(each) in places for each in sources):
+            raise TrainingError(f"'{layer.name}' of the Keras model takes no layer before it")
+        found.append((layer, [places[id(each)] for each in sources]))
+        places[id(result)] = len(found) - 1
+    outputs = list(keras_model.outputs)
+    if len(outputs) != 1 or places.get(id(outputs[0])) != len(found) - 1:
+        raise TrainingError(
+            "the Keras model has several outputs, or one inside: take one at a time"
+        )
+    return found
