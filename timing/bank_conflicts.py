@@ -74,6 +74,8 @@ class Reader:
     """Cycles from the last read of a vector to the write of its first line."""
     turns: int
     """Cycles of a step; a read in any of them will do, and a delay is a whole step."""
+    paired: bool = False
+    """True if each read takes the line before, too, from the bank before."""
     gates: Gates | None = None
     """Gates of older vectors; None unless vectors of sums of lines have to find places among them.
     """
@@ -82,10 +84,12 @@ class Reader:
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     """Return the cycle in which the last line of each vector is read."""
     count, reads = reader.lines.shape
-    own = np.where(reader.lines >= 0, reader.lines % banks, -1).tolist()
+    # A pair keeps two neighbouring banks busy, so both count as one.
+    width = 1 + reader.paired
+    own = np.where(reader.lines >= 0, reader.lines % banks // width, -1).tolist()
     needed: list[float] = np.ceil(reader.needed - reader.turns * (reads - 1)).tolist()
     before: list[float] = reader.before.tolist()
-    taken = {time: line % banks for time, line in other.past.items()}
+    taken = {time: line % banks // width for time, line in other.past.items()}
     bank_at = taken.get
     lines: list[int] = []
     producer: list[int] = []
@@ -109,7 +113,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
                     reading = read_times(chunk, free)
                     free = float(reading[-1]) + 1
                     some = chunk.lines >= 0
-                    other_banks = (chunk.lines[some] % banks).tolist()
+                    other_banks = (chunk.lines[some] % banks // width).tolist()
                     taken.update(zip(reading[some].tolist(), other_banks, strict=True))
                     continue
                 producer += made_by
@@ -124,7 +128,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
             if need > free:
                 free = looked_at(free, need)
             if lines[place] >= 0:
-                taken[free] = lines[place] % banks
+                taken[free] = lines[place] % banks // width
             free += 1
             place += 1
         for bank in own[vector]:
