@@ -161,13 +161,13 @@ class Masters:
             more = StepEntry(self.number, "first_entry")
             writer.activate(row, first, rows, more, **how, accumulate=1)
         writer.activate(row, gradient, rows, gradients, **how)
-        # The array begins its next product with the Measure. Neither the Measure nor the quotient
-        # meets the array's reads in a bank again and again, as the other instructions do.
+        # The array begins its next product at about this Measure. The Measure and the quotient meet
+        # the array in a bank only once, and other instructions again and again.
         self._tell(row)
-        at = (root, gradient, ratio, rows, ratios, WIDE)
-        writer.vector(*(Operation.MULTIPLY, *at), function=Function.QUOTIENT, limit=limit(decays))
         if meanwhile:
             meanwhile()
+        at = (root, gradient, ratio, rows, ratios, WIDE)
+        writer.vector(*(Operation.MULTIPLY, *at), function=Function.QUOTIENT, limit=limit(decays))
         writer.vector(Operation.MULTIPLY, ratio, gradient, root, rows, roots, WIDE, accumulate=1)
         dividend = firsts[0] if firsts else gradient
         at = (root, dividend, master, rows, entry, WIDE)
