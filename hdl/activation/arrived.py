@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was read last, kept where columns take turns in the lanes of the activation unit."""
+"""The last row and line that were read, for columns that take turns in the activation unit."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 
@@ -10,7 +10,7 @@ from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 def arrived(m: Module, reads: Value, row: Value, line: Value) -> tuple[Signal, Signal]:
     """Return the row and the line of the last read, until the next ones come.
 
-    `reads` is high in the cycle of a read, whose `row` and `line` are there for a cycle.
+    `reads` is high in the cycle of a read. Its `row` and `line` come later, for one cycle.
     """
     kept_row, kept_line = Signal.like(row), Signal.like(line)
     read_before = Signal(max(ROW_LATENCY, LINE_LATENCY))  # bit n: n + 1 cycles ago
