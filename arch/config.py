@@ -201,6 +201,14 @@ class Config:
         return self.cols // self.columns_per_lane
 
     @property
+    def reads_pairs(self) -> bool:
+        """Whether the activation unit reads both lines of an int16 vector in one cycle.
+
+        Where columns share a lane, a step takes two cycles and reads only one line.
+        """
+        return self.training and self.columns_per_lane == 1
+
+    @property
     def stages(self) -> int:
         """Horizontal pipeline stages of the array: groups of columns_per_stage columns."""
         return -(-self.cols // self.columns_per_stage)

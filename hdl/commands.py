@@ -462,6 +462,10 @@ class ScaleLayout(data.StructLayout):
         )
 
 
+_OF_TRAINING = "exponent", "stochastic", "quotient", "paired"
+"""Fields of an ActivateCommand that only machines with training have."""
+
+
 class ActivateCommand(data.StructLayout):
     """An Activate, Depthwise, Pool or Vector.
 
@@ -491,6 +495,7 @@ class ActivateCommand(data.StructLayout):
     | `exponent`        | exponent register with shifts in place of the entry's, 0 for none |
     | `stochastic`      | with `rounding` SINGLE: random numbers are added in place of halves |
     | `quotient`        | with MULTIPLY: the factor is a power of two that divides by operand a |
+    | `paired`          | both lines of each int16 operand and addend are read in one cycle |
 
     With function OTHER, an instruction with source DEPTHWISE has two phases for each block, too. It
     reads lines in the first phase alone. A TRANSPOSE reads the `taps` lines of a tile from
@@ -528,6 +533,6 @@ class ActivateCommand(data.StructLayout):
                 "low": signed(16),
                 "high": signed(16),
                 "table": 4,
-                **({"exponent": 3, "stochastic": 1, "quotient": 1} if config.training else {}),
+                **(dict(zip(_OF_TRAINING, (3, 1, 1, 1), strict=True)) if config.training else {}),
             }
         )

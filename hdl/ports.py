@@ -57,16 +57,19 @@ class PodSignature(wiring.Signature):
 class BufferReadSignature(wiring.Signature):
     """A signature that reads lines of the buffer, seen from the reader.
 
-    A line is there for one cycle, BUFFER_LATENCY cycles after `enable` & `ready`.
+    A line is there for one cycle, BUFFER_LATENCY cycles after `enable` & `ready`. A reader of
+    `pairs` gets two lines with `pair`: `address` is odd, and `before` is the line before it.
     """
 
-    def __init__(self, *, config: Config):
+    def __init__(self, *, config: Config, pairs: bool = False):
+        line = 8 * config.line_bytes
         super().__init__(
             {
                 "enable": Out(1),
                 "ready": In(1),
                 "address": Out(ceil_log2(config.buffer_lines)),
-                "data": In(8 * config.line_bytes),
+                "data": In(line),
+                **({"pair": Out(1), "before": In(line)} if pairs else {}),
             }
         )
 

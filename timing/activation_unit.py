@@ -15,14 +15,12 @@ from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.spacings import (
-    ADDEND_LINES,
     ADDEND_SPACING,
     ANNOUNCED,
     DRAIN_SPACING,
     LONG_SPACING,
     READ_SLACK,
     SCALED_LATENCY,
-    SLOT_DISTANCE,
     SUM_LATENCY,
     TAP_SPACING,
     alone_after,
@@ -33,6 +31,7 @@ from systola.hdl.activation.step_planner import HALF
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
 from systola.timing.gates import Gates, GatesState, gate_distance, inverts
+from systola.timing.in_turn import in_turn
 from systola.timing.recent import recent
 from systola.timing.regions import Regions, Times, paced
 from systola.timing.runs import ListState, WriterList
@@ -82,9 +81,13 @@ class Work:
     alone: bool = False
     """True if the lanes must be free of older gates. Sums of scaled elements and 1/x need this."""
     shared: bool = False
-    """True if the elements and the sums of int8 take turns in the requantisers of the lanes."""
+    """True if elements and sums take turns in the requantisers, as an element takes one step."""
+    halved: tuple[bool, bool] = (False, False)
+    """For each operand, true if it is scaled by one half."""
     read_lines: NDArray[np.int64] | None = None
     """Buffer line read in each cycle of each vector, vectors x reads; negative for no read."""
+    paired: bool = False
+    """True if each read takes the line before, too."""
 
 
 class ActivationUnit:
@@ -122,7 +125,7 @@ class ActivationUnit:
         rows = operands["rows"] * operands["n_tiles"]
         work = Work(
             vectors=rows,
-            reads=1 + ADDEND * accumulate,
+            reads=1 + accumulate * (1 if self._pairs(operands["buffer"]) else ADDEND),
             spacing=0 if accumulate else wide,
             latency=self._latency + self._gate_latency(gate),
             destination=operands["buffer"],
@@ -228,25 +231,27 @@ class ActivationUnit:
         wide, accumulate = operands["wide"], operands["accumulate"]
         halves = 1 + operands["wide_operands"]
         both = operands["operation"] != Operation.COPY
-        two_lines = wide and not both and halves == 1
+        places = [operands["buffer"]] + [operands["operand"]] * both
+        paired = self._pairs(*places * (halves - 1), operands["destination"] * accumulate)
+        steps = 1 if paired else halves
+        addends = 1 if paired else ADDEND
+        two_lines = wide and not both and steps == 1
         scaled = operands["operation"] in (Operation.ADD, Operation.SUBTRACT)
         if scaled:
             spacing, drain = LONG_SPACING * accumulate, LONG_SPACING
         else:
-            late_enough = self._config.training and halves * (1 + both) + ADDEND >= ADDEND_LINES
+            late_enough = self._config.training and (both or steps > 1)
             spacing = ADDEND_SPACING * (not late_enough) if accumulate else int(two_lines)
             drain = DRAIN_SPACING
-        reads = [operands["buffer"] + half for half in range(halves)]
-        if both:
-            reads += [operands["operand"] + half for half in range(halves)]
+        reads = [place + half for place in places for half in range(halves)[-steps:]]
         step = np.arange(operands["rows"])[:, None]
         read_lines = np.array(reads) + step * halves
         if accumulate:
-            addend = operands["destination"] + np.arange(ADDEND) + step * ADDEND
+            addend = operands["destination"] + np.arange(ADDEND - addends, ADDEND) + step * ADDEND
             read_lines = np.concatenate([read_lines, addend], axis=1)
         work = Work(
             vectors=operands["rows"],
-            reads=halves * (1 + both) + ADDEND * accumulate,
+            reads=steps * (1 + both) + addends * accumulate,
             spacing=spacing,
             latency=(SCALED_LATENCY if scaled else SUM_LATENCY)
             + self._latency
@@ -257,8 +262,10 @@ class ActivationUnit:
             gate=gate,
             sums_lines=True,
             alone=scaled or inverts(operands),
-            shared=scaled and halves == 1 and not spacing and not gate,
+            shared=scaled and steps == 1 and not spacing and not gate,
+            halved=self._halved() if halves == 1 else (False, False),
             read_lines=read_lines,
+            paired=paired and (halves > 1 or bool(accumulate)),
         )
         space = self._regions.buffer
         count = operands["rows"] * halves
@@ -374,7 +381,7 @@ class ActivationUnit:
             step = turns * gate_distance(work.reads, turns)
         offsets = step * np.arange(work.vectors, dtype=np.float64) + turns * (work.reads - 1)
         if work.shared:
-            offsets = turns * _in_turn(work.vectors, self._halved(), turns)
+            offsets = turns * in_turn(work.vectors, work.halved, turns)
         if work.before_block:
             block = np.arange(work.vectors) // (work.vectors // work.blocks)
             offsets += (block + 1) * work.before_block + block * work.between_blocks
@@ -399,6 +406,7 @@ class ActivationUnit:
                 target_lines=work.lines,
                 latency=work.latency,
                 turns=turns,
+                paired=work.paired,
                 gates=self._gates if work.gate and not work.alone else None,
             )
             times = yielding_times(reader, self.other, self._banks)
@@ -427,6 +435,10 @@ class ActivationUnit:
         self.writers.push(target.start, target.stop, end)
         space.activated[target] = np.maximum(space.activated[target], end)
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
+
+    def _pairs(self, *lines: int) -> bool:
+        """Return whether int16 operands and addends from these lines on are read in pairs."""
+        return self._config.reads_pairs and not any(line % 2 for line in lines)
 
     def _gate_times(self, work: Work, start: float, needed: Times) -> Times:
         """Return the issue cycle of each vector with gates. Each vector has its own slots in the
@@ -486,25 +498,6 @@ class ActivationUnit:
         self._gates.resume(gates, now)
         self.free, self._left = now + free, (now + left, now + last)
         self.scale = dict(scale)
-
-
-def _in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.float64]:
-    """Return the number of the step in which each vector of two elements is issued.
-
-    Elements and older sums share the requantisers, for `turns` cycles each, so an element waits for
-    a free step. An element that is `halved` needs no requantiser.
-    """
-    meets = range((SLOT_DISTANCE - turns) // turns + 1, -(-(SLOT_DISTANCE + turns) // turns))
-    now, sums = -1, set[int]()
-    issued: list[int] = []
-    for _ in range(vectors):
-        for half in halved:
-            now += 1
-            while now in sums and not half:
-                now += 1
-        sums.update(now + distance for distance in meets)
-        issued.append(now)
-    return np.array(issued, dtype=np.float64)
 
 
 def result_lines(

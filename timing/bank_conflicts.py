@@ -80,6 +80,8 @@ class Reader:
 
     A line can be read in any cycle of its step. A conflict delays the read by a whole step.
     """
+    paired: bool = False
+    """True if each read takes the line before, too, from the bank before."""
     gates: Gates | None = None
     """Gates of older vectors, between which vectors that sum lines must find slots.
 
@@ -90,10 +92,12 @@ class Reader:
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
     """Return the cycle in which the last line of each vector is read."""
     count, reads = reader.lines.shape
-    own = np.where(reader.lines >= 0, reader.lines % banks, -1).tolist()
+    # A pair keeps two neighbouring banks busy, so both count as one.
+    width = 1 + reader.paired
+    own = np.where(reader.lines >= 0, reader.lines % banks // width, -1).tolist()
     needed: list[float] = np.ceil(reader.needed - reader.turns * (reads - 1)).tolist()
     before: list[float] = reader.before.tolist()
-    taken = {time: line % banks for time, line in other.past.items()}
+    taken = {time: line % banks // width for time, line in other.past.items()}
     bank_at = taken.get
     lines: list[int] = []
     producer: list[int] = []
@@ -117,7 +121,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
                     reading = read_times(chunk, free)
                     free = float(reading[-1]) + 1
                     some = chunk.lines >= 0
-                    other_banks = (chunk.lines[some] % banks).tolist()
+                    other_banks = (chunk.lines[some] % banks // width).tolist()
                     taken.update(zip(reading[some].tolist(), other_banks, strict=True))
                     continue
                 producer += made_by
@@ -132,7 +136,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
             if need > free:
                 free = looked_at(free, need)
             if lines[place] >= 0:
-                taken[free] = lines[place] % banks
+                taken[free] = lines[place] % banks // width
             free += 1
             place += 1
         for bank in own[vector]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
 from systola.arch.isa import Source
 from systola.training.exchange import agree
@@ -15,7 +16,14 @@ from systola.training.layout import Layout
 from systola.training.maps_backward import BelowMaps, MapsBackward
 from systola.training.moves import unflattened
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import Pass, accumulated, gradient_scale, mask_entry, portions
+from systola.training.passes import (
+    Pass,
+    Portion,
+    accumulated,
+    gradient_scale,
+    mask_entry,
+    portions,
+)
 from systola.training.recurrent_backward import RecurrentBackward
 from systola.training.task import GRADIENT, SHIFT, Task
 from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
@@ -124,13 +132,40 @@ class Backward:
 
         Each step of `masking` masks the next block of the gradient; the first one is.
         """
+        writer, shape = self._writer, self._layout.shapes[number]
+        parts = portions(writer.config, self._task, shape, number)
+        places = rooms(writer, parts[0].count * self._layout.size, self._task)
+        products = self._products(number, gradient, parts, places, masking)
+        begun = deque[tuple[Masters, int]]()
+        begun.extend(islice(products, 1))
+        before: Masters | None = None
+        while begun:
+            masters, row = begun.popleft()
+            # While this multiplies, the masters before may still be on their way to others.
+            if before:
+                before.write()
+            masters.add_of_all(row, entry, lambda: begun.extend(islice(products, 1)))
+            if not begun:
+                begun.extend(islice(products, 1))
+            before = masters
+        if before:
+            before.write()
+        deque(masking, maxlen=0)
+        writer.free(*places[0], *places[1])
+
+    def _products(
+        self,
+        number: int,
+        gradient: range,
+        parts: list[Portion],
+        places: list[tuple[range, ...]],
+        masking: Iterator[None],
+    ) -> Iterator[tuple[Masters, int]]:
+        """Multiply for one part after the other, with its masters and the first row of its sums."""
         writer, layout, task = self._writer, self._layout, self._task
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
-        parts = portions(writer.config, task, shape, number)
         half = writer.config.accumulator_rows // 2
-        places = rooms(writer, parts[0].count * size, task)
         turn = 0
-        before: Masters | None = None
         for block in range(shape.units):
             vectors = self._left.transposed[number].start
             next(masking, None)
@@ -143,16 +178,8 @@ class Backward:
                 how = {"wide_vectors": int(part.wide)}
                 writer.multiply(vectors, weights, row, rows, layout.groups, 1, **how)
                 vectors += rows * layout.groups
-                # While this multiplies, the masters before may still be on their way to others.
-                if before:
-                    before.write()
-                masters.add_of_all(row, entry)
-                before = masters
+                yield masters, row
                 turn ^= 1
-        if before:
-            before.write()
-        deque(masking, maxlen=0)
-        writer.free(*places[0], *places[1])
 
 
 class BelowRows:

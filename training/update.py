@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -104,10 +105,16 @@ class Masters:
         for own in own_rows(self.task, self._rows):
             self.some(own).read()
 
-    def add_of_all(self, row: int, entry: AnyEntry) -> None:
-        """Add the sums of all cores to the rows of this core, and share the results."""
+    def add_of_all(
+        self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None
+    ) -> None:
+        """Add the sums of all cores to the rows of this core, and share the results.
+
+        With moments, call `meanwhile` where the array has the most time to multiply, if at all.
+        """
         for own in add_up(self.writer, self.task, row, self._rows):
-            self.some(own).add(row + own.start, entry)
+            self.some(own).add(row + own.start, entry, meanwhile)
+            meanwhile = None
         for lines in self.lines:
             give_to_all(self.writer, self.task, lines)
 
@@ -115,14 +122,14 @@ class Masters:
     def _rows(self) -> int:
         return len(self.lines[0]) // 2
 
-    def add(self, row: int, entry: AnyEntry) -> None:
+    def add(self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None) -> None:
         """Add the sums from a row on, by way of what is kept beside the masters."""
         if self.task.decays:
-            self._tell(row)
             most = adapted_rows(self.writer.config)
             for first in range(0, self._rows, most):
                 rows = range(first, min(first + most, self._rows))
-                self.some(rows)._adapt(row + first, self.task.decays, entry)
+                self.some(rows)._adapt(row + first, self.task.decays, entry, meanwhile)
+                meanwhile = None
         elif isinstance(entry, CutEntry):
             self._add_cut(row, entry)
         elif self.task.momentum:
@@ -192,7 +199,9 @@ class Masters:
             )
         writer.measure(told, first=told, third=SPARE)
 
-    def _adapt(self, row: int, decays: Decays, entry: AnyEntry) -> None:
+    def _adapt(
+        self, row: int, decays: Decays, entry: AnyEntry, meanwhile: Callable[[], object] | None
+    ) -> None:
         """Update moments and masters, see `systola.training.moments`."""
         writer, rows, how = self.writer, self._rows, {"wide": 1, "exponent": SPARE}
         master, *firsts, root = (each.start for each in self.lines)
@@ -201,10 +210,15 @@ class Masters:
         gradients, ratios, roots = (
             StepEntry(self.number, name) for name in ("gradient_entry", "ratio_entry", "root_entry")
         )
-        writer.activate(row, gradient, rows, gradients, **how)
         for first in firsts:
             more = StepEntry(self.number, "first_entry")
             writer.activate(row, first, rows, more, **how, accumulate=1)
+        writer.activate(row, gradient, rows, gradients, **how)
+        # The array begins its next product at about this Measure. The Measure and the quotient meet
+        # the array in a bank only once, and other instructions again and again.
+        self._tell(row)
+        if meanwhile:
+            meanwhile()
         at = (root, gradient, ratio, rows, ratios, WIDE)
         writer.vector(*(Operation.MULTIPLY, *at), function=Function.QUOTIENT, limit=limit(decays))
         writer.vector(Operation.MULTIPLY, ratio, gradient, root, rows, roots, WIDE, accumulate=1)

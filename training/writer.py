@@ -105,14 +105,21 @@ class Writer:
     # What the instructions use.
 
     def allocate(self, lines: int) -> range:
-        """Lines of the unified buffer that nothing uses."""
+        """Lines of the unified buffer that nothing uses.
+
+        An even number of lines begins with an even one, if there is room: both lines of an int16
+        vector are read in one cycle there.
+        """
         fits = [(size, start) for start, size in self._free if size >= lines]
+        pairs = lines % 2 == 0
+        even = [(size, start) for size, start in fits if pairs and size - start % 2 >= lines]
         if fits:
-            size, start = min(fits)
+            size, start = min(even or fits)
             self._free.remove((start, size))
-            if size > lines:
-                self._free.append((start + lines, size - lines))
-            return range(start, start + lines)
+            first = start + start % 2 if even else start
+            rest = range(start, first), range(first + lines, start + size)
+            self._free += [(each.start, len(each)) for each in rest if each]
+            return range(first, first + lines)
         raise NoRoomError(
             f"the buffer of '{self.config.name}', {self.config.buffer_lines} lines, has no room "
             f"for {lines} more"

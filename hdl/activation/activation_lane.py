@@ -11,7 +11,7 @@ from systola.arch.isa import DITHER_BITS, TABLE_BYTES
 from systola.hdl.activation.exponent_registers import MAGNITUDE_BITS
 from systola.hdl.activation.gate_lane import GateControl, GateLane
 from systola.hdl.activation.requantiser import SHIFT_BITS, Requantiser
-from systola.hdl.activation.vector_lane import VectorLane, lane_bits, line_inputs
+from systola.hdl.activation.vector_lane import AddendPlaces, VectorLane, lane_bits, line_inputs
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.turns import registers_in_turn
 from systola.hdl.ports import TableWriteSignature
@@ -80,6 +80,8 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
         members["pick"] = In(Pick)
     if config.wide:
         members |= {"accumulate": In(1), "gate": In(GateControl())}
+    if config.reads_pairs:
+        members["waits_at"] = In(AddendPlaces())
     return members
 
 
@@ -158,6 +160,8 @@ class ActivationLane(wiring.Component):
             ]
             with m.If(self.pick == Pick.TABLE):
                 m.d.comb += self.byte_out.eq(tables.read_data)
+        if config.reads_pairs:
+            m.d.comb += vector.waits_at.eq(self.waits_at)
         if config.wide:
             with m.If(self.accumulate):
                 m.d.comb += requantiser.offset.eq(vector.addend)

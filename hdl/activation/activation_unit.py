@@ -102,9 +102,10 @@ class ActivationUnit(wiring.Component):
     """Makes one vector after the other: StepPlanner has the steps of each instruction, `Interlock`
     lets them pass when no older instruction uses their addresses any longer, ResultLanes does the
     work. A step is a read of accumulators or of a buffer line, one a cycle; the last of a vector
-    issues it. Each column has its `ActivationLane`. Where two columns share one, a step takes two
-    cycles, and the pauses below are whole steps, of as many cycles or one more. A program begins
-    with the same turn each time, from `running`, so that it takes the same cycles.
+    issues it. A step of a command that is `paired` reads both lines of an int16 operand or addend.
+    Each column has its `ActivationLane`. Where two columns share one, a step takes two cycles, and
+    the pauses below are whole steps, of as many cycles or one more. A program begins with the same
+    turn each time, from `running`, so that it takes the same cycles.
 
     `masks` are those of `command`; `progress` tells of the lists that they name.
     `command_pop`: all its steps were taken off; it is not needed any longer. The first read comes
@@ -115,11 +116,11 @@ class ActivationUnit(wiring.Component):
 
     The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with one of
     GATES `gate_spacing`; a sum of lines that is added to what its lines hold takes ADDEND_SPACING
-    more, but for one of ADDEND_LINES with training; DRAIN_SPACING are lost behind an instruction
-    that reads lines, TAP_SPACING behind fewer than three taps. ADD and SUBTRACT need the
-    requantisers for three cycles a vector, or for two where an operand of int8 has a scale of one
-    half, and lose LONG_SPACING where others lose ADDEND_SPACING or DRAIN_SPACING; so do those that
-    ResultLanes names. Steps that would meet the gates of older vectors wait, see GateQueue.
+    more, with training only a copy whose element takes one step; DRAIN_SPACING are lost behind an
+    instruction that reads lines, TAP_SPACING behind fewer than three taps. ADD and SUBTRACT need
+    the requantisers for three cycles a vector, or for two where an operand of int8 has a scale of
+    one half, and lose LONG_SPACING where others lose ADDEND_SPACING or DRAIN_SPACING; so do those
+    that ResultLanes names. Steps that would meet the gates of older vectors wait, see GateQueue.
 
     `advance_read` with `advance_read_to`: accumulator rows below have been read, in the cycle
     before. `rows_done`: all have; `lines_done`: all buffer lines have. `advance_write`,
@@ -143,7 +144,7 @@ class ActivationUnit(wiring.Component):
             "ready": In(1),
             "address": Out(ceil_log2(config.accumulator_rows)),
             "accumulators": In(32 * config.cols),
-            "operands": Out(BufferReadSignature(config=config)),
+            "operands": Out(BufferReadSignature(config=config, pairs=config.reads_pairs)),
             "parameters": In(ParameterWriteSignature(config=config)),
             "buffer": Out(BufferWriteSignature(config=config)),
             "advance_read": Out(1),
@@ -281,6 +282,7 @@ class ActivationUnit(wiring.Component):
             lanes.issue.eq(offered & step.final),
             lanes.accumulators.eq(self.accumulators),
             lanes.operands.eq(self.operands.data),
+            *([lanes.before.eq(self.operands.before)] if self._config.reads_pairs else []),
             self.advance_write.eq(lanes.advance_write),
             self.advance_write_to.eq(lanes.advance_write_to),
             self.write_done.eq(lanes.write_done),
@@ -325,6 +327,7 @@ class ActivationUnit(wiring.Component):
             self.address.eq(step.row),
             self.operands.enable.eq(line),
             self.operands.address.eq(step.read),
+            *([self.operands.pair.eq(step.pair)] if self._config.reads_pairs else []),
             granted.eq(reads),
             taken.eq(valid & granted),
         ]
@@ -408,6 +411,8 @@ class ActivationUnit(wiring.Component):
             m.d.comb += control.element.coefficient.eq(Coefficient.FIRST)
         with m.Else():
             m.d.comb += control.element.coefficient.eq(Coefficient.ONE)
+        if self._config.reads_pairs:
+            m.d.comb += control.pair.eq(taken & step.pair)
         m.d.comb += [
             control.load_tap.eq(loads),
             control.load_tile.eq(loads & other & (command.table == Other.TRANSPOSE)),

@@ -15,11 +15,13 @@ from systola.hdl.commands import address_bits
 
 class LineControl(data.StructLayout):
     """What accompanies the elements of a buffer line through the front of the lanes, or of zeros
-    instead (`outside`), or a line of a tile to be transposed, or the load of a seed."""
+    instead (`outside`), or a line of a tile to be transposed, or the load of a seed. `pair`: the
+    low bytes of an int16 come with its high bytes, see `reads_pairs`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config) -> None:
         super().__init__(
             {
+                **({"pair": 1} if config.reads_pairs else {}),
                 "load_tap": 1,
                 "load_tile": 1,
                 "load_seed": 1,

@@ -21,7 +21,7 @@ from systola.arch.config import Config
 from systola.hdl.activation.activation_lane import ActivationLane, lane_members
 
 OF_EACH = (
-    *("accumulator", "byte", "tap", "bias", "multiplier", "shift_right", "shift_left"),
+    *("accumulator", "byte", "before", "tap", "bias", "multiplier", "shift_right", "shift_left"),
     "byte_out",
     *("magnitude", "dither"),
 )

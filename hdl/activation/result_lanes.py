@@ -27,6 +27,8 @@ from systola.arch.isa import (
     Rounding,
 )
 from systola.hdl.activation.activation_lane import ActivationLane, Pick, lane_members
+from systola.hdl.activation.addend_places import addend_places
+from systola.hdl.activation.arrived import LINE_LATENCY, arrived
 from systola.hdl.activation.controls import (
     INSTRUCTIONS,
     EndControl,
@@ -59,7 +61,6 @@ from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.ored import ored
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.tile_limit import TILE_LIMIT
-from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
 
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
@@ -78,7 +79,8 @@ class ResultLanes(wiring.Component):
     """Takes a buffer line for the front of the lanes with `line`, and makes a result of each vector
     with `issue`, `vector`, and what its instruction `said`, which begins a cycle before and stays
     until the last issue. An ActivationLane for each column; the bytes of `operands` come
-    LINE_LATENCY cycles after `line`, the row of `accumulators` ROW_LATENCY cycles after `issue`.
+    LINE_LATENCY cycles after `line` (with `pair` the low bytes in `before`), the row of
+    `accumulators` ROW_LATENCY cycles after `issue`.
 
     Where two columns share a lane, `line` and `issue` with all that belongs to them stay for two
     cycles, in which `turn` is 0 and 1, and count only if `made` holds in the two cycles behind.
@@ -93,10 +95,10 @@ class ResultLanes(wiring.Component):
     `slots` later, if both are sums of lines that are not scaled, or neither is. All else, and 1/x,
     comes `gates_alone` after them, and LONG_SPACING more behind a sum of lines. Between other
     vectors the caller leaves a cycle behind an int16 result, ADDEND_SPACING behind a sum that is
-    added to what is there, if it has fewer than ADDEND_LINES, and DRAIN_SPACING between a sum and
-    an accumulator row. Where elements are scaled it is LONG_SPACING in both cases, and no element
-    is to be scaled SLOT_DISTANCE cycles after the issue; TAP_SPACING between a tap and its use.
-    `said.low` <= `said.high`.
+    added to what is there (with training if it has one step and its addend), and DRAIN_SPACING
+    between a sum and an accumulator row. Where elements are scaled it is LONG_SPACING in both
+    cases, and no element is to be scaled SLOT_DISTANCE cycles after the issue; TAP_SPACING between
+    a tap and its use. `said.low` <= `said.high`.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
     none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
@@ -112,7 +114,7 @@ class ResultLanes(wiring.Component):
         self._shared = config.columns_per_lane > 1
         self._operand_latency = OPERAND_LATENCY + READ_SLACK * self._shared
         members = {
-            "line": In(LineControl()),
+            "line": In(LineControl(config=config)),
             "issue": In(1),
             "vector": In(VectorControl(config=config)),
             "said": In(InstructionControl(config=config)),
@@ -128,6 +130,8 @@ class ResultLanes(wiring.Component):
             members["tables"] = In(TableWriteSignature(tables=config.tables))
         if config.training:
             members |= {"about": In(MeasureLayout()), "seed": In(SEED_BITS)}
+        if config.reads_pairs:
+            members["before"] = In(8 * config.line_bytes)
         if self._shared:
             members |= {"turn": In(range(config.columns_per_lane)), "made": In(1), "reads": In(1)}
         super().__init__(members)
@@ -142,7 +146,9 @@ class ResultLanes(wiring.Component):
         config = self._config
         operands = Signal(8 * config.cols, reset_less=True)
         inputs, copied = self._line_controls(m, operands)
-        rows, line_read = self._arrived(m)
+        rows, line_read = self.accumulators, self.operands
+        if self._shared:
+            rows, line_read = arrived(m, self.reads, rows, line_read[: len(operands)])
         m.d.sync += operands.eq(line_read)
         with m.If(self._stages[self._operand_latency - 1].outside):
             m.d.sync += operands.eq(0)
@@ -217,6 +223,9 @@ class ResultLanes(wiring.Component):
                 gates.exp.eq(ending.function == Function.EXP if config.training else 0),
                 gates.integer_bits.eq(ending.table),
             ]
+            if config.reads_pairs:
+                adds_up = at[rounding].output_valid & at[rounding].output.use_sum
+                copied["waits_at"] = addend_places(m, adds_up & rounds.accumulate)
             copied |= {
                 "accumulate": accumulate,
                 "gate": gates.following,
@@ -271,6 +280,8 @@ class ResultLanes(wiring.Component):
                 "shift_right": planes[8].word_select(c, 8)[:SHIFT_BITS],
                 "shift_left": planes[8].word_select(c, 8)[SHIFT_BITS:],
             }
+            if config.reads_pairs:
+                lane["before"] = self.before.word_select(c, 8)
             if config.training:
                 lane["dither"] = dithers.word_select(c, DITHER_BITS)
                 shifts = data.View(ShiftLayout(), lane.pop("shifts"))
@@ -292,20 +303,6 @@ class ResultLanes(wiring.Component):
     def _turn_at(self, stage: int) -> Value:
         """The turn at a stage, so many cycles after the read, to which READ_SLACK adds nothing."""
         return (self.turn - stage)[0]
-
-    def _arrived(self, m: Module) -> tuple[Value, Value]:
-        """The row and the line that were read last."""
-        if not self._shared:
-            return self.accumulators, self.operands
-        row = Signal.like(self.accumulators)
-        line = Signal(8 * self._config.cols)
-        reads = Signal(max(ROW_LATENCY, LINE_LATENCY))  # bit n: n + 1 cycles ago
-        m.d.sync += reads.eq(Cat(self.reads, reads))
-        with m.If(reads[ROW_LATENCY - 1]):
-            m.d.sync += row.eq(self.accumulators)
-        with m.If(reads[LINE_LATENCY - 1]):
-            m.d.sync += line.eq(self.operands)
-        return row, line
 
     def _in_first_turn(self, holds: Value, stage: int) -> Value:
         """What `holds` in all turns as what holds once, when its line is there as a whole."""
@@ -368,8 +365,9 @@ class ResultLanes(wiring.Component):
         """The controls of a line, delayed to where the fronts of the lanes need them, or one cycle
         less for those that get copies; the taps."""
         self._stages = stages = [self.line]
+        layout = LineControl(config=self._config)
         for stage in range(self._operand_latency + VectorLane.SCALED_STAGE):
-            stages.append(Signal(LineControl(), name=f"line_{stage}", reset_less=True))
+            stages.append(Signal(layout, name=f"line_{stage}", reset_less=True))
             m.d.sync += stages[-1].eq(stages[-2])
             if self._shared and stage == READ_SLACK:
                 with m.If(~self.made):
@@ -387,7 +385,9 @@ class ResultLanes(wiring.Component):
         scaled = lanes[VectorLane.VALUE_STAGE - 1]
         multiplied = lanes[VectorLane.VALUE_STAGE + Requantiser.MULTIPLIER_STAGE - 1]
         found: dict[str, Any] = {}
+        paired = {"pair": stages[LINE_LATENCY - 1].pair} if self._config.reads_pairs else {}
         copied: dict[str, ValueLike] = {
+            **paired,
             "element": stages[self._operand_latency - 1].element,
             "scaling": scaled.scaling,
             "shift": Cat(scaled.scaling.scaled, scaled.shift),

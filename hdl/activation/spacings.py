@@ -36,11 +36,8 @@ ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - VectorLane.
 """Cycles between sums of lines that are added to earlier results.
 
 The addend of a vector arrives with its second line at the earliest. By then the addend of the
-vector before must have been used."""
-ADDEND_LINES = 2 + ADDEND_SPACING
-"""Lines of a vector and its addend together from which on no pause is needed between vectors.
-
-Machines with training leave out no cycle then."""
+vector before must have been used. Machines with training leave out these cycles only where a copy
+takes one step for its element: all other vectors take so long themselves."""
 TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
 TAP_SPACING = TAP_LATENCY

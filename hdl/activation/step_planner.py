@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of the activation unit: for each command, the reads in their order."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -61,7 +61,8 @@ class Step(data.StructLayout):
     It reads buffer line `read` (`reads`; of operand b, taps included: `reads_operand`, of any other
     region: `reads_first`), accumulator `row` (`sums`), or nothing, `outside` the
     map. `tap`: the number of the tap that it loads or uses.
-    `low`: the line has low bytes, whose high ones follow;
+    `low`: the line has low bytes, whose high ones follow; `pair`: those of the line before are
+    read with it (only if the machine `reads_pairs`);
     `scales`, `halves`: it completes an element that is scaled, or one of int8 that is
     halved; `begins`: it has the first element of its vector.
     A `final` step issues its vector, whose result goes to `line` or, with two lines (`wide`), from
@@ -82,6 +83,7 @@ class Step(data.StructLayout):
                 "outside": 1,
                 "tap": range(most_taps(config)),
                 "low": 1,
+                **({"pair": 1} if config.reads_pairs else {}),
                 "scales": 1,
                 "halves": 1,
                 "begins": 1,
@@ -136,6 +138,9 @@ class StepPlanner(wiring.Component):
         m = Module()
         config = self._config
         command = self.command
+        # Both lines of an int16 operand or addend are one step.
+        paired = command.paired if config.reads_pairs else Const(0, 1)
+        halved_operands = command.wide_operands & ~paired
         walker = m.submodules.walker = Walker(walk=vector_walk(config))
         first, last, place = walker.first, walker.last, walker.position
         low = Signal.like(command.low, reset_less=True)
@@ -191,8 +196,8 @@ class StepPlanner(wiring.Component):
                 elements_end.eq(coming_end),
                 addend_first.eq(coming_addend),
                 depthwise.eq(coming_depthwise),
-                one_line.eq(coming_operand & ~command.wide_operands & ~command.accumulate),
-                two_lines.eq(command.wide & ~coming_operand & ~command.wide_operands),
+                one_line.eq(coming_operand & ~halved_operands & ~command.accumulate),
+                two_lines.eq(command.wide & ~coming_operand & ~halved_operands),
                 gate.eq(is_gate(command.function)),
                 other.eq(command.function == OTHER),
                 scaled.eq(coming_vector & coming_adds),
@@ -222,7 +227,8 @@ class StepPlanner(wiring.Component):
         addend = Signal.like(command.destination)
         parameter = Signal.like(command.parameter)
 
-        operand_ends = ~command.wide_operands | half
+        operand_ends = ~halved_operands | half
+        addend_ends = half | paired
         last_tap = last.kx & last.ky
         block_ends = last.ox & last.oy
         taps_end = now.taps & last_load
@@ -236,7 +242,7 @@ class StepPlanner(wiring.Component):
         # The phase of the next step. A phase may complete a vector or not; each of them has a
         # term of its own for the steps that do not.
         begins_block = block_ends & depthwise
-        next_half = (now.operand & ~operand_ends) | (now.addend & ~half)
+        next_half = (now.operand & ~operand_ends) | (now.addend & ~addend_ends)
         follows = Signal(PHASES)
         m.d.comb += [
             follows.taps.eq(Mux(final, begins_block, now.taps & ~last_load)),
@@ -244,7 +250,7 @@ class StepPlanner(wiring.Component):
                 (final & ~addend_first & ~begins_block)
                 | taps_end
                 | (now.elements & ~last_tap)
-                | (now.addend & half & from_accumulators)
+                | (now.addend & addend_ends & from_accumulators)
             ),
             follows.operand.eq(
                 (now.elements & last_tap & has_operand) | (now.operand & ~operand_ends)
@@ -253,7 +259,7 @@ class StepPlanner(wiring.Component):
                 (final & addend_first)
                 | (now.elements & last_tap & ~has_operand & ~elements_end)
                 | (now.operand & operand_ends & command.accumulate)
-                | (now.addend & ~half)
+                | (now.addend & ~addend_ends)
             ),
         ]
 
@@ -283,11 +289,12 @@ class StepPlanner(wiring.Component):
                 row.eq(command.accumulator),
                 line.eq(command.destination),
                 operand.eq(command.operand),
-                addend.eq(command.destination),
+                addend.eq(command.destination | paired),
                 parameter.eq(command.parameter),
             ]
         with m.Elif(goes_on):
-            operand_step = now.taps | now.operand
+            in_pair = paired & command.wide_operands
+            operand_step = Cat(now.taps | (now.operand & ~in_pair), now.operand & in_pair)
             if config.training:
                 operand_step = Mux(
                     final & block_ends & other, command.walk.step.block.line, operand_step
@@ -296,7 +303,8 @@ class StepPlanner(wiring.Component):
             by_line = (
                 (now.elements & last_tap & one_line)
                 | (now.operand & ~operand_ends & ~command.accumulate)
-                | (now.addend & ~half & ~from_accumulators)
+                | (now.addend & ~addend_ends & ~from_accumulators)
+                | (follows.addend & paired & ~from_accumulators)
             )
             m.d.sync += [
                 now.eq(follows),
@@ -307,7 +315,7 @@ class StepPlanner(wiring.Component):
                 ends_by_line.eq(by_line),
                 moves_on.eq(by_tap | by_line),
                 operand.eq(operand + operand_step),
-                addend.eq(addend + now.addend),
+                addend.eq(addend + Cat(now.addend & ~paired, now.addend & paired)),
             ]
             with m.If(final):
                 m.d.sync += [
@@ -322,9 +330,9 @@ class StepPlanner(wiring.Component):
         # An addend that is read before the other operands needs no pause.
         adds_soon = final & command.accumulate & ~from_accumulators
         if config.training:
-            few_lines = Signal(reset_less=True)  # fewer than ADDEND_LINES for a vector
+            few_lines = Signal(reset_less=True)  # a vector is one element of one step
             with m.If(~walker.present):
-                m.d.sync += few_lines.eq(~coming_operand & ~command.wide_operands)
+                m.d.sync += few_lines.eq(~coming_operand & ~halved_operands)
             adds_soon &= few_lines
         pauses: list[tuple[Value, ValueLike]] = [
             (final & gate, Pause.GATE),
@@ -348,7 +356,7 @@ class StepPlanner(wiring.Component):
 
         # The step, without two questions that its place decides: whether this place lies
         # outside the map, and which parameter entry it uses. Both are answered below.
-        first_half = command.wide_operands & Mux(now.elements, first.kx, ~half)
+        first_half = halved_operands & Mux(now.elements, first.kx, ~half)
         halves = Mux(now.elements, halved.a, halved.b)
         step = Signal(Step(config=config), reset_less=True)
         in_window = Signal(reset_less=True)
@@ -363,6 +371,10 @@ class StepPlanner(wiring.Component):
         if config.training:
             reads &= ~(other & depthwise & (now.elements | (command.table != Other.TRANSPOSE)))
             narrow &= ~(other & measures(command.table))
+        if config.reads_pairs:
+            in_pair = paired & (now.addend | (command.wide_operands & ~from_accumulators))
+            with m.If(loads):
+                m.d.sync += step.pair.eq(in_pair)
         with m.If(loads):
             m.d.sync += [
                 valid.eq(walker.present),
@@ -374,7 +386,7 @@ class StepPlanner(wiring.Component):
                 step.sums.eq(now.elements & from_accumulators),
                 step.row.eq(row),
                 step.tap.eq(tap),
-                step.low.eq(Mux(now.addend, ~half, first_half)),
+                step.low.eq(Mux(now.addend, ~addend_ends, first_half)),
                 step.scales.eq(scaled & ~now.addend & ~first_half & ~halves),
                 step.halves.eq(scaled & ~now.addend & halves),
                 step.begins.eq(now.elements & first.kx & first.ky),

@@ -3,6 +3,7 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, enum, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
@@ -50,6 +51,20 @@ class ElementControl(data.StructLayout):
         )
 
 
+PLACE_BITS = 4
+"""Bits of a place in the memory where halves and addends wait."""
+
+
+class AddendPlaces(data.StructLayout):
+    """Places in the memory of halves and addends: `write` goes on by one in each cycle.
+
+    `read` is WAITING places before it, or one more for an addend that is a cycle older.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"write": PLACE_BITS, "read": PLACE_BITS})
+
+
 class SumControl(data.StructLayout):
     """SUM_STAGE: the sum takes a product in (`update`) or, at SCALED_STAGE, what the requantiser
     made of an element (`scaled`), or half of an int8 (`halved`); or that negated (`subtract`); it
@@ -85,6 +100,8 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
     }
     if config.depthwise:
         members["tap"] = In(signed(8))
+    if config.reads_pairs:
+        members |= {"before": In(8), "pair": In(1)}
     return members
 
 
@@ -109,6 +126,9 @@ class VectorLane(wiring.Component):
     the next cycle: the requantiser scales it, and with `scaled` its `number` and `carry` are added
     SCALED_STAGE cycles after the byte, as halves are; products have to be 0 meanwhile.
     `addend` holds the number marked as such, from ADDEND_LATENCY cycles after its second byte on.
+    With `pair` the low byte of an int16 is `before`, a cycle before its `byte`, as they leave the
+    buffer together. Vectors come closer together then. So the lanes have one AddendPlaces,
+    `waits_at`, in common, with which an addend can wait a cycle longer.
     """
 
     SUM_STAGE = 3
@@ -132,17 +152,37 @@ class VectorLane(wiring.Component):
         }
         if config.wide:
             members["addend"] = Out(signed(16))
+        if config.reads_pairs:
+            members["waits_at"] = In(AddendPlaces())
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.waiting = self._waiting = DelayRing(
-            width=HALF_BITS + 16 * self._config.wide, cycles=self.WAITING
-        )
+        # Halves and addends.
+        width = HALF_BITS + 16 * self._config.wide
+        if self._config.reads_pairs:
+            self._waiting_in, self._waiting_out = self._ring(m, width)
+        else:
+            m.submodules.waiting = waiting = DelayRing(width=width, cycles=self.WAITING)
+            self._waiting_in, self._waiting_out = waiting.input, waiting.output
         value = self._element(m)
         product = self._product(m, value)
         self._sum(m, product)
         return m
+
+    def _ring(self, m: Module, width: int) -> tuple[Signal, Signal]:
+        """Return input and output of a delay line whose places come from `waits_at`."""
+        coming, leaving = Signal(width), Signal(width)
+        memory = m.submodules.waiting = Memory(shape=width, depth=1 << PLACE_BITS, init=[])
+        write, read = memory.write_port(), memory.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(1),
+            write.addr.eq(self.waits_at.write),
+            write.data.eq(coming),
+            read.addr.eq(self.waits_at.read),
+            leaving.eq(read.data),
+        ]
+        return coming, leaving
 
     def _element(self, m: Module) -> Signal:
         """Stage 0: the element."""
@@ -161,14 +201,17 @@ class VectorLane(wiring.Component):
             addend = registers_in_turn(m, signed(16), turns=self._turns, name="addend")
             number = Cat(low[-1], self.byte)
             m.d.comb += [
-                self._waiting.input[HALF_BITS:].eq(addend[-1]),
-                self.addend.eq(self._waiting.output[HALF_BITS:]),
+                self._waiting_in[HALF_BITS:].eq(addend[-1]),
+                self.addend.eq(self._waiting_out[HALF_BITS:]),
                 difference.b.eq(number.as_signed()),
             ]
             with m.If(element.low):
                 m.d.sync += low[0].eq(self.byte)
             with m.Elif(element.addend):
                 m.d.sync += addend[0].eq(number)
+            if self._config.reads_pairs:
+                with m.If(self.pair):
+                    m.d.sync += low[0].eq(self.before)
         return value
 
     def _product(self, m: Module, value: Signal) -> Signal:
@@ -211,11 +254,10 @@ class VectorLane(wiring.Component):
         term = Signal(33)
         m.d.comb += self.sum.eq(totals[0])
         # Halves wait for what the requantiser makes of others.
-        halves = self._waiting
         half = Signal(signed(33))
         m.d.comb += [
-            halves.input[:HALF_BITS].eq(self.value[:HALF_BITS]),
-            half.eq(halves.output[:HALF_BITS].as_signed() << (1 + HALF_SHIFT)),
+            self._waiting_in[:HALF_BITS].eq(self.value[:HALF_BITS]),
+            half.eq(self._waiting_out[:HALF_BITS].as_signed() << (1 + HALF_SHIFT)),
         ]
         number = (
             Mux(summing.scaled, Cat(self.carry, self.number), 0)

@@ -69,7 +69,8 @@ class ActivateDecoder(wiring.Component):
         m = Module()
         command, walk, kind = self.command, self.command.walk, self.given.kind
         shape, products, found = self.shape, self.products, self.found
-        entries = self._entries()
+        paired = Signal()
+        entries = self._entries(paired)
 
         def chosen(name: str, signal: Value) -> Value:
             """A `signal` for what the table has by this name for the present instruction."""
@@ -92,14 +93,20 @@ class ActivateDecoder(wiring.Component):
         apart = {*_BOUNDS, *walk.count.shape().members, "wide", "wide_operands", "function"}
         for name in sorted({name for entry in entries.values() for name in entry} - apart):
             chosen(name, Value.cast(command[name]))
+        source, operand = found.source.base, found.operand.base
+        if self._config.reads_pairs:
+            # The address of a pair is its second line's.
+            second_line = paired & wide_operands
+            source, operand = source | second_line, operand | second_line
+            m.d.comb += [paired.eq(self._paired()), command.paired.eq(paired)]
         m.d.comb += [
             *walk_rows(walk, shape, products),
             *walk_columns(walk, shape),
-            walk.start.line.eq(Mux(over_map, found.first_line, found.source.base)),
+            walk.start.line.eq(Mux(over_map, found.first_line, source)),
             walk.step.block.line.eq(products.map_lines),
             command.destination.eq(found.buffer.base),
             command.parameter.eq(found.parameter.base),
-            command.operand.eq(found.operand.base),
+            command.operand.eq(operand),
             command.accumulator.eq(found.accumulator.base),
             *(command.scale[name].eq(self.scale[name]) for name in ScaleLayout().members),
             command.height.eq(shape.height),
@@ -112,7 +119,6 @@ class ActivateDecoder(wiring.Component):
             m.d.comb += [walk.step.kx.line.eq(1), walk.step.ox.line.eq(1 + wide_operands)]
         if self._config.training:
             self._train(m)
-
         with m.If(~wide):
             clamps = function == Function.RELU6
             rectifies = clamps | (function == Function.RELU)
@@ -126,8 +132,10 @@ class ActivateDecoder(wiring.Component):
             m.d.comb += [command.low.eq(-(1 << 15)), command.high.eq((1 << 15) - 1)]
         return m
 
-    def _entries(self) -> dict[Opcode, dict[str, ValueLike]]:
-        """What each instruction has in its command, by name, but for what is the same for all."""
+    def _entries(self, paired: Signal) -> dict[Opcode, dict[str, ValueLike]]:
+        """What each instruction has in its command, by name, but for what is the same for all.
+
+        `paired`: a Vector reads both lines of an int16 operand at a time."""
         config, shape, products, scale = self._config, self.shape, self.products, self.scale
         fields = fields_of(self.given.word)
         activate, pool = fields[Opcode.ACTIVATE], fields[Opcode.POOL]
@@ -180,7 +188,7 @@ class ActivateDecoder(wiring.Component):
                 **copied(Opcode.VECTOR),
                 **one,
                 "source": Source.VECTOR,
-                "kx": 1 + vector.wide_operands,
+                "kx": 1 + (vector.wide_operands & ~paired),
                 "ox": vector.rows,
                 "ceiling": scale.ceiling,
                 "limit": scale.limit,
@@ -219,6 +227,20 @@ class ActivateDecoder(wiring.Component):
                 "table": Other.RANDOM,
             }
         return entries
+
+    def _paired(self) -> Value:
+        """Return whether a Vector or Activate reads int16 operands and addends two lines at a time.
+
+        It does where all of them begin with an even line: both lines are in one row of two banks.
+        """
+        found, fields = self.found, fields_of(self.given.word)
+        vector, activate = fields[Opcode.VECTOR], fields[Opcode.ACTIVATE]
+        second = found.operand.base[0] & (vector.operation != Operation.COPY)
+        odd = vector.wide_operands & (found.source.base[0] | second)
+        result = found.buffer.base[0]
+        return (
+            is_one_of(self.given.kind, Opcode.VECTOR) & ~odd & ~(vector.accumulate & result)
+        ) | (is_one_of(self.given.kind, Opcode.ACTIVATE) & ~(activate.accumulate & result))
 
     def _train(self, m: Module) -> None:
         """What the instructions for training have where others have something else."""

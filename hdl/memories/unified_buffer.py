@@ -30,13 +30,15 @@ class UnifiedBuffer(wiring.Component):
     Reads yield to the reads above them in the table, writes to the writes above them. Line a lies
     in bank a mod banks, so two sequential streams that meet in a bank collide once and then run
     side by side. Throughput: one line a cycle on each port of `mxu`, `operands`, `activate`, and
-    the two of the DMA. The banks have output registers, so that only a multiplexer lies between
+    the two of the DMA. `operands` reads two lines a cycle from two banks with `pair`, where the
+    machine `reads_pairs`. The banks have output registers, so that only a multiplexer lies between
     them and the reader's register. A line is never read in the cycle in which it is written: the
     interlocks prevent it.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
+        self._pairs = config.reads_pairs
         tiles = {"tiles": In(BufferReadSignature(config=config))}
         links = {
             "link_out": In(BufferReadSignature(config=config)),
@@ -47,7 +49,7 @@ class UnifiedBuffer(wiring.Component):
                 **(tiles if config.training else {}),
                 **(links if config.links else {}),
                 "mxu": In(BufferReadSignature(config=config)),
-                "operands": In(BufferReadSignature(config=config)),
+                "operands": In(BufferReadSignature(config=config, pairs=self._pairs)),
                 "dma_out": In(BufferReadSignature(config=config)),
                 "activate": In(BufferWriteSignature(config=config)),
                 "dma_in": In(BufferWriteSignature(config=config)),
@@ -63,6 +65,17 @@ class UnifiedBuffer(wiring.Component):
         def bank_of(port: wiring.PureInterface) -> Value:
             return port.address[:bits]
 
+        def banks_meet(port: wiring.PureInterface, other: wiring.PureInterface | int) -> Value:
+            """Return whether a port names the bank of another port, or a bank with this number.
+
+            A pair names two banks, the numbers of which differ in the lowest bit.
+            """
+            mine, its = bank_of(port), other if isinstance(other, int) else bank_of(other)
+            if self._pairs and (port is self.operands or other is self.operands):
+                differ = mine ^ its
+                return ~differ[1:].any() & (~differ[0] | self.operands.pair)
+            return mine == its
+
         # Ports are in the order of their rank.
         shared = BufferReadSignature(config=self._config).flip().create(path=("shared",))
         readers = (self.mxu, self.operands, shared)
@@ -71,10 +84,7 @@ class UnifiedBuffer(wiring.Component):
         for ports in (readers, writers):
             for rank, port in enumerate(ports):
                 m.d.comb += port.ready.eq(
-                    ~Cat(
-                        winner.enable & (bank_of(winner) == bank_of(port))
-                        for winner in ports[:rank]
-                    ).any()
+                    ~Cat(winner.enable & banks_meet(port, winner) for winner in ports[:rank]).any()
                 )
 
         if self._config.links:
@@ -107,13 +117,13 @@ class UnifiedBuffer(wiring.Component):
             m.submodules[f"bank_{index}"] = bank
             # The highest rank is assigned last, so it wins. The lowest rank needs no condition.
             for rank, port in reversed(list(enumerate(readers))):
-                here = port.enable & (bank_of(port) == index)
+                here = port.enable & banks_meet(port, index)
                 with m.If(here):
                     m.d.comb += bank.read_enable.eq(1)
                 with m.If(here | (rank == len(readers) - 1)):
                     m.d.comb += bank.read_address.eq(port.address >> bits)
             for rank, port in reversed(list(enumerate(writers))):
-                here = port.enable & (bank_of(port) == index)
+                here = port.enable & banks_meet(port, index)
                 with m.If(here):
                     m.d.comb += bank.write_enable.eq(1)
                 with m.If(here | (rank == len(writers) - 1)):
@@ -128,6 +138,10 @@ class UnifiedBuffer(wiring.Component):
             source = [Signal(bits, name=f"source_{stage}") for stage in range(BUFFER_LATENCY)]
             m.d.sync += [source[0].eq(bank_of(reader)), source[1].eq(source[0])]
             m.d.comb += reader.data.eq(Cat(outputs).word_select(source[-1], len(reader.data)))
+            if reader is self.operands and self._pairs:
+                even = Cat(outputs[::2])
+                line = even.word_select(source[-1] >> 1, len(reader.before)) if bits > 1 else even
+                m.d.comb += reader.before.eq(line)
         return m
 
     def _share(self, m: Module, shared: wiring.PureInterface) -> None:

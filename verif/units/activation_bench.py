@@ -126,7 +126,7 @@ class Surroundings(Bench):
         self.accumulators = [_number(row.astype("<i4")) for row in golden.accumulators]
         self.now = 0
         self.rows = deque([0] * ROW_LATENCY)
-        self.lines = deque([0] * LINE_LATENCY)
+        self.lines = deque([(0, 0)] * LINE_LATENCY)
         """Output of the accumulators and the buffer in the next cycles."""
         self.lists = {name: Entries(config.queue_depth) for name in (*OLDER, "activate_writing")}
         self.numbers = itertools.count()
@@ -215,7 +215,7 @@ class Surroundings(Bench):
             awaits=awaits,
             writers=writers,
             entries=job.entries(),
-            counts=job.steps(),
+            counts=job.steps(self.config),
         )
         lines = job.writes()
         targets = {
@@ -274,7 +274,10 @@ class Surroundings(Bench):
             for name, entries in self.lists.items()
         }
         ready, operands_ready = (random.random() >= self.rates[1] for _ in range(2))
-        self.set(accumulators=self.rows.popleft(), operands__data=self.lines.popleft())
+        before, line = self.lines.popleft()
+        self.set(accumulators=self.rows.popleft(), operands__data=line)
+        if self.config.reads_pairs:
+            self.set(operands__before=before)
         await self.cycle(
             command_valid=offered is not None,
             masks=masks,
@@ -286,15 +289,19 @@ class Surroundings(Bench):
         self._report()
         noise = random.getrandbits
         row = noise(32 * self.config.cols)
-        line = noise(8 * self.config.line_bytes)
+        before, line = (noise(8 * self.config.line_bytes) for _ in range(2))
         row_taken = bool(self.get("enable") and ready)
         line_taken = bool(self.get("operands__enable") and operands_ready)
         if row_taken:
             row = self.accumulators[self.get("address")]
         if line_taken:
-            line = self.memory[self.get("operands__address")]
+            address = self.get("operands__address")
+            line = self.memory[address]
+            if self.config.reads_pairs and self.get("operands__pair"):
+                assert address % 2
+                before = self.memory[address - 1]
         self.rows.append(row)
-        self.lines.append(line)
+        self.lines.append((before, line))
         self.before.append(
             _Before(
                 {name: [replace(entry) for entry in own] for name, own in self.lists.items()},
@@ -386,7 +393,7 @@ class Surroundings(Bench):
             return
         assert self.pending, f"line {self.get('buffer__address')} is written for nobody"
         place = self.get("buffer__address"), self.get("buffer__data")
-        assert place == self.pending.pop(0)
+        assert place == self.pending.pop(0), self.runs and self.runs[0].job
         self.memory[place[0]] = place[1]
         self.written.append(self.now)
 

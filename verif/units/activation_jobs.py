@@ -132,10 +132,22 @@ class Job(NamedTuple):
             return [first + max(t, 1) - 1 for _, t in self.windows()]
         return [first] * (self.blocks * self.vectors)
 
-    def steps(self) -> list[int]:
-        """Return the cycles of each vector: lines read or accumulator rows issued, one in each
-        cycle."""
-        halves = 1 + self.fields.get("wide_operands", 0)
+    def paired(self, config: Config) -> bool:
+        """Return whether both lines of an int16 operand or addend are read in one cycle."""
+        f = self.fields
+        if not config.reads_pairs or self.opcode not in (Opcode.ACTIVATE, Opcode.VECTOR):
+            return False
+        firsts = [self.destination] * self.accumulates
+        if f.get("wide_operands", 0):
+            copies = f["operation"] == Operation.COPY
+            firsts += [f["buffer"], *([] if copies else [f["operand"]])]
+        return not any(line % 2 for line in firsts)
+
+    def steps(self, config: Config) -> list[int]:
+        """Return the cycles of each vector: a line or pair of lines that is read, or an accumulator
+        row that is issued, in each cycle."""
+        paired = self.paired(config)
+        halves = 1 + (self.fields.get("wide_operands", 0) and not paired)
         each = {
             Opcode.ACTIVATE: 1,
             Opcode.DEPTHWISE: self.taps,
@@ -143,7 +155,8 @@ class Job(NamedTuple):
             Opcode.VECTOR: halves
             * (1 if self.fields.get("operation") in (None, Operation.COPY) else 2),
         }[self.opcode]
-        found = [each + 2 * self.accumulates] * (self.blocks * self.vectors)
+        addend = (2 - paired) * self.accumulates
+        found = [each + addend] * (self.blocks * self.vectors)
         if self.opcode == Opcode.DEPTHWISE:
             for block in range(self.blocks):
                 found[block * self.vectors] += self.taps
@@ -176,7 +189,7 @@ class Job(NamedTuple):
             divides = function == Function.QUOTIENT
             found["function"] = int(Function.NONE if divides else function)
             if config.training:
-                found["quotient"] = int(divides)
+                found |= {"quotient": int(divides), "paired": int(self.paired(config))}
         if function == Function.RELU6:
             found["high"] = (self.scale if self.opcode == Opcode.VECTOR else f)["ceiling"]
         if self.wide:
@@ -194,14 +207,15 @@ class Job(NamedTuple):
             }
         if self.opcode == Opcode.VECTOR:
             halves = 1 + f["wide_operands"]
+            second = int(self.paired(config) and halves > 1)
             names = ("multiplier_a", "shift_a", "multiplier_b", "shift_b", "zero_a", "zero_b")
             return found | {
                 "walk": walk_of(
-                    start={"line": f["buffer"]},
-                    count={"kx": halves, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1},
+                    start={"line": f["buffer"] + second},
+                    count={"kx": halves - second, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1},
                     step={"kx": {"line": 1}, "ox": {"line": halves}},
                 ),
-                "operand": f["operand"],
+                "operand": f["operand"] | second,
                 "operation": Operation(f["operation"]),
                 "wide_operands": f["wide_operands"],
                 "scale": {name: self.scale[name] for name in names},

@@ -152,7 +152,7 @@ def spacing(job, ends, config):
     if ends and job.opcode in READERS:
         return DRAIN_SPACING, DRAIN_SPACING
     if job.accumulates:
-        late = config.training and job.steps()[0] >= ADDEND_SPACING + 2
+        late = config.training and job.steps(config)[0] >= ADDEND_SPACING + 2 - job.paired(config)
         cycles = ADDEND_SPACING * (not late) if job.opcode in READERS else int(ends)
         return cycles, cycles
     if job.wide:
@@ -165,13 +165,14 @@ SLOT = 9
 """Cycles from the last step of a sum to the step in which no element may be scaled."""
 
 
-def waits(run, step, before, now, turns):
+def waits(run, step, before, now, bench):
     """Return the number of steps left out between two steps, without those that were forbidden.
 
     A step is forbidden if it needs the requantisers in the same cycle as the sum of an older
     vector.
     """
-    job, halves = run.job, 1 + run.job.fields.get("wide_operands", 0)
+    job, turns = run.job, bench.turns
+    halves = 1 + (job.fields.get("wide_operands", 0) and not job.paired(bench.config))
     free = list(range(before + 1, now))
     operand = "ab"[step // halves] if job.is_scaled and step < 2 * halves else None
     if operand and step % halves == halves - 1 and not job.is_halved(operand):
@@ -205,7 +206,7 @@ def check_cycles(bench, runs):
                     assert issue == gates.after(job, steps[-2] + 1, issues=True), (job, vector)
                     steps[-1] = steps[-2] + 1
                 gaps = [
-                    waits(run, step + 1, a, b, turns)
+                    waits(run, step + 1, a, b, bench)
                     for step, (a, b) in enumerate(itertools.pairwise(steps))
                 ]
                 loads = len(steps) - job.taps
@@ -217,7 +218,7 @@ def check_cycles(bench, runs):
                     alone = len(steps) == 1
                     soonest = gates.after(job, before + 1 + least, issues=alone)
                     latest = gates.after(job, before + 1 + most, issues=alone)
-                    late = waits(run, 0, before, steps[0], turns)
+                    late = waits(run, 0, before, steps[0], bench)
                     assert soonest <= steps[0], (job, vector)
                     assert late <= latest - before - 1, (job, vector)
                 steps[-1] = issue
@@ -312,30 +313,30 @@ async def durations(dut):
         wide = {**narrow, "wide": 1, "accumulate": 0}
         halves = {**narrow, "wide_operands": 1}
         both = {**bytes_only, "wide": 1}
+        # Places decide whether both lines of an int16 are one step.
+        copy = jobs.of(Opcode.VECTOR, **halves, operation=Operation.COPY)
+        addition = jobs.of(Opcode.VECTOR, **halves, operation=Operation.ADD)
+        adds_up = jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD)
+        tanh = jobs.of(
+            Opcode.VECTOR,
+            **{**halves, "wide": 1, "accumulate": 0, "function": Function.TANH},
+            operation=Operation.COPY,
+        )
+        if addition.paired(config):
+            of_addition = 5 * 2 + 2 * 4
+        else:
+            of_addition = 7 * 4 if bench.turns == 1 else 4 + 6 * 6
         cases += [
             (jobs.of(Opcode.ACTIVATE, **{**wide, "n_tiles": 2}), 2 * 7 * 2 - 1),
             (jobs.of(Opcode.VECTOR, **both, accumulate=0, operation=Operation.COPY), 7 * 2 - 1),
-            (jobs.of(Opcode.VECTOR, **halves, operation=Operation.COPY), 7 * 2),
-            (
-                jobs.of(Opcode.VECTOR, **halves, operation=Operation.ADD),
-                7 * 4 if bench.turns == 1 else 4 + 6 * 6,
-            ),
+            (copy, sum(copy.steps(config))),
+            (addition, of_addition),
             (
                 jobs.of(Opcode.ACTIVATE, **{**wide, "function": Function.SIGMOID, "n_tiles": 1}),
                 6 * GATES_APART[bench.turns] + 1,
             ),
-            (
-                jobs.of(
-                    Opcode.VECTOR,
-                    **{**halves, "wide": 1, "accumulate": 0, "function": Function.TANH},
-                    operation=Operation.COPY,
-                ),
-                6 * GATES_APART[bench.turns] + 2,
-            ),
-            (
-                jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD),
-                6 * (4 + left_out(LONG_SPACING, bench.turns)) + 4,
-            ),
+            (tanh, 6 * GATES_APART[bench.turns] + tanh.steps(config)[0]),
+            (adds_up, sum(adds_up.steps(config)) + 6 * left_out(LONG_SPACING, bench.turns)),
         ]
     for job, cycles in cases:
         (run,) = await bench.perform([job])

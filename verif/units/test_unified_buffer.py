@@ -12,7 +12,11 @@ from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small
 
 SHAPE = {"rows": 5, "cols": 3, "columns_per_stage": 3, "buffer_banks": 4}
 CONFIG = small_config(**SHAPE)
-CONFIGS = {"plain": CONFIG, "parity": small_config(**SHAPE, parity=True)}
+CONFIGS = {
+    "plain": CONFIG,
+    "parity": small_config(**SHAPE, parity=True),
+    "training": small_config(**{**SHAPE, "rows": 5, "cols": 5}, training=True),
+}
 LINES, BANKS, WIDTH = CONFIG.buffer_lines, 4, 8 * 5
 READERS = ("mxu", "operands", "dma_out")
 WRITERS = ("activate", "dma_in")
@@ -28,12 +32,16 @@ class Model(Bench):
 
     def __init__(self, dut):
         super().__init__(dut, unit())
+        self.pairs = CONFIGS[chosen_variant()].reads_pairs
         self.lines = {}
         self.reading = deque([{}] * BUFFER_LATENCY)
 
-    async def step(self, **wanted):
-        """Run one cycle: lines to read, (line, data) to write. Returns names of ports served."""
-        inputs, address = {}, {}
+    async def step(self, pair=False, **wanted):
+        """Run one cycle: lines to read, (line, data) to write. Returns names of ports served.
+
+        With `pair` the port `operands` reads the line before its own, too.
+        """
+        inputs, address = {"operands__pair": pair} if self.pairs else {}, {}
         for name in READERS + WRITERS:
             value = wanted.get(name)
             inputs[f"{name}__enable"] = value is not None
@@ -46,7 +54,7 @@ class Model(Bench):
         await self.cycle(**inputs)
         assert not self.get("flawed")
         for name, value in self.reading.popleft().items():
-            self.expect(f"{name}__data", value, f"{name} BUFFER_LATENCY after its read")
+            self.expect(name, value, f"{name} BUFFER_LATENCY after its read")
         served = set()
         for ports in (READERS, WRITERS):
             taken = set()
@@ -54,11 +62,15 @@ class Model(Bench):
                 if name not in address:
                     continue
                 bank = address[name] % BANKS
-                self.expect(f"{name}__ready", bank not in taken, name)
-                if bank not in taken:
+                banks = {bank, bank - 1} if pair and name == "operands" else {bank}
+                self.expect(f"{name}__ready", not banks & taken, name)
+                if not banks & taken:
                     served.add(name)
-                taken.add(bank)
-        self.reading.append({n: self.lines[address[n]] for n in READERS if n in served})
+                taken |= banks
+        reads = {f"{n}__data": self.lines[address[n]] for n in READERS if n in served}
+        if pair and "operands" in served:
+            reads["operands__before"] = self.lines[address["operands"] - 1]
+        self.reading.append(reads)
         for name in served.intersection(WRITERS):
             self.lines[address[name]] = wanted[name][1]
         return served
@@ -84,7 +96,9 @@ async def random_use(dut, rate):
             if random.random() < rate:
                 is_read = name in READERS
                 wanted[name] = line if is_read else (line, random.getrandbits(WIDTH))
-        await bench.step(**wanted)
+        line = wanted.get("operands", 0)
+        pair = bench.pairs and line % 2 and line - 1 not in lines and random.random() < 0.7
+        await bench.step(pair=bool(pair), **wanted)
     for line in range(LINES):
         await bench.step(dma_out=line)
     for _ in range(BUFFER_LATENCY):

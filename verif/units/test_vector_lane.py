@@ -46,6 +46,8 @@ class Element(NamedTuple):
     summing: dict
     x: int | None
     """Value of the element; None if it is incomplete."""
+    before: int | None = None
+    """The low byte of an int16, where it comes together with the high one."""
 
 
 def wrapped(value, bits=32):
@@ -68,6 +70,7 @@ class Numbers:
     def __init__(self, name):
         self.random = rng("vector_lane", name, chosen_variant())
         self.config = CONFIGS[chosen_variant()]
+        self.paired = self.config.reads_pairs
         self.low = 0
 
     def byte(self):
@@ -140,7 +143,8 @@ class Numbers:
             zero = random.choice((0, -128, 127, random.randint(-128, 127)))
             control = {"zero": zero, "wide": wide}
             low, byte = self.byte(), self.byte()
-            if wide:
+            before = low if wide and self.paired and random.getrandbits(1) else None
+            if wide and before is None:
                 # The sum must not be used with half an element.
                 found.append((self.element(low, element={**control, "low": 1}), None, None))
             value = (byte << 8 | low & 0xFF) if wide else byte
@@ -166,6 +170,7 @@ class Numbers:
             if operation in ("add", "subtract"):
                 term = x[-1] << 19 if halved else element.number + element.carry
                 total += -term if summing["subtract"] else term
+            element = element._replace(before=before)
             found.append((element, wrapped(total) if summing["update"] else None, None))
             if random.random() < 0.2:
                 found += self.idle()
@@ -174,6 +179,9 @@ class Numbers:
     def addend(self):
         """Return the two bytes of an int16 to which a result is added."""
         low, byte = self.byte(), self.byte()
+        if self.paired and self.random.getrandbits(1):
+            second = self.element(byte, element={"addend": 1})._replace(before=low)
+            return [(second, None, byte << 8 | low & 0xFF)]
         return [
             (self.element(low, element={"low": 1, "wide": self.random.getrandbits(1)}), None, None),
             (self.element(byte, element={"addend": 1}), None, byte << 8 | low & 0xFF),
@@ -211,6 +219,7 @@ async def check(dut, name, *, scaled):
     timeline += [entry for _ in range(latency + ADDEND) for entry in numbers.idle()]
     elements = [element for element, _, _ in timeline]
     total = addend = value_due = None
+    addends, late = [(None, False)], False
     for now in range(len(timeline)):
         then = elements[max(0, now - due)]
         inputs = {
@@ -222,6 +231,13 @@ async def check(dut, name, *, scaled):
         }
         if numbers.config.depthwise:
             inputs["tap"] = elements[now].tap
+        if numbers.paired:
+            before = elements[now + 1].before if now + 1 < len(elements) else None
+            # Halves wait in the memory of the addends, and must be taken sooner than late ones.
+            late = not scaled and numbers.random.random() < 0.5
+            places = {"write": now % 16, "read": (now - ADDEND + 1 - late) % 16}
+            inputs |= {"pair": before is not None, "waits_at": places}
+            inputs["before"] = numbers.byte() if before is None else before
         await bench.cycle(**inputs)
         if now >= latency and timeline[now - latency][1] is not None:
             total = timeline[now - latency][1]
@@ -229,9 +245,11 @@ async def check(dut, name, *, scaled):
             bench.expect("sum", total, f"cycle {now}")
         if now > ADDEND and timeline[now - ADDEND - 1][2] is not None:
             addend = timeline[now - ADDEND - 1][2]
-        # In the cycle before the next addend is due, the output may already have it.
-        if addend is not None and timeline[now - ADDEND][2] is None:
-            bench.expect("addend", addend, f"cycle {now}")
+        # This may already be the next addend, with its second byte in the cycle before.
+        addends.append((addend, addend is not None and timeline[now - ADDEND][2] is None))
+        expected, known = addends[-1 - late]
+        if known:
+            bench.expect("addend", expected, f"cycle {now}")
         if value_due is not None:
             bench.expect("value", value_due, f"cycle {now}")
         value_due = None if elements[now].x is None else elements[now].x

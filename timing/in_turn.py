@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums of scaled elements in the activation unit: both take the requantisers in turn."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.hdl.activation.spacings import SLOT_DISTANCE
+
+
+def in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.float64]:
+    """Return the number of the step in which each vector of two elements is issued.
+
+    Elements and older sums share the requantisers, for `turns` cycles each, so an element waits for
+    a free step. An element that is `halved` needs no requantiser.
+    """
+    meets = range((SLOT_DISTANCE - turns) // turns + 1, -(-(SLOT_DISTANCE + turns) // turns))
+    now, sums = -1, set[int]()
+    issued: list[int] = []
+    for _ in range(vectors):
+        for half in halved:
+            now += 1
+            while now in sums and not half:
+                now += 1
+        sums.update(now + distance for distance in meets)
+        issued.append(now)
+    return np.array(issued, dtype=np.float64)
