@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that wait in front of a unit, written word by word."""
+"""The commands that wait for a unit, written word by word."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -114,7 +114,7 @@ class CommandMemory(wiring.Component):
         return m
 
     def _name(self, m: Module, number: Value, free: Value, name: str) -> list[Signal]:
-        """Keep the number of the setting that a command names; return those of all places."""
+        """Keep the number of the setting that a command names; return the numbers of all places."""
         places = [
             Signal(ceil_log2(NUMBERS), name=f"{name}_of_{place}") for place in range(self._places)
         ]

@@ -40,7 +40,7 @@ class CommandWords:
     """Bits of each word of a unit's commands.
 
     `own` words are an instruction's own, those in `window` and `scale` follow from the setting that
-    its command names. `fixed` are words of the windows 0 and 1, whose other words are undefined. Of
+    its command names. `fixed` are words of the windows 0 and 1; their other words are undefined. Of
     the words in `counts` it is known, too, whether they are one or two.
     """
 

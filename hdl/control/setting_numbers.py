@@ -16,7 +16,8 @@ class SettingNumbers(wiring.Component):
     With `judges` an instruction has written all its words. Until the first one has, words go to the
     `present` number, as the scale of a reset must.
 
-    A setting is begun only while no command names `following`, and after the one before has ended.
+    A setting is begun only while no command names `following`, and after the setting before it has
+    ended.
     """
 
     def __init__(self, *, fixed: int = 0):

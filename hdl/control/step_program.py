@@ -40,7 +40,7 @@ from systola.hdl.control.step_row import (
 
 WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 FLAGS = (*WIDE_FLAGS, "sums")
-"""Fields of one bit that decide whether a term counts. Those of 16-bit modes may be zero always."""
+"""Fields of one bit that decide whether a term counts. WIDE_FLAGS may be zero always."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,

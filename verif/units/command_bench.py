@@ -30,8 +30,8 @@ class CommandBench(wiring.Component):
     """Instructions `given` become commands.
 
     `*_push` issues a command of a unit if one is ready, and `*_pop` drops one if one is there;
-    `*_popped` says so. An instruction waits for room for it; `waits` is for a setting whose number
-    a command still names. Words leave with `writes`, as from the sequenced decoder.
+    `*_popped` is 1 then. An instruction waits for room for it; `waits` is for a setting with a
+    number that a command still names. Words leave with `writes`, as from the sequenced decoder.
     """
 
     def __init__(self, *, config: Config):

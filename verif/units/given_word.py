@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An instruction word in front of the sequenced decoder."""
+"""An instruction word, given to the sequenced decoder."""
 
 from amaranth.lib import data
 

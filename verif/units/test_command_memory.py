@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command memories behind the sequenced decoder: each command has its own words, and those of the
-window and the scale that were there when it was decoded."""
+"""The sequenced decoder with command memories.
+
+Each command has the words of its instruction, its window and its scale, as they were when it was
+decoded.
+"""
 
 from collections import deque
 
@@ -47,7 +50,7 @@ LONG = 10_000
 ELSEWHERE = {TWO_LINES, "tiles", "weight_beats", "weight_address"}
 """Words that choose a window, or that the weight fetch and its queue have."""
 SHORT = {"left", "start_byte", "kernel_width"}
-"""Words whose part of a command is longer, as it repeats a sign or has tiles in other commands."""
+"""Words that have a longer part in a command, which repeats a sign or has tiles elsewhere."""
 
 
 def config():

@@ -193,7 +193,7 @@ def test_checks(entry):
 @pytest.mark.parametrize("suffix", ["", *SUFFIXES, "-training-links"])
 @pytest.mark.parametrize("name", ["2x2", "tiny", "small", "base", "16x8"])
 def test_presets(name, suffix):
-    """The rows of each machine have room in the ROM, and name what the machine lacks."""
+    """The rows of each machine have room in the ROM, and fail where hardware is not there."""
     try:
         config = preset(name + suffix)
     except ConfigError:
