@@ -195,7 +195,7 @@ class WideProduct(Node):
     Source and result have the shape rows x 2 x elements: first the low bytes of a row, then the
     high ones. Their zero points are 0. With `sums`, results are the sums with their bias, which
     have 32 bits: the result has twice the rows, first the sums divided by 65536, halves upwards,
-    then what is left. No sum is over 2^31 - 2^15 - 1 then.
+    then the remainders. No sum is over 2^31 - 2^15 - 1 then.
     """
 
     source: Value

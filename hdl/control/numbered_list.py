@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A list of instructions under way, whose entries have sequence numbers."""
+"""A list of instructions under way, with sequence numbers for its entries."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -10,8 +10,9 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.sequence_number import NUMBER_BITS
 
 RING_BITS = 4
-"""The lowest bits of a number are the place of an entry in memories: all that may be in a list, and
-the one that comes next."""
+"""The lowest bits of a number are the place of an entry in memories.
+
+There are places for all entries that may be in a list, and for the next entry."""
 PLACES = 1 << RING_BITS
 
 
@@ -88,7 +89,7 @@ class NumberedList(wiring.Component):
             write.addr.eq(self.youngest),
             write.data.eq(self.rises),
             read.addr.eq(oldest[:RING_BITS]),
-            # The next entry becomes the oldest one, or the one that comes does.
+            # The next entry becomes the oldest one. In an empty list the new entry does.
             falls.eq((self.retire & ~one & ~read.data) | (self.push & self.empties & ~self.rises)),
         ]
         m.d.sync += [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of the commands that wait in front of a unit."""
+"""The places of the commands that wait for a unit."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring

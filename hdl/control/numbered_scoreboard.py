@@ -37,8 +37,10 @@ RINGS = ("host_reads", "host_read", "host_writes", "weights", "matrix", "activat
 
 
 class NumberedListSignature(wiring.Signature):
-    """A list: how far the unit that works its instructions off is with the oldest, and what others
-    see of that. The unit has no say where the list `follows` another one."""
+    """A list, with the progress of its unit in the oldest instruction as others see it.
+
+    The unit gives nothing if the list `follows` another one.
+    """
 
     def __init__(self, *, width: int, follows: bool):
         inputs = {} if follows else {"advance": In(1), "advance_to": In(width), "retire": In(1)}
@@ -46,8 +48,10 @@ class NumberedListSignature(wiring.Signature):
 
 
 class NumberedScoreboard(wiring.Component):
-    """Finds what each decoded instruction must wait for (`RegionScan`), issues it, and has it in
-    its lists until it is done, as `Scoreboard` does. Machines without training and links have it.
+    """A scoreboard that finds the older instructions for which each decoded instruction waits.
+
+    `RegionScan` finds them. The scoreboard then issues the instruction, and keeps it in its lists
+    until it is done, as `Scoreboard` does. It is for machines without training and links.
 
     | port | |
     |---|---|
@@ -120,7 +124,7 @@ class NumberedScoreboard(wiring.Component):
         full |= {"weights": queues["weights"].full, "tags": tags.full}
         m.d.sync += [
             room.eq(~Cat(full[name] & (scan.queue == n) for n, name in enumerate(QUEUES)).any()),
-            # Behind an issue there is less room, and another instruction.
+            # After an issue there is less room, and another instruction.
             settled.eq(scan.complete & ~self.issue),
             self.idle.eq(
                 Cat(lists[name].empties for name in COMPLETES.values()).all() & tags.one_at_most

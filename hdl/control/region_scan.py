@@ -44,22 +44,23 @@ class ListView(data.StructLayout):
 
 
 class Found(data.StructLayout):
-    """A number of a command: the `mask`, by its place among those of its queue, and what it is."""
+    """A number of a command: its value, and the place of `mask` among the masks of the queue."""
 
     def __init__(self) -> None:
         super().__init__({"mask": MASK_BITS, "numbers": Numbered()})
 
 
 class RegionScan(wiring.Component):
-    """Takes instructions through their rows of the scan ROM (`ScanRom`), in order, and keeps the
-    regions of those under way in block RAM.
+    """A unit that takes instructions through their rows of the scan ROM (`ScanRom`), in order.
+
+    It keeps the regions of instructions under way in block RAM.
 
     | port | |
     |---|---|
     | `keeps`, `cell`, `kept` | of the sequenced decoder, where regions are among the cells |
     | `taken`, `opcode` | the decoder has taken an instruction |
     | `takes` | the next instruction may begin in the decoder; also up while it is there |
-    | `judged` | an instruction has no fault, in order; behind a fault there is none |
+    | `judged` | an instruction has no fault, in order; after a fault it is never set |
     | `lists` | of which younger instructions are in the way of none |
     | `finds`, `found` | numbers of the instruction that is scanned |
     | `complete` | they are all told, and its regions are kept; until `issue` |
@@ -67,9 +68,9 @@ class RegionScan(wiring.Component):
     | `rises` | while `complete`, for each list whether its entry rises, as in `NumberedList` |
     | `issue` | only while `complete`: the instruction enters its lists |
 
-    Each own region, each entry of a list and each empty list take a cycle, each region that is kept
-    another one, and an instruction takes 8 besides. A cell that the decoder writes in that cycle
-    delays a region that is kept by a cycle. Nothing enters a list without `issue`.
+    Each own region, each entry of a list and each empty list take a cycle. Each region that is kept
+    takes another cycle, and an instruction takes 8 besides. A cell that the decoder writes in that
+    cycle delays a region that is kept by a cycle. Nothing enters a list without `issue`.
     """
 
     def __init__(self, *, config: Config):
@@ -218,15 +219,15 @@ class RegionScan(wiring.Component):
         )
         keeps, decodes = Signal(), Signal()
         risen = self.rises.bit_select(row.list, 1)
-        # A cell of a region is its number among SCANNED, behind a bit for base or end.
+        # A cell of a region is its number among SCANNED, after a bit for base or end.
         own_cell = self.cell[: 1 + OWN_BITS]
-        decoding = Signal()  # the bank of the instruction whose cells are written
+        decoding = Signal()  # the bank of the instruction that writes cells
         m.d.sync += decoding.eq(decoding ^ self.judged)
         m.d.comb += [
             # The signs of differences come out of the carry chains as they are.
             below.eq((own.base - its_high.end)[-1]),
             overlaps.eq(below & (its_low.base - own.end)[-1] & same_space),
-            # The unit tells addresses of the spaces one behind the other.
+            # The unit reports addresses of the spaces one after the other.
             follows.eq((same_space & ~below) | (its_high.space < row.space)),
             rises.eq(Mux(row.walked, follows & its_low.filled, risen)),
             same_space.eq(its_high.space == row.space),
@@ -279,7 +280,7 @@ class RegionScan(wiring.Component):
                 with m.If(read.valid & (read.row.step == Step.OWN)):
                     name_of = "end" if half else "base"
                     m.d.sync += own[name_of].eq(port.data[name_of])
-        # Behind an OWN both regions are the same: that is not empty which begins below its end.
+        # After an OWN both regions are the same. A region that begins below its end is not empty.
         with m.If(compared.row.step == Step.OWN):
             m.d.sync += filled.eq(below)
         with m.If(keeps & row.walked & self._moves):
@@ -315,7 +316,7 @@ class RegionScan(wiring.Component):
                 with m.If(~goes_on):
                     m.d.sync += run_first.eq(place)
             with m.Elif(row.first & compared.starts):
-                # Who waits for nothing names an entry that left the list long ago.
+                # An instruction that waits for nothing names an entry that left the list long ago.
                 m.d.sync += last.eq(
                     Cat(place, (number[PLACE_BITS:] - 1)[: NUMBER_BITS - PLACE_BITS])
                 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scan ROM: which regions of older instructions must not meet those of each instruction.
+"""The scan ROM: the regions of older instructions that regions of an instruction must not meet.
 
 Its rows follow from the memories that instructions read and write, as `arch/isa` has them. Two
 regions in one memory must not meet if one of them is written. Units work in order, so instructions
@@ -22,7 +22,7 @@ from systola.arch.isa import INSTRUCTIONS, Executor, Instruction, Memory, Opcode
 from systola.hdl.control.step_row import SCANNED
 
 NOTHING = len(SCANNED)
-"""The number after those of the regions of an instruction: an empty one, in nobody's way."""
+"""The number after the numbers of an instruction's regions: an empty region, blocking nothing."""
 KEPT: Mapping[str, tuple[str, ...]] = {
     "host_reading": ("result", "host"),
     "loading": ("result",),
@@ -52,7 +52,7 @@ QUEUES = ("host_reads", "host_writes", "weights", "matrix", "activate", "tags")
 NO_QUEUE = len(QUEUES)
 _SPACES = {Memory.PARAMETERS: 1, Memory.TABLES: 2}
 """Numbers of the memories that share one kind of region with buffer lines, which have number 0. The
-interlocks have their addresses one behind the other, in this order."""
+interlocks have their addresses one after the other, in this order."""
 ROM_ROWS = 512
 STARTS = 128
 """The first rows have the place of the first row of each instruction, by opcode."""
@@ -77,9 +77,9 @@ class ScanRow:
     """A step of a scan. `own` is the region that OWN reads, for the steps that follow. COMPARE and
     KEEP name a `list`, one of its regions, `its`, and the `space` of that.
 
-    COMPARE is the `first` or `last` row of a mask, given by its number among those of the queue;
-    with `never` nothing is in the way. KEEP with `walked` also finds whether the entry rises. ISSUE
-    has the way of the instruction.
+    COMPARE is the `first` or `last` row of a mask, given by its number among the masks of the
+    queue. With `never` nothing is in the way. KEEP with `walked` also finds whether the entry
+    rises. ISSUE has the way of the instruction.
     """
 
     step: Step
@@ -183,7 +183,7 @@ def pairs(entry: Instruction, config: Config) -> tuple[Pair, ...]:
 
 
 def _compared(entry: Instruction, way: Way) -> list[tuple[str, str]]:
-    """Return the lists and regions in which younger instructions find those of an instruction."""
+    """Return the lists and regions in which younger instructions find an instruction's regions."""
     found: dict[str, str] = {}
     for name in way.lists:
         for own in KEPT[name]:
@@ -205,8 +205,10 @@ def masks_of(config: Config) -> Mapping[str, tuple[str, ...]]:
 def rows_of(
     entry: Instruction, config: Config, masks: Mapping[str, tuple[str, ...]]
 ) -> tuple[ScanRow, ...]:
-    """Return the steps of an instruction; `masks` are those of each queue. Rows of one mask follow
-    one another."""
+    """Return the steps of an instruction; `masks` has the masks of each queue.
+
+    Rows of one mask follow one another.
+    """
     way = way_of(entry)
     if way is None:
         return (ScanRow(step=Step.ISSUE),)
@@ -239,7 +241,7 @@ def rows_of(
         for mask in dict.fromkeys(pair.mask for pair in todo)
     ]
     while groups:
-        # What is compared with the region that is loaded comes next, as that saves a row.
+        # Rows that compare with the loaded region come next, as this saves a row.
         group = min(groups, key=lambda each: (all(p.own != loaded for p in each), len(each)))
         groups.remove(group)
         group.sort(key=lambda pair: pair.own != loaded)

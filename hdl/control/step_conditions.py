@@ -96,8 +96,8 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
     """Return each condition as one bit; `state` is a view of Conditions.
 
-    MISFIT: fields of Activate or Vector do not fit together. LACKS: they need what the machine does
-    not have.
+    MISFIT: fields of Activate or Vector do not fit together. LACKS: they need hardware that the
+    machine does not have.
     """
 
     def one_of(*functions: Function) -> Value:

@@ -58,7 +58,7 @@ CONDITIONS: Mapping[frozenset[str], When] = {
 }
 """The condition of a step for the conditions of a term."""
 _WITH_FLAGS = (Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT)
-"""Units whose commands have opcode and flags as they stand in the instruction word."""
+"""Units with commands that have opcode and flags as they stand in the instruction word."""
 _LOADS: Mapping[Opcode, Loads] = {
     Opcode.ACTIVATE: Loads.ACTIVATE,
     Opcode.VECTOR: Loads.VECTOR,

@@ -2,8 +2,8 @@
 """Sequence numbers of the entries of a list, and the rules by which an instruction waits for them.
 
 A list numbers its entries one after the other, modulo 2^NUMBER_BITS. An instruction that waits for
-an entry keeps its number, which never changes. It compares the number with that of the oldest
-entry. So nothing has to clear a mask when an entry leaves its list.
+an entry keeps its number, which never changes. It compares this number with the number of the
+oldest entry. So nothing has to clear a mask when an entry leaves its list.
 """
 
 from amaranth.hdl import Value
@@ -32,7 +32,7 @@ class Numbered(data.StructLayout):
 
 
 def distance(number: Value, oldest: Value) -> Value:
-    """Return how many entries a list has before the one with a number."""
+    """Return how many entries a list has before the entry with a number."""
     return (number - oldest)[:NUMBER_BITS]
 
 

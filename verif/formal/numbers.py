@@ -20,7 +20,7 @@ from systola.verif.formal.harness import Harness, Unit, anything, before, implie
 from systola.verif.formal.proof import Fault, Proof
 
 DEPTH = 1 << PLACE_BITS
-"""As many entries as a list may have: numbers are proven in their full size."""
+"""Most entries of a list: numbers are proven in their full size."""
 GHOST = 10
 """Bits of counts of the proof, which never come round."""
 
@@ -112,7 +112,7 @@ class NumbersHarness(Harness):
             ),
             Assume(implies(self._scans, nothing | (named < self._counts["awaited"]))),
             self._takes.eq(self._scanned & self._issue),
-            # Who waits for nothing has the number of one that left DEPTH entries ago.
+            # An instruction that waits for nothing has the number that is DEPTH below the oldest.
             first.eq(Mux(nothing, -DEPTH, named)),
             passes.eq(self._follows & Mux(self._in_mine, mine, other)),
         ]
@@ -206,7 +206,7 @@ class NumbersHarness(Harness):
 
 
 class SpansHarness(NumbersHarness):
-    """The same with spans so short that a fault shows soon."""
+    """A harness of the same instructions, with spans so short that a fault shows soon."""
 
     LENGTH = 4
 

@@ -66,7 +66,7 @@ def test_masks_leave_codes_for_the_scores(form: str) -> None:
 
 
 def test_other_constants_stay() -> None:
-    """Only what goes into a softmax, and nowhere else, is clipped."""
+    """Clip only constants that go into a softmax, and nowhere else."""
     steps = [
         Step("ADD", ["x", "mask"], ["a"]),
         Step("RESHAPE", ["a", "shape"], ["b"]),

@@ -58,9 +58,9 @@ NUMBERS, PLACES = 1 << NUMBER_BITS, 1 << PLACE_BITS
 SETTLED = 2
 """Cycles after its push in which the scoreboard does not know an entry."""
 QUIET = 120
-"""Cycles in which both scoreboards are through with whatever they do, while no unit moves."""
+"""Cycles after which both scoreboards have nothing left to do, while no unit moves."""
 SCAN_CYCLES = 8
-"""Cycles from the verdict to the issue beside those of the rows."""
+"""Cycles from the verdict to the issue, without the cycles of the rows."""
 DELAYED = 16
 """Cycles that regions are delayed by at most, while the decoder writes two or three of them."""
 STOPS = 1500
@@ -95,7 +95,7 @@ def program(random, count, choose, runs):
 
 
 def run_of_reads(random):
-    """Return two reads whose lines follow one another, and a write of them all."""
+    """Return two reads with lines that follow one another, and a write of all these lines."""
     line, bus = random.randrange(100), config().host_bus_bytes
     host = [random.randrange(LIMIT // 2 // bus) * bus for _ in range(3)]
     shared = {"stride": 2 * bus, "blocks": 1, "tail": 1}
@@ -162,7 +162,7 @@ class Units:
         self.seen = Counter()
 
     async def step(self):
-        """Run a cycle: let units move, then check what both scoreboards show."""
+        """Run a cycle: let units move, then check the outputs of both scoreboards."""
         self.steps += 1
         pops, advances, retires, to = self._moves()
         bench = self.bench
@@ -189,7 +189,7 @@ class Units:
     def _moves(self):
         random = self.random
         moving = random.random() < 0.9 and self.rate > 0
-        # What a queue shows is that of the cycle before, so its unit takes every other command.
+        # A queue shows its state of the cycle before, so its unit takes every other command.
         self.popped = [
             name
             for name in RINGS
@@ -344,7 +344,7 @@ async def random_programs(dut):
 
 @cocotb.test
 async def one_sleeps(dut):
-    """A unit sleeps, so that the issue gets as far ahead of its instruction as spans allow."""
+    """Let a unit sleep: the issue gets as far ahead of its instruction as spans allow."""
 
     def phases(units):
         writing = units.lists["host_writing"].found
@@ -357,7 +357,7 @@ async def one_sleeps(dut):
     random = rng("numbered sleep", chosen_variant())
 
     def choose(number):
-        # The next write comes when the one before has been under way for two spans.
+        # The next write comes when the write before has been under way for two spans.
         return Opcode.WRITE_HOST_MEMORY if number % 120 == 20 else random.choice(BUSY)
 
     units = await run(dut, "sleep", choose, phases)

@@ -42,7 +42,7 @@ def test_masks():
 
 @pytest.mark.parametrize("entry", ISSUED, ids=mnemonic)
 def test_pairs(entry):
-    """The pairs of an instruction are those of the scoreboard whose regions share a memory."""
+    """Compare the pairs of an instruction with the scoreboard's pairs that share a memory."""
     expected = set()
     for mask in MASKS.get(way_of(entry).queue, ()):
         for mine, theirs in CONFLICTS[mask] if mask not in TILES else ():
@@ -51,7 +51,7 @@ def test_pairs(entry):
                 both = own in owns(entry) and its in owns(other)
                 if both and list_of(mask) in way_of(other).lists:
                     name = list_of(mask)
-                    # A load has its entry in `loading` for those who use it.
+                    # A load has its entry in `loading` for the instructions that use it.
                     loads = "loading" in way_of(other).lists and its == "result"
                     if owns(entry)[own].memory is owns(other)[its].memory:
                         assert loads == (name == "loading")
@@ -108,7 +108,7 @@ def test_fits_a_block_ram():
 
 
 def test_cells_of_regions():
-    """The number of a cell tells which end of which region it has."""
+    """Check that the number of a cell gives the end and the region that it has."""
     cells = StepRom(CONFIG).cells
     for number, name in enumerate(SCANNED):
         ends = [cells[f"{name}.{end}"] - REGION_CELLS for end in ("base", "end")]

@@ -75,7 +75,7 @@ LOADED = {
     Loads.MEASURE: {"code": 14},
     Loads.SEND: {"flag_a": 15},
 }
-"""Places in the word of what is loaded."""
+"""Places in the word of the loaded bits."""
 BITS = {"function": 7, "code": 3}
 BLOCK_RAM_BITS = 2 * 36
 CELLS = {
@@ -193,7 +193,7 @@ def test_checks(entry):
 @pytest.mark.parametrize("suffix", ["", *SUFFIXES, "-training-links"])
 @pytest.mark.parametrize("name", ["2x2", "tiny", "small", "base", "16x8"])
 def test_presets(name, suffix):
-    """The rows of each machine have room in the ROM, and fail where hardware is not there."""
+    """Find room in the ROM for the rows of each machine; rows fail if hardware is not there."""
     try:
         config = preset(name + suffix)
     except ConfigError:
