@@ -63,4 +63,6 @@ def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
         return operands["table"] <= INVERSE_ROOT
     if function in (Function.TANH, Function.EXP):
         return operands["table"] <= TANH_INTEGER_BITS
+    if function == Function.TABLE:
+        return config.attention
     return function in (Function.NONE, Function.SIGMOID)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of each memory that an instruction takes, from its effective operands.
 
-Ranges count lines, rows, entries, bytes and tiles. They are never empty, and may reach beyond
-the memory: that is for the checks to find out.
+Ranges count lines, rows, entries, tables, bytes and tiles. Only a range of tables may be empty.
+Ranges may reach beyond the memory: that is for the checks to find out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from systola.arch.config import Config
 from systola.arch.isa import (
+    CURVE_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Fault,
+    Function,
     Instruction,
     Opcode,
     Operation,
@@ -153,6 +155,15 @@ def parameter_entries(opcode: Opcode, at: Operands, window: Window) -> range:
         case _:
             count = 1
     return range(at["parameter"], at["parameter"] + count)
+
+
+def tables(opcode: Opcode, at: Operands) -> range:
+    """Tables; none from table 0 on where the instruction uses none."""
+    if opcode == Opcode.LOAD_TABLE:
+        return range(at["table"], at["table"] + 1)
+    if at["function"] != Function.TABLE:
+        return range(0)
+    return range(at["table"], at["table"] + (CURVE_TABLES if at["wide"] else 1))
 
 
 def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:

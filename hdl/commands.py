@@ -11,6 +11,7 @@ from systola.arch.isa import (
     DEPTHWISE_TAPS,
     PARAMETER_PLANES,
     TABLE_BYTES,
+    Function,
     Instruction,
     Opcode,
     Operation,
@@ -457,6 +458,11 @@ class ScaleLayout(data.StructLayout):
                 "zero_b": signed(8),
             }
         )
+
+
+def is_curve(command: data.View) -> Value:
+    """Return whether the function of an ActivateCommand is a curve, where there are curves."""
+    return (command.function == Function.TABLE) & command.wide
 
 
 class ActivateCommand(data.StructLayout):

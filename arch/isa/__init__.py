@@ -11,6 +11,9 @@ Each group of instructions has a file here: `control`, `transfers`, `matrix`, `a
 from __future__ import annotations
 
 from systola.arch.isa.codes import (
+    CURVE_ENTRIES,
+    CURVE_SHIFT,
+    CURVE_TABLES,
     DEPTHWISE_TAPS,
     DITHER_BITS,
     EXPONENT_REGISTERS,
@@ -55,6 +58,9 @@ from systola.arch.isa.ways import Way, way_of
 __all__ = [
     "BY_MNEMONIC",
     "BY_OPCODE",
+    "CURVE_ENTRIES",
+    "CURVE_SHIFT",
+    "CURVE_TABLES",
     "DEPTHWISE_TAPS",
     "DITHER_BITS",
     "EXPONENT_REGISTERS",

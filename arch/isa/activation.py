@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 from systola.arch.isa.codes import (
+    CURVE_ENTRIES,
+    CURVE_SHIFT,
+    CURVE_TABLES,
     EXPONENT_REGISTERS,
     INVERSE_ROOT,
     QUOTIENT_BITS,
@@ -79,7 +82,7 @@ ACTIVATION: tuple[Instruction, ...] = (
         reads=(
             Use(Memory.ACCUMULATORS, "accumulator", "rows * n_tiles"),
             Use(Memory.PARAMETERS, "parameter", "n_tiles"),
-            Use(Memory.TABLES, "table", "function == TABLE"),
+            Use(Memory.TABLES, "table", "(function == TABLE) * (1 + wide * 4)"),
         ),
         writes=(Use(Memory.BUFFER, "buffer", "(1 + wide) * n_tiles * rows"),),
         checks=(
@@ -113,7 +116,12 @@ ACTIVATION: tuple[Instruction, ...] = (
             f"bits and gives 1/x with 13 fractional bits ({RECIPROCAL}) or 1/sqrt(x) with 14 "
             f"({INVERSE_ROOT}), 32767 for |v| <= 8192, where neither fits; with p(a, b) = (a * b + "
             "2^14) >> 15: y = 32767 + p(-|v|, 15500); three steps of Newton's, y = min(y + p(2 * "
-            "e, y), 32767) with e = 2^13 + p(p(y, y), -|v|); y is 1/sqrt(x), p(y, y) is 1/x. The "
+            "e, y), 32767) with e = 2^13 + p(p(y, y), -|v|); y is 1/sqrt(x), p(y, y) is 1/x. "
+            f"TABLE with `wide` is a curve: {CURVE_ENTRIES} int16 numbers L[0], L[1], ..., each "
+            f"with its low byte first, from the first byte of table `table` on, in {CURVE_TABLES} "
+            f"tables. With i = {CURVE_ENTRIES >> 1} + (v >> {CURVE_SHIFT}) and f = v modulo "
+            f"2^{CURVE_SHIFT} it gives L[i] + (((L[i + 1] - L[i]) * f + {1 << CURVE_SHIFT - 1}) >> "
+            f"{CURVE_SHIFT}). The "
             "low bytes of the int16 results go to line `buffer` + 2 * (n * `rows` + m), the "
             "high bytes to the next; twice the lines are written. "
             "`exponent` = k > 0: in place of the entry's shifts r = E[k] clamped to [0, 31], "
@@ -126,9 +134,10 @@ ACTIVATION: tuple[Instruction, ...] = (
             "one more than the quotient without its fraction as often as the first four bits of "
             "the fraction say, in sixteenths: never where there is none, on average up to 1/16 "
             "less than exact. "
-            "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU, RELU6 or "
-            f"TABLE with it, TANH or EXP with `table` > {TANH_INTEGER_BITS} (EXP where there is "
-            f"training: > {INVERSE_ROOT}), QUOTIENT, `stochastic` where there is no training. "
+            "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU or RELU6 with "
+            "it, TABLE with it where there is no attention, TANH or EXP with `table` > "
+            f"{TANH_INTEGER_BITS} (EXP where there is training: > {INVERSE_ROOT}), QUOTIENT, "
+            "`stochastic` where there is no training. "
             "UNAVAILABLE: `wide` "
             "where there are no 16-bit modes, TABLE where there are no tables, EXP or `exponent` "
             "where there is no training."
@@ -243,7 +252,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             Use(Memory.BUFFER, "buffer", "(1 + wide_operands) * rows"),
             Use(Memory.BUFFER, "operand", "(operation != COPY) * (1 + wide_operands) * rows"),
             Use(Memory.PARAMETERS, "parameter", "1"),
-            Use(Memory.TABLES, "table", "function == TABLE"),
+            Use(Memory.TABLES, "table", "(function == TABLE) * (1 + wide * 4)"),
         ),
         writes=(Use(Memory.BUFFER, "destination", "(1 + wide) * rows"),),
         checks=(

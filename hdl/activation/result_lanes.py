@@ -35,6 +35,7 @@ from systola.hdl.activation.controls import (
     PassingControl,
     VectorControl,
 )
+from systola.hdl.activation.curve_stage import CurveStage
 from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.issued_vectors import IssuedVectors
@@ -57,7 +58,7 @@ from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.ored import ored
-from systola.hdl.parts.replica import Replica
+from systola.hdl.parts.replica import replicas
 from systola.hdl.parts.tile_limit import TILE_LIMIT
 from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
@@ -96,7 +97,8 @@ class ResultLanes(wiring.Component):
     added to what is there, if it has fewer than ADDEND_LINES, and DRAIN_SPACING between a sum and
     an accumulator row. Where elements are scaled it is LONG_SPACING in both cases, and no element
     is to be scaled SLOT_DISTANCE cycles after the issue; TAP_SPACING between a tap and its use.
-    `said.low` <= `said.high`.
+    `said.low` <= `said.high`. Curves (TABLE with int16 results) are CURVE_LATENCY later: after the
+    last one comes LONG_SPACING, or `gate_pause` if elements are scaled.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
     none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
@@ -179,6 +181,11 @@ class ResultLanes(wiring.Component):
             ending.last.eq(value.last),
         ]
         m.d.comb += [ending[name].eq(said[name]) for name in ("wide", "function", "table")]
+        curves = CurveStage(config=config) if config.attention else None
+        if curves:
+            m.submodules.curves = curves
+            m.d.comb += [curves.control.eq(ending), curves.valid.eq(valid)]
+            ending, valid = curves.passed, curves.passed_valid
         value = ending
         for stage in range(END_STAGE, ActivationLane.PICK_STAGE + 1):
             at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, 1)
@@ -194,11 +201,16 @@ class ResultLanes(wiring.Component):
         # Without a vector the requantisers scale an element, or nothing.
         inputs["rounding"] = Mux(at[rounding].output_valid, rounds.rounding, Rounding.DOUBLE)
         if config.tables:
+            table, write = at[ActivationLane.TABLE_STAGE].output.table, self.tables
+            if curves:
+                connect(m, flipped(self.tables), curves.bytes)
+                table, write = curves.table, curves.row
+                copied["on_curve"] = curves.on_curve
             inputs |= {
-                "table": at[ActivationLane.TABLE_STAGE].output.table,
-                "write__enable": self.tables.enable,
-                "write__address": self.tables.address,
-                "write__data": self.tables.data,
+                "table": table,
+                "write__enable": write.enable,
+                "write__address": write.address,
+                "write__data": write.data,
             }
         # How far the lines are written with this vector.
         written = Signal(address_bits(config), reset_less=True)
@@ -251,7 +263,8 @@ class ResultLanes(wiring.Component):
             others = self._other(m, at, operands, line, copied)
             line = others.line
             dithers = self._dithers(m, others, at[rounding].output_valid & rounds.stochastic)
-        copies = {name: self._copies(m, name, value) for name, value in copied.items()}
+        sharing = {"users": config.lanes, "sharers": self._sharers}
+        copies = {name: replicas(m, name, value, **sharing) for name, value in copied.items()}
         operands_now = self._now(m, operands, OPERAND_LATENCY, once=True)
         rows = self._now(m, rows, ROW_LATENCY, once=True)
         if config.depthwise:
@@ -350,18 +363,6 @@ class ResultLanes(wiring.Component):
         ]
         return read.data
 
-    def _copies(self, m: Module, name: str, value: ValueLike) -> list[Signal]:
-        """`value` a cycle later, for each lane, from a register for some of them."""
-        bits = Value.cast(value)
-        copies: list[Signal] = []
-        for group in range(-(-self._config.lanes // self._sharers)):
-            replica = Replica(width=len(bits))
-            m.submodules[f"{name}_of_group_{group}"] = replica
-            copy = Signal(len(bits), name=f"{name}_{group}")
-            m.d.comb += [replica.input.eq(bits), copy.eq(replica.output)]
-            copies += self._sharers * [copy]
-        return copies
-
     def _line_controls(
         self, m: Module, operands: Signal
     ) -> tuple[dict[str, Any], dict[str, ValueLike]]:
@@ -424,6 +425,10 @@ class ResultLanes(wiring.Component):
         """Writes the lines, where results may have two, or come from the gates."""
         pick, turns = ActivationLane.PICK_STAGE, self._config.columns_per_lane
         writer = m.submodules.writer = LineWriter(config=self._config)
+        ends = at[pick - 1].output
+        looks_up = ends.function == Function.TABLE
+        if self._config.attention:
+            looks_up &= ~ends.wide  # the number on a curve is there as it is
         for vector, stage in (
             (writer.at_gate, ActivationLane.GATE_STAGE),
             (writer.announced, ANNOUNCED_STAGE),
@@ -435,7 +440,7 @@ class ResultLanes(wiring.Component):
         m.d.comb += [
             writer.starts.eq(starts),
             writer.finishes.eq(finishes),
-            writer.next_looks_up.eq(at[pick - 1].output.function == Function.TABLE),
+            writer.next_looks_up.eq(looks_up),
             writer.written.eq(written),
             self.buffer.enable.eq(writer.enable),
             self.buffer.address.eq(writer.address),

@@ -18,6 +18,7 @@ from amaranth.utils import bits_for
 from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
+    CURVE_TABLES,
     DEPTHWISE_TAPS,
     PARAMETER_PLANES,
     TABLE_BYTES,
@@ -127,6 +128,12 @@ def times(value: Value, constant: int) -> Value:
     return total
 
 
+def tables_used(config: Config, fields: data.View) -> Value:
+    """Return the number of tables that Activate or Vector uses."""
+    looks_up = fields.function == Function.TABLE
+    return Mux(looks_up & fields.wide, CURVE_TABLES, looks_up) if config.attention else looks_up
+
+
 class _Addresses:
     """The fields of an instruction with the index registers added to them: operands that have one
     are taken from the sums themselves."""
@@ -175,7 +182,7 @@ def walks(
     def look_up(f: data.View, at: _Addresses) -> Step:
         """The table, if there is one; else the field means something else."""
         base = Mux(at.function == Function.TABLE, at.table, 0)
-        return Step(base, f.function == Function.TABLE, 1, tables)
+        return Step(base, tables_used(config, f), 1, tables)
 
     found: dict[Opcode, tuple[Step, ...]] = {}
     for opcode, pitch in (

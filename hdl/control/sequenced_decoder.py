@@ -91,6 +91,7 @@ class SequencedDecoder(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._rom = StepRom(config)
+        self._curves = config.attention
         super().__init__(
             {
                 "instruction": In(stream.Signature(Given())),
@@ -277,7 +278,7 @@ class SequencedDecoder(wiring.Component):
         state = self._state
         condition = Signal()
         with m.Switch(row.when):
-            for number, value in conditions(state).items():
+            for number, value in conditions(state, curves=self._curves).items():
                 with m.Case(number):
                     m.d.comb += condition.eq(value)
         counts = stage.valid & condition

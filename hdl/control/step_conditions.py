@@ -28,14 +28,15 @@ class Conditions(data.StructLayout):
         )
 
 
-def conditions(state: data.View) -> Mapping[When, Value]:
-    """Return each condition as one bit; `state` is a view of Conditions."""
+def conditions(state: data.View, *, curves: bool = False) -> Mapping[When, Value]:
+    """Return each condition as one bit; `state` is a view of Conditions. `curves`: the machine has
+    curves, which are TABLE with int16 results."""
 
     def one_of(*functions: Function) -> Value:
         return Cat(state.function == function for function in functions).any()
 
     rectifies = one_of(Function.RELU, Function.RELU6)
-    narrow = rectifies | one_of(Function.TABLE, Function.QUOTIENT)
+    narrow = rectifies | one_of(Function.QUOTIENT, *(() if curves else (Function.TABLE,)))
     wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP, Function.QUOTIENT)
     second = state.code != Operation.COPY
     alike = state.flag_a == state.flag_b
@@ -64,4 +65,5 @@ def conditions(state: data.View) -> Mapping[When, Value]:
         When.NOT_PACKED: state.equal_a,
         When.INSIDE: state.beyond,
         When.LIMITED: limited,
+        When.CURVE: one_of(Function.TABLE) & state.flag_a,
     }

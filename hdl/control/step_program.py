@@ -30,6 +30,8 @@ from systola.hdl.control.step_row import (
 
 FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 """Fields of one bit that decide whether a term counts."""
+CURVES = frozenset({"function == TABLE", "wide"})
+"""The condition of a term for curves."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,
@@ -37,6 +39,7 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset({"wide_operands"}): When.FLAG_B,
     frozenset({"wide_weights"}): When.FLAG_B,
     frozenset({"function == TABLE"}): When.TABLE,
+    CURVES: When.CURVE,
     frozenset({"reduction == AVERAGE"}): When.AVERAGE,
     frozenset({"operation != COPY"}): When.SECOND,
     frozenset({"operation != COPY", "wide_operands"}): When.SECOND_AND_B,
@@ -185,7 +188,8 @@ class Program:
         found = [
             term
             for term in terms(use.extent, FLAGS)
-            if self.config.wide or not term.conditions & set(FLAGS)
+            if (self.config.wide or not term.conditions & set(FLAGS))
+            and (self.config.attention or term.conditions != CURVES)
         ]
         self.base(use.base, into=f"{cell}.base", word=word)
         if not found or found[0].conditions:

@@ -86,6 +86,7 @@ class When(IntEnum):
     NOT_PACKED = 19
     INSIDE = 20
     LIMITED = 21
+    CURVE = 22
 
 
 class Bases(IntEnum):

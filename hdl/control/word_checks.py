@@ -127,7 +127,7 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
         narrow = (
             (function == Function.RELU)
             | (function == Function.RELU6)
-            | (function == Function.TABLE)
+            | (function == Function.TABLE if not config.attention else 0)
         )
         wrong |= Mux(fields.wide, narrow, gate | fields.accumulate)
         most: Value | int = TANH_INTEGER_BITS

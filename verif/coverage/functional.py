@@ -134,6 +134,8 @@ def _mode_bins() -> Iterator[str]:
                 yield f"{opcode.name.lower()} {function.name.lower()} of {bits} integer bits"
         for name in _RECIPROCALS.values():
             yield f"{opcode.name.lower()} {name}"
+        for rounding, added in product(Rounding, ("", " added")):
+            yield _mode(opcode, Function.TABLE, rounding, f"int16{added}")
     for size in ("int8", "int16", "int16 added"):
         yield f"activate stochastic {size}"
         for rounding in Rounding:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from systola.arch.isa import (
+    CURVE_TABLES,
     EXPONENT_REGISTERS,
     GATES,
     INVERSE_ROOT,
@@ -284,8 +285,10 @@ class ProgramWriter(ProgramState):
         if self.config.wide and rng.random() < 0.4:
             functions = [Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH]
             functions.append(Function.EXP if self.config.training else Function.TANH)
+            functions += [Function.TABLE, Function.TABLE] * self.config.attention
             function = rng.choice(functions)
-            most = {Function.TANH: TANH_INTEGER_BITS, Function.EXP: INVERSE_ROOT}
+            most = {Function.TABLE: self.config.tables - CURVE_TABLES}
+            most |= {Function.TANH: TANH_INTEGER_BITS, Function.EXP: INVERSE_ROOT}
             table = rng.randint(0, most.get(function, 15))
             add = rng.randrange(2)
             return {"function": function, "table": table, "wide": 1, "accumulate": add}

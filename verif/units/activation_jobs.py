@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from systola.arch.config import Config
 from systola.arch.isa import (
+    CURVE_TABLES,
     GATES,
     INVERSE_ROOT,
     TANH_INTEGER_BITS,
@@ -46,8 +47,16 @@ class Job(NamedTuple):
         return self.fields.get("function") in GATES
 
     @property
-    def looks_up(self) -> bool:
-        return self.fields.get("function") == Function.TABLE
+    def tables(self) -> list[int]:
+        """The tables that the instruction reads."""
+        if self.fields.get("function") != Function.TABLE:
+            return []
+        table = self.fields["table"]
+        return list(range(table, table + (CURVE_TABLES if self.wide else 1)))
+
+    @property
+    def is_curve(self) -> bool:
+        return self.wide and bool(self.tables)
 
     @property
     def is_scaled(self) -> bool:
@@ -332,10 +341,12 @@ class Jobs:
             functions = [function for function in functions if function != Function.EXP]
         if config.tables and not f["wide"]:
             functions.append(Function.TABLE)
+        if config.attention and f["wide"]:
+            functions += [Function.TABLE] * len(functions)
         f.setdefault("function", random.choice(functions))
         most = INVERSE_ROOT if f["function"] == Function.EXP else TANH_INTEGER_BITS
         if f["function"] == Function.TABLE:
-            most = config.tables - 1
+            most = config.tables - (CURVE_TABLES if f["wide"] else 1)
         f.setdefault("table", random.randint(0, most))
         few = (1, 2, 5) if f["function"] in GATES else (1, 2, 7)
         f.setdefault("rows", random.choice(few))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
+    CURVE_TABLES,
     DEPTHWISE_TAPS,
     LINK_OPCODES,
     PARAMETER_PLANES,
@@ -154,7 +155,7 @@ class Reader:
             use("buffer", "destination", f["rows"] * (1 + f["wide"]))
             use("parameter", "parameter", 1)
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR) and f["function"] == Function.TABLE:
-            use("table", "table", 1)
+            use("table", "table", CURVE_TABLES if f["wide"] else 1)
         return found
 
     def consumed(self, opcode: Opcode, f: Fields) -> int:
@@ -218,7 +219,9 @@ class Reader:
             ):
                 return True
             if f["wide"]:
-                if function in (Function.RELU, Function.RELU6, Function.TABLE):
+                if function in (Function.RELU, Function.RELU6):
+                    return True
+                if function == Function.TABLE and not self.config.attention:
                     return True
             elif f["accumulate"] or function in (Function.SIGMOID, Function.TANH, Function.EXP):
                 return True

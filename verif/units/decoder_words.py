@@ -8,6 +8,7 @@ from typing import Any
 
 from systola.arch.isa import (
     BY_OPCODE,
+    CURVE_TABLES,
     LINK_OPCODES,
     PARAMETER_PLANES,
     TABLE_BYTES,
@@ -165,9 +166,10 @@ class Writer:
         if wide:
             functions = [Function.NONE, Function.SIGMOID, Function.TANH]
             functions += [Function.EXP] * config.training
+            functions += [Function.TABLE] * config.attention
         function = random.choice(functions)
         if function == Function.TABLE:
-            table = random.randrange(config.tables)
+            table = random.randrange(config.tables - (CURVE_TABLES - 1) * wide)
         else:
             most = {Function.TANH: 4, Function.EXP: 6}
             table = random.randint(0, most.get(function, 15))

@@ -53,6 +53,7 @@ CONFIGS = {
     "two in a wide one": small_config(columns_per_lane=2, **SIZES),
     "only wide": small_config(depthwise=False, tables=0, **SIZES),
     "training": small_config(training=True, **SIZES),
+    "attention": small_config(attention=True, tables=7, **SIZES),
     "40 lanes placed": small_config(
         rows=2, cols=40, columns_per_stage=4, host_bus_bytes=64, weight_bus_bytes=64, **SIZES
     ),
@@ -147,6 +148,9 @@ class Gates:
 
 def spacing(job, ends, config):
     """Return the least and the largest number of cycles without a step after a vector."""
+    if ends and job.is_curve:
+        cycles = AFTER_SCALED_CURVE if job.is_scaled else LONG_SPACING
+        return cycles, cycles
     if job.is_scaled and (ends or job.accumulates):
         return LONG_SPACING, LONG_SPACING
     if ends and job.opcode in READERS:
@@ -161,6 +165,10 @@ def spacing(job, ends, config):
     return 0, 0
 
 
+CURVE = 4
+"""Cycles by which a number on a curve is written later than other results."""
+AFTER_SCALED_CURVE = 28
+"""Steps that are left out after an instruction with a curve that sums scaled elements."""
 SLOT = 9
 """Cycles from the last step of a sum to the step in which no element may be scaled."""
 
@@ -233,6 +241,7 @@ def check_cycles(bench, runs):
         delay = LATENCY + late + (SUM_LATENCY if job.opcode in READERS else 0)
         if job.is_scaled:
             delay = LATENCY + late + SCALED_LATENCY
+        delay += CURVE * job.is_curve
         if not job.is_gate:
             assert lines[:: 1 + job.wide] == [now + delay for now in issued], job
         if job.wide:

@@ -35,8 +35,9 @@ MEMORIES = {"buffer_lines": 500, "accumulator_rows": 300, "parameter_entries": 4
 CONFIGS = {
     "tiny": small_config(**SIZES, **MEMORIES, wide=False, depthwise=False),
     "complete": small_config(**SIZES, **MEMORIES),
+    "attention": small_config(**SIZES, **{**MEMORIES, "tables": 5}, attention=True),
 }
-RARE = ("complete",)
+RARE = ("complete", "attention")
 LIMIT, TILES = 3 * 4096, 70
 """Bytes of the host window and tiles of the weight window."""
 COUNT = 300
@@ -227,6 +228,9 @@ async def every_check(dut):
             for value in (legal + step, 0, 2**field.width - step):
                 bits = word(entry.opcode, {**operands, field.name: value})
                 instructions.append(payload(random, bits))
+    load = Opcode.LOAD_TABLE
+    bits = word(load, {**writer.legal(load), "table": config().tables})
+    instructions.append(payload(random, bits))
     instructions += [payload(random, number) for number in range(256)]
     causes = await compare(dut, instructions)
     expected = {cause for entry in INSTRUCTIONS for cause in entry.checks}

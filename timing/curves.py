@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and curves: which instructions take them, and how many tables they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from systola.arch.isa import CURVE_TABLES, Function
+
+
+def is_curve(operands: Mapping[str, int]) -> bool:
+    """Return whether the function of Activate or Vector is a curve."""
+    return operands["function"] == Function.TABLE and bool(operands["wide"])
+
+
+def tables(operands: Mapping[str, int]) -> slice:
+    """Return the tables of an Activate or Vector; none without function TABLE."""
+    if operands["function"] != Function.TABLE:
+        return slice(0, 0)
+    first = operands["table"]
+    return slice(first, first + (CURVE_TABLES if operands["wide"] else 1))
