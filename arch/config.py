@@ -58,7 +58,7 @@ class Config:
     wide: bool = True
     """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
     attention: bool = False
-    """Parts for transformers: curves, which are TABLE with int16 results."""
+    """Parts for transformers: curves, which are TABLE with int16 results, and tables of int32."""
     training: bool = False
     """Parts for training: weights from the buffer, Measure, Transpose, Random, EXP, 1/x."""
     links: bool = False

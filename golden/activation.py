@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Operation, Reduction, Rounding, Source
-from systola.golden.curves import curve_of, on_curve
+from systola.golden.curves import curve_of, looked_up, on_curve
 from systola.golden.requantise import (
     Integers,
     activate,
@@ -135,6 +135,8 @@ class ActivationUnit(State):
         scale = self._scale
         if function == Function.QUOTIENT and b is not None:
             sums = quotient_sums(a, b, scale)
+        elif function == Function.QUOTIENT:
+            sums = looked_up(a, scale.zero_a, self.tables, table)
         else:
             sums = vector_sums(Operation(operation), a, b, scale, 16 if wide_operands else 11)
         y = self._requantised(sums, parameter, rounding, exponent)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves: functions of int16 made of straight lines, which lie in tables."""
+"""Curves and tables of int32: functions that take several tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import CURVE_ENTRIES, CURVE_SHIFT, CURVE_TABLES
+from systola.arch.isa import CURVE_ENTRIES, CURVE_SHIFT, CURVE_TABLES, LONG_TABLES
 
 
 def curve_of(tables: NDArray[np.int8], table: int) -> NDArray[np.int64]:
@@ -20,6 +20,19 @@ def curve_of(tables: NDArray[np.int8], table: int) -> NDArray[np.int64]:
         raise ValueError(f"a curve from table {table} on needs {CURVE_TABLES} tables")
     raw = tables[table : table + CURVE_TABLES].tobytes()[: 2 * CURVE_ENTRIES]
     return np.frombuffer(raw, "<i2").astype(np.int64)
+
+
+def looked_up(
+    a: NDArray[np.integer[Any]], zero: int, tables: NDArray[np.int8], table: int
+) -> NDArray[np.int32]:
+    """Return s of Vector COPY with function QUOTIENT for operands `a` of any shape.
+
+    `tables` has shape (tables, 256). Numbers beyond its end raise ValueError.
+    """
+    if table + LONG_TABLES > len(tables):
+        raise ValueError(f"a table of int32 from table {table} on needs {LONG_TABLES} tables")
+    numbers = np.frombuffer(tables[table : table + LONG_TABLES].tobytes(), "<i4")
+    return numbers[(a.astype(np.int64) - zero) % 256].astype(np.int32)
 
 
 def on_curve(v: NDArray[np.integer[Any]], curve: NDArray[np.int64]) -> NDArray[np.int16]:

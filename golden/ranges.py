@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from systola.arch.config import Config
 from systola.arch.isa import (
     CURVE_TABLES,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Fault,
@@ -161,9 +162,12 @@ def tables(opcode: Opcode, at: Operands) -> range:
     """Tables; none from table 0 on where the instruction uses none."""
     if opcode == Opcode.LOAD_TABLE:
         return range(at["table"], at["table"] + 1)
-    if at["function"] != Function.TABLE:
-        return range(0)
-    return range(at["table"], at["table"] + (CURVE_TABLES if at["wide"] else 1))
+    number = 0
+    if at["function"] == Function.TABLE:
+        number = CURVE_TABLES if at["wide"] else 1
+    elif at["function"] == Function.QUOTIENT and at.get("operation") == Operation.COPY:
+        number = LONG_TABLES
+    return range(at["table"], at["table"] + number) if number else range(0)
 
 
 def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:

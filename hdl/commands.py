@@ -493,6 +493,7 @@ class ActivateCommand(data.StructLayout):
     | `table`           | number of the table, or an Other |
     | `exponent`        | exponent register with shifts in place of the entry's, 0 for none |
     | `stochastic`      | with `rounding` SINGLE: random numbers are added in place of halves |
+    | `gathers`         | with COPY: sums come from the table of int32 from `table` on |
     | `quotient`        | with MULTIPLY: the factor is a power of two that divides by operand a |
 
     With function OTHER, an instruction with source DEPTHWISE has two phases for each block, too. It
@@ -532,5 +533,6 @@ class ActivateCommand(data.StructLayout):
                 "high": signed(16),
                 "table": 4,
                 **({"exponent": 3, "stochastic": 1, "quotient": 1} if config.training else {}),
+                **({"gathers": 1} if config.attention else {}),
             }
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from systola.arch.isa import CURVE_TABLES, Function
+from systola.arch.isa import CURVE_TABLES, LONG_TABLES, Function, Operation
 
 
 def is_curve(operands: Mapping[str, int]) -> bool:
@@ -14,8 +14,10 @@ def is_curve(operands: Mapping[str, int]) -> bool:
 
 
 def tables(operands: Mapping[str, int]) -> slice:
-    """Return the tables of an Activate or Vector; none without function TABLE."""
-    if operands["function"] != Function.TABLE:
-        return slice(0, 0)
-    first = operands["table"]
-    return slice(first, first + (CURVE_TABLES if operands["wide"] else 1))
+    """Return the tables of an Activate or Vector."""
+    first, number = operands["table"], 0
+    if operands["function"] == Function.TABLE:
+        number = CURVE_TABLES if operands["wide"] else 1
+    elif operands["function"] == Function.QUOTIENT and operands.get("operation") == Operation.COPY:
+        number = LONG_TABLES
+    return slice(first, first + number)

@@ -9,6 +9,7 @@ from systola.arch.isa.codes import (
     CURVE_TABLES,
     EXPONENT_REGISTERS,
     INVERSE_ROOT,
+    LONG_TABLES,
     QUOTIENT_BITS,
     RANDOM_GROUP,
     RANDOM_LANES,
@@ -252,7 +253,12 @@ ACTIVATION: tuple[Instruction, ...] = (
             Use(Memory.BUFFER, "buffer", "(1 + wide_operands) * rows"),
             Use(Memory.BUFFER, "operand", "(operation != COPY) * (1 + wide_operands) * rows"),
             Use(Memory.PARAMETERS, "parameter", "1"),
-            Use(Memory.TABLES, "table", "(function == TABLE) * (1 + wide * 4)"),
+            Use(
+                Memory.TABLES,
+                "table",
+                "(function == TABLE) * (1 + wide * 4) + "
+                f"(function == QUOTIENT) * (operation == COPY) * {LONG_TABLES}",
+            ),
         ),
         writes=(Use(Memory.BUFFER, "destination", "(1 + wide) * rows"),),
         checks=(
@@ -273,7 +279,10 @@ ACTIVATION: tuple[Instruction, ...] = (
             "2^(r-1) - (h < 0)) >> r. MULTIPLY: s = x1 * x2. MULTIPLY with function QUOTIENT: s = "
             f"x2 * 2^({QUOTIENT_BITS} - n), and 0 for n > {QUOTIENT_BITS}; n is the smallest "
             "number from 0 on for which x1 lies in [-2^n, 2^n - 1], and what follows is as for "
-            "NONE. Then as Activate with s and entry "
+            "NONE. COPY with function QUOTIENT: s = number k of 256 numbers of int32, each with "
+            "its low byte first, from the first byte of table `table` on, in "
+            f"{LONG_TABLES} tables; k is x1 modulo 256, and what follows is as for NONE. Then as "
+            "Activate with s and entry "
             "`parameter` for all vectors: `function`, `rounding`, `zero_point`, `table`, `wide`, "
             "`accumulate`, `exponent` mean the same, `ceiling` is that of Set_Config_Scale. With "
             "`wide`, function NONE or QUOTIENT, and `limit` > 0 the result is clamped to "
@@ -282,10 +291,10 @@ ACTIVATION: tuple[Instruction, ...] = (
             "then (not for COPY) "
             "`operand`, then `destination`. OVERLAP does not count an operand that lies in "
             "exactly the lines of the destination: results may replace operands. ILLEGAL_FIELD as "
-            "for Activate, but QUOTIENT only with another operation than MULTIPLY, or where there "
-            "is no training. UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit "
-            "modes, TABLE where there are no tables, EXP or `exponent` where there is no "
-            "training."
+            "for Activate, but QUOTIENT only with ADD or SUBTRACT, with MULTIPLY where there is no "
+            "training, with COPY where there is no attention. UNAVAILABLE: `wide` or "
+            "`wide_operands` where there are no 16-bit modes, TABLE where there are no tables, EXP "
+            "or `exponent` where there is no training."
         ),
     ),
     Instruction(

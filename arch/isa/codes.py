@@ -16,6 +16,8 @@ CURVE_SHIFT = 7
 """Bits of an argument that tell the place on a straight line of a curve."""
 CURVE_TABLES = 5
 """Tables that a curve lies in; of the last one it has the first number alone."""
+LONG_TABLES = 4
+"""Tables that a table of int32 lies in."""
 WEIGHT_READS_IN_FLIGHT = 8
 """Read_Weights instructions that may all have tiles waiting for their MatrixMultiply at one
 time."""

@@ -76,7 +76,11 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
             "write": In(TableWriteSignature(tables=config.tables)),
         }
     if config.attention:
-        members |= {"on_curve": In(1), "write": In(TableRowSignature(tables=config.tables))}
+        members |= {
+            "on_curve": In(1),
+            "gathers": In(1),
+            "write": In(TableRowSignature(tables=config.tables)),
+        }
     if config.tables or config.wide:
         members["pick"] = In(Pick)
     if config.wide:
@@ -94,7 +98,8 @@ class ActivationLane(wiring.Component):
     value, with `pick`, out of logic: a register comes behind it. One value a cycle, no
     back-pressure. `table` comes TABLE_STAGE cycles after the value. Each lane has its own copy of
     the tables. Where there are curves they are those of a TableLane. `on_curve` comes with `table`,
-    and the number on the curve takes the place of the result CURVE_LATENCY cycles later.
+    and the number on the curve takes the place of the result CURVE_LATENCY cycles later. `gathers`
+    comes with `table`, VALUE_STAGE cycles after the byte whose sum is from the table of int32.
 
     With training `magnitude` tells of the value that it has these bits, or its inverse where it is
     negative, and `dither` is the requantiser's.
@@ -155,6 +160,9 @@ class ActivationLane(wiring.Component):
                 tables.table.eq(self.table),
                 tables.on_curve.eq(self.on_curve),
                 tables.plain.eq(waiting),
+                tables.gathers.eq(self.gathers),
+                tables.index.eq(vector.value[:8]),
+                vector.gathered.eq(tables.gathered),
             ]
             m.d.sync += plain.eq(tables.number)
             with m.If(self.pick == Pick.TABLE):

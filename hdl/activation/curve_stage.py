@@ -2,17 +2,22 @@
 """The part of curves beside the lanes: rows of tables, and a delay for late results."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import Function
 from systola.hdl.activation.controls import EndControl
+from systola.hdl.activation.spacings import OPERAND_LATENCY
 from systola.hdl.activation.table_lane import CURVE_LATENCY
+from systola.hdl.activation.vector_lane import VectorLane
 from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.promise import promised
 from systola.hdl.ports import TABLE_ROW_BYTES, TableRowSignature, TableWriteSignature
+
+GATHER_STAGE = OPERAND_LATENCY + VectorLane.VALUE_STAGE - 1
+"""Cycles from the read of a line to the cycle before lanes look its elements up."""
 
 
 class CurveStage(wiring.Component):
@@ -24,6 +29,9 @@ class CurveStage(wiring.Component):
     | `control`, `valid` | a vector, if there is one, in the cycle before TABLE_STAGE of the lanes |
     | `on_curve` | its function is a curve, in the same cycle |
     | `table` | its table, a cycle later |
+    | `gathers`, `gathered_table` | a line is read whose sums come from a table of int32 |
+    | `gathers_now` | in the next cycle the lanes look up a line that was read GATHER_STAGE cycles \
+ago; `table` is its table then |
     | `passed`, `passed_valid` | the vector that leaves |
     | `bytes` | writes of bytes, in the order of their addresses |
     | `row` | the write of a row, in the cycle of its last byte |
@@ -39,6 +47,9 @@ class CurveStage(wiring.Component):
                 "control": In(layout),
                 "valid": In(1),
                 "on_curve": Out(1),
+                "gathers": In(1),
+                "gathered_table": In(layout.members["table"]),
+                "gathers_now": Out(1),
                 "table": Out(layout.members["table"]),
                 "passed": Out(layout),
                 "passed_valid": Out(1),
@@ -51,6 +62,9 @@ class CurveStage(wiring.Component):
         m = Module()
         control = self.control
         m.submodules.waiting = waiting = DelayLine(layout=self._layout, cycles=CURVE_LATENCY)
+        m.submodules.gathering = gathering = DelayLine(
+            layout=data.StructLayout({"table": len(self.table)}), cycles=GATHER_STAGE
+        )
         passes = self.valid & ~self.on_curve
         promised(m, platform, ~(passes & waiting.output_valid), "vectors leave one by one")
         m.d.comb += [
@@ -60,7 +74,14 @@ class CurveStage(wiring.Component):
             self.passed.eq(Mux(waiting.output_valid, waiting.output, control)),
             self.passed_valid.eq(waiting.output_valid | passes),
         ]
-        m.d.sync += self.table.eq(control.table)
+        m.d.comb += [
+            gathering.input.table.eq(self.gathered_table),
+            gathering.input_valid.eq(self.gathers),
+            self.gathers_now.eq(gathering.output_valid),
+        ]
+        m.d.sync += self.table.eq(
+            Mux(gathering.output_valid, gathering.output.table, control.table)
+        )
 
         written, row = self.bytes, self.row
         within = exact_log2(TABLE_ROW_BYTES)

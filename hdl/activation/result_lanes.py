@@ -55,7 +55,7 @@ from systola.hdl.activation.vector_lane import SumControl, VectorLane, lane_bits
 from systola.hdl.commands import MeasureLayout, address_bits, is_gate
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
-from systola.hdl.parts.delay_line import DelayLine
+from systola.hdl.parts.delay_line import DelayLine, delayed
 from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.ored import ored
 from systola.hdl.parts.replica import replicas
@@ -99,6 +99,8 @@ class ResultLanes(wiring.Component):
     is to be scaled SLOT_DISTANCE cycles after the issue; TAP_SPACING between a tap and its use.
     `said.low` <= `said.high`. Curves (TABLE with int16 results) are CURVE_LATENCY later: after the
     last one comes LONG_SPACING, or `gate_pause` if elements are scaled.
+    With `gathers` the elements of a line are looked up in a table of int32: GATHER_SPACING after
+    the last vector with TABLE.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
     none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
@@ -128,6 +130,8 @@ class ResultLanes(wiring.Component):
         }
         if config.tables:
             members["tables"] = In(TableWriteSignature(tables=config.tables))
+        if config.attention:
+            members["gathers"] = In(1)
         if config.training:
             members |= {"about": In(MeasureLayout()), "seed": In(SEED_BITS)}
         if self._shared:
@@ -163,7 +167,7 @@ class ResultLanes(wiring.Component):
         last, value, valid = -ROW_LATENCY, passing, issued
         rounding, clamp = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
         for stage in (-1, 0, rounding, clamp, END_STAGE - 1):
-            at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
+            at[stage] = delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
         stochastic = ("stochastic",) * config.training
         rounds = self._said(
@@ -188,7 +192,7 @@ class ResultLanes(wiring.Component):
             ending, valid = curves.passed, curves.passed_valid
         value = ending
         for stage in range(END_STAGE, ActivationLane.PICK_STAGE + 1):
-            at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, 1)
+            at[stage] = delayed(m, f"to_stage_{stage}", value, valid, 1)
             value, valid = at[stage].output, at[stage].output_valid
         zero_point, accumulate = Signal(signed(8), reset_less=True), Signal(reset_less=True)
         m.d.sync += [zero_point.eq(rounds.zero_point), accumulate.eq(rounds.accumulate)]
@@ -205,7 +209,9 @@ class ResultLanes(wiring.Component):
             if curves:
                 connect(m, flipped(self.tables), curves.bytes)
                 table, write = curves.table, curves.row
-                copied["on_curve"] = curves.on_curve
+                copied |= {"on_curve": curves.on_curve, "gathers": curves.gathers_now}
+                m.d.comb += curves.gathers.eq(self.gathers)
+                m.d.comb += curves.gathered_table.eq(self.said.table)
             inputs |= {
                 "table": table,
                 "write__enable": write.enable,
@@ -339,14 +345,6 @@ class ResultLanes(wiring.Component):
             m.d.sync += kept.eq(later)
             later = kept
         return Mux(self._turn_at(stage), later, first)
-
-    def _delayed(
-        self, m: Module, name: str, value: data.View, valid: ValueLike, cycles: int
-    ) -> DelayLine:
-        line = DelayLine(layout=value.shape(), cycles=cycles)
-        m.submodules[name] = line
-        m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
-        return line
 
     def _said(self, m: Module, vector: data.View, *names: str) -> data.View:
         """What the instruction of a vector says: some of its fields, from a memory for these."""

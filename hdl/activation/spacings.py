@@ -41,6 +41,10 @@ ADDEND_LINES = 2 + ADDEND_SPACING
 """Lines of a vector and its addend together from which on no pause is needed between vectors.
 
 Machines with training leave out no cycle then."""
+GATHER_SPACING = SCALED_LATENCY + ActivationLane.TABLE_STAGE
+"""Cycles between a vector with TABLE or a curve and a line that is looked up.
+
+The vector may be a sum of scaled elements. It looks its result up last, in the same memory."""
 TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
 TAP_SPACING = TAP_LATENCY

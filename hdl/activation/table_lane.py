@@ -31,11 +31,15 @@ class TableLane(wiring.Component):
     | `argument` | 0 | the value that is looked up, in every cycle |
     | `table` | 0 | the number of the table, or the first table of the curve |
     | `on_curve` | 0 | the argument is for a curve; then the next cycle has no argument |
+    | `gathers` | 0 | the row of `index` is read, not a row of `argument` |
+    | `index` | 0 | the number of a row, counted from the first row of `table` |
+    | `gathered` | TABLE_LATENCY | the row of `index`, a number of int32; 0 without `gathers` |
     | `byte` | TABLE_LATENCY | the byte of a table |
     | `plain` | 1 + CURVE_LATENCY | what `number` is if no argument for a curve was there |
     | `number` | 1 + CURVE_LATENCY | the number on the curve, or `plain` of the same cycle |
 
-    `write` writes a row. The straight line of an argument begins in one number and ends in the next
+    `write` writes a row. In a cycle with `gathers` no `argument` counts, and in the cycle before no
+    argument for a curve. The straight line of an argument begins in one number and ends in the next
     one. Both lie in one row or in two, so a curve reads two rows, one after the other. The lane
     multiplies the difference of the two numbers by the place between them. Throughput: an argument
     for a table a cycle, one for a curve every CURVE_SPACING cycles. No back-pressure. `number`
@@ -50,6 +54,9 @@ class TableLane(wiring.Component):
                 "argument": In(signed(16)),
                 "table": In(ceil_log2(tables)),
                 "on_curve": In(1),
+                "gathers": In(1),
+                "index": In(8),
+                "gathered": Out(8 * TABLE_ROW_BYTES),
                 "byte": Out(8),
                 "plain": In(signed(16)),
                 "number": Out(signed(16)),
@@ -94,7 +101,13 @@ class TableLane(wiring.Component):
             adder.a.eq(Mux(curve[1], 0, self.table << size)),
             adder.choose_b.eq(curve[1].replicate(len(row))),
             adder.b.eq(before),
-            adder.c.eq(Mux(self.on_curve, of_curve, argument[len(position) : 8])),
+            adder.c.eq(
+                Mux(
+                    self.gathers,
+                    self.index,
+                    Mux(self.on_curve, of_curve, argument[len(position) : 8]),
+                )
+            ),
             adder.carry.eq(curve[1] & odds[1]),
             row.eq(adder.total),
             memory.read_enable.eq(1),
@@ -114,6 +127,9 @@ class TableLane(wiring.Component):
             half.eq(Mux(upper, memory.read_data[16:], memory.read_data[:16])),
             self.byte.eq(Mux(positions[TABLE_LATENCY][0], half[8:], half[:8])),
         ]
+
+        gathered = later("gather", self.gathers, TABLE_LATENCY)[-1]
+        m.d.comb += self.gathered.eq(memory.read_data & gathered.replicate(len(self.gathered)))
 
         starts = later("start", half, CURVE_LATENCY + 1 - TABLE_LATENCY)
         places = later("place", place, TABLE_LATENCY + 1)

@@ -427,8 +427,8 @@ class Decoder(wiring.Component):
         space = chosen((Opcode.LOAD_PARAMETERS, entries), (Opcode.LOAD_TABLE, tables))
         looked_up = chosen((Opcode.ACTIVATE, activate.table), (Opcode.VECTOR, vector.table))
         looks_up = chosen(
-            (Opcode.ACTIVATE, tables_used(config, activate)),
-            (Opcode.VECTOR, tables_used(config, vector)),
+            (Opcode.ACTIVATE, tables_used(config, Opcode.ACTIVATE, activate)),
+            (Opcode.VECTOR, tables_used(config, Opcode.VECTOR, vector)),
         )
 
         # Where lines do not follow one another, a run is a block, or with the alternate copies a

@@ -29,19 +29,25 @@ class Conditions(data.StructLayout):
 
 
 def conditions(state: data.View, *, curves: bool = False) -> Mapping[When, Value]:
-    """Return each condition as one bit; `state` is a view of Conditions. `curves`: the machine has
-    curves, which are TABLE with int16 results."""
+    """Return each condition as one bit; `state` is a view of Conditions.
+
+    `curves`: the machine has curves, which are TABLE with int16 results, and tables of int32, which
+    are QUOTIENT with COPY.
+    """
 
     def one_of(*functions: Function) -> Value:
         return Cat(state.function == function for function in functions).any()
 
     rectifies = one_of(Function.RELU, Function.RELU6)
-    narrow = rectifies | one_of(Function.QUOTIENT, *(() if curves else (Function.TABLE,)))
-    wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP, Function.QUOTIENT)
+    quotient = one_of(Function.QUOTIENT)
+    # Where there are curves, QUOTIENT has rows of its own.
+    never = () if curves else (Function.QUOTIENT,)
+    narrow = rectifies | one_of(Function.TABLE, *never) if never else rectifies
+    wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP, *never)
     second = state.code != Operation.COPY
     alike = state.flag_a == state.flag_b
     replaces = state.equal_a & alike
-    limited = state.flag_a & ~state.equal_b & (state.function == Function.NONE)
+    limited = state.flag_a & ~state.equal_b & one_of(Function.NONE, Function.QUOTIENT)
     return {
         When.ALWAYS: Const(1, 1),
         When.NEVER: Const(0, 1),
@@ -66,4 +72,7 @@ def conditions(state: data.View, *, curves: bool = False) -> Mapping[When, Value
         When.INSIDE: state.beyond,
         When.LIMITED: limited,
         When.CURVE: one_of(Function.TABLE) & state.flag_a,
+        When.GATHERS: quotient & ~second,
+        When.QUOTIENT: quotient,
+        When.DIVIDES: quotient & second,
     }

@@ -32,6 +32,8 @@ FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 """Fields of one bit that decide whether a term counts."""
 CURVES = frozenset({"function == TABLE", "wide"})
 """The condition of a term for curves."""
+GATHERS = frozenset({"function == QUOTIENT", "operation == COPY"})
+"""The condition of a term for tables of int32."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,
@@ -40,6 +42,7 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset({"wide_weights"}): When.FLAG_B,
     frozenset({"function == TABLE"}): When.TABLE,
     CURVES: When.CURVE,
+    GATHERS: When.GATHERS,
     frozenset({"reduction == AVERAGE"}): When.AVERAGE,
     frozenset({"operation != COPY"}): When.SECOND,
     frozenset({"operation != COPY", "wide_operands"}): When.SECOND_AND_B,
@@ -189,7 +192,7 @@ class Program:
             term
             for term in terms(use.extent, FLAGS)
             if (self.config.wide or not term.conditions & set(FLAGS))
-            and (self.config.attention or term.conditions != CURVES)
+            and (self.config.attention or term.conditions not in (CURVES, GATHERS))
         ]
         self.base(use.base, into=f"{cell}.base", word=word)
         if not found or found[0].conditions:

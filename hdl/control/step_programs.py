@@ -323,6 +323,8 @@ def _check_function(p: Program) -> None:
         p.emit(x=p.bits("wide"), loads=Loads.FLAG_A, limit=ZERO, fault=Fault.UNAVAILABLE)
     wrong = Fault.ILLEGAL_FIELD
     p.fail(wrong, When.MISFIT)
+    if p.config.attention and p.entry.opcode is Opcode.ACTIVATE:
+        p.fail(wrong, When.QUOTIENT)
     p.emit(x=p.bits("accumulate"), limit=ZERO, fault=wrong, when=When.NOT_A)
     most = constant(TANH_INTEGER_BITS)
     p.emit(x=p.bits("table"), limit=most, fault=wrong, when=When.HAS_BITS)
@@ -360,6 +362,8 @@ def _vector(p: Program) -> None:
     p.move("operation", loads=Loads.CODE, word="operation")
     p.move("rows", word="vector_rows")
     p.flush()
+    if p.config.attention:
+        p.fail(Fault.ILLEGAL_FIELD, When.DIVIDES)
     first, second, entries, table = p.entry.reads
     p.region(first, "source", word="start_line")
     p.region(second, "operand", word="operand")

@@ -87,6 +87,9 @@ class When(IntEnum):
     INSIDE = 20
     LIMITED = 21
     CURVE = 22
+    GATHERS = 23
+    QUOTIENT = 24
+    DIVIDES = 25
 
 
 class Bases(IntEnum):

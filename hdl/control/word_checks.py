@@ -137,6 +137,8 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
         divides: Value = function == Function.QUOTIENT
         if opcode is Opcode.VECTOR and config.training:
             divides &= fields.operation != Operation.MULTIPLY
+        if opcode is Opcode.VECTOR and config.attention:
+            divides &= fields.operation != Operation.COPY
         wrong |= divides
     return wrong
 

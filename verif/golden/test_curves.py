@@ -9,8 +9,17 @@ import random
 import numpy as np
 import pytest
 
-from systola.arch.config import preset
-from systola.arch.isa import CURVE_ENTRIES, CURVE_TABLES, Fault, Function, Opcode, Rounding, encode
+from systola.arch.config import Config, preset
+from systola.arch.isa import (
+    CURVE_ENTRIES,
+    CURVE_TABLES,
+    Fault,
+    Function,
+    Opcode,
+    Operation,
+    Rounding,
+    encode,
+)
 from systola.golden.curves import curve_of, on_curve
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.golden.rig import HALT, Rig
@@ -133,6 +142,58 @@ def test_vector_with_litert_curve() -> None:
     found = low.astype(np.uint8) + 256 * high.astype(np.int64)
     expected = [[exactly(curve.tolist(), int(v)) for v in row] for row in values]
     assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("wide_operands", [0, 1])
+def test_table_of_int32_against_loops(wide_operands: int) -> None:
+    rng = random.Random(random_seed())
+    rig = Rig(CONFIG)
+    for _ in range(20):
+        table, zero, rounding = rng.randrange(5), rng.randrange(-128, 128), rng.choice((0, 1))
+        rig.randomise(rng)
+        lines = rig.lines()
+        numbers = np.frombuffer(rig.machine.tables.tobytes()[256 * table :][:1024], "<i4").tolist()
+        for m in range(4):
+            line = [0] * CONFIG.line_bytes
+            for c in range(CONFIG.cols):
+                a = lines[m << wide_operands][c] % 256
+                if not wide_operands:
+                    a = (a + 128) % 256 - 128
+                y = rig.entry(1, c).requantised(numbers[(a - zero) % 256], Rounding(rounding))
+                line[c] = min(max(y + 3, -128), 127)
+            lines[16 + m] = line
+        vector = encode(
+            Opcode.VECTOR,
+            operation=Operation.COPY,
+            buffer=0,
+            destination=16,
+            rows=4,
+            parameter=1,
+            function=Function.QUOTIENT,
+            rounding=rounding,
+            zero_point=3,
+            table=table,
+            wide_operands=wide_operands,
+        )
+        rig.complete(encode(Opcode.SET_CONFIG_SCALE, zero_a=zero), vector, HALT)
+        assert rig.lines() == lines
+
+
+def test_faults_of_a_table_of_int32() -> None:
+    """A table of int32 needs four tables, a COPY, and a machine with attention."""
+    how = {"buffer": 0, "destination": 8, "rows": 1, "parameter": 0, "function": Function.QUOTIENT}
+
+    def cause(config: Config, operation: Operation, table: int) -> Fault | None:
+        outcome = Rig(config).run(
+            encode(Opcode.VECTOR, **how, operation=operation, table=table), HALT
+        )
+        return outcome.fault.cause if outcome.fault else None
+
+    assert cause(CONFIG, Operation.COPY, 4) is None
+    assert cause(CONFIG, Operation.COPY, 5) == Fault.TABLE_RANGE
+    assert cause(CONFIG, Operation.ADD, 0) == Fault.ILLEGAL_FIELD
+    assert cause(CONFIG, Operation.MULTIPLY, 0) == Fault.ILLEGAL_FIELD
+    assert cause(preset("4x4-training"), Operation.COPY, 0) == Fault.ILLEGAL_FIELD
 
 
 def test_faults() -> None:

@@ -173,7 +173,10 @@ class FaultWriter(SingleInstructions):
 
     def _divides(self, at: dict[str, int]) -> bool:
         """Return whether function QUOTIENT is legal for these fields of an Activate or Vector."""
-        return self._config.training and at.get("operation") == Operation.MULTIPLY
+        operation = at.get("operation")
+        return (self._config.training and operation == Operation.MULTIPLY) or (
+            self._config.attention and operation == Operation.COPY
+        )
 
     def _anything(self, entry: Instruction) -> dict[str, int]:
         """Return legal values for all fields, without index registers."""

@@ -8,6 +8,7 @@ from systola.arch.isa import (
     EXPONENT_REGISTERS,
     GATES,
     INVERSE_ROOT,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     TANH_INTEGER_BITS,
@@ -380,6 +381,9 @@ class ProgramWriter(ProgramState):
         how = self._function()
         if self.config.training and operation == Operation.MULTIPLY and rng.random() < 0.3:
             how["function"] = Function.QUOTIENT
+        if self.config.attention and operation == Operation.COPY and rng.random() < 0.3:
+            how["function"] = Function.QUOTIENT
+            how["table"] = rng.randint(0, self.config.tables - LONG_TABLES)
         wide_operands = int(self.config.wide and rng.random() < 0.5)
         rows = min(self.rows(9), lines.size // 4)
         if _is_gate(how):

@@ -7,11 +7,13 @@ import pytest
 from systola.arch.config import preset
 from systola.arch.isa import (
     CURVE_TABLES,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Function,
     Opcode,
     Operation,
+    Rounding,
     encode,
 )
 from systola.sim.library import Simulator
@@ -27,8 +29,6 @@ ROWS = 2048
 """Vectors of an instruction: both of their lines fill half of the buffer."""
 _PARAMETERS, _TABLES, _INPUT = 1024, 2048, 4096
 """Places after the program in host memory."""
-VECTOR_CYCLES = 2
-"""Cycles from one vector of int16 to the next."""
 
 
 def codes_as_lines(codes, cols):
@@ -95,14 +95,67 @@ def test_all_arguments():
             assert result.cycles == pytest.approx(estimate(config, image).cycles, rel=0.01), name
 
 
-def test_two_cycles_a_vector():
-    """A Vector takes two cycles for each of its vectors, one for each line that it writes."""
+CURVE = {"function": Function.TABLE, "wide": 1, "wide_operands": 1}
+GATHERED = {"function": Function.QUOTIENT}
+
+
+@pytest.mark.parametrize(("how", "each"), [(CURVE, 2), (GATHERED, 1)])
+def test_cycles_of_a_vector(how, each):
+    """A curve takes two cycles for each vector, one for each line; a table of int32 one."""
     config = preset(PRESET)
     cycles = []
     with Simulator(config, seed=random_seed()) as machine:
         for rows in (100, 1100):
-            copy = {"operation": Operation.COPY, "buffer": 0, "destination": 0, "parameter": 0}
-            curve = {"function": Function.TABLE, "wide": 1, "wide_operands": 1}
-            words = [encode(Opcode.VECTOR, **copy, **curve, rows=rows), encode(Opcode.HALT)]
-            cycles.append(machine.run(make_image(words, host=np.zeros(4096, np.uint8))).cycles)
-    assert cycles[1] - cycles[0] == 1000 * VECTOR_CYCLES
+            copy = {"operation": Operation.COPY, "buffer": 0, "destination": 4000, "parameter": 0}
+            words = [encode(Opcode.VECTOR, **copy, **how, rows=rows), encode(Opcode.HALT)]
+            image = make_image(words, host=np.zeros(4096, np.uint8))
+            cycles.append(machine.run(image).cycles)
+            assert cycles[-1] == pytest.approx(estimate(config, image).cycles, rel=0.01)
+    assert cycles[1] - cycles[0] == 1000 * each
+
+
+def test_all_codes_by_a_table_of_int32():
+    """All bytes, less a zero point, against exact arithmetic: exp of softmax of int8."""
+    config = preset(PRESET)
+    numbers = np.rint((1 << 31) * np.exp(-np.arange(256) / 20)).clip(max=(1 << 31) - 1)[::-1]
+    zero, table, right = 37, 9, 22
+    host = np.zeros(8192, np.uint8)
+    planes = host[_PARAMETERS:][: PARAMETER_PLANES * config.output_pitch]
+    planes = planes.reshape(PARAMETER_PLANES, -1)
+    planes[7], planes[8] = 0x40, right
+    size = LONG_TABLES * TABLE_BYTES
+    host[_TABLES : _TABLES + size] = np.roll(numbers, 1).astype("<i4").view(np.uint8)
+    codes = np.arange(-128, 128)
+    host[_INPUT : _INPUT + 256] = codes.astype(np.int8).view(np.uint8)
+    rows = 256 // config.cols
+    copy = {"rows": rows, "stride": config.input_pitch, "blocks": 1, "tail": config.cols}
+    words = [
+        encode(Opcode.SET_CONFIG_SCALE, zero_a=zero),
+        encode(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=1),
+        *(
+            encode(Opcode.LOAD_TABLE, host=_TABLES + TABLE_BYTES * n, table=table + n)
+            for n in range(LONG_TABLES)
+        ),
+        encode(Opcode.READ_HOST_MEMORY, host=_INPUT, buffer=0, **copy),
+        encode(
+            Opcode.VECTOR,
+            operation=Operation.COPY,
+            buffer=0,
+            destination=100,
+            rows=rows,
+            parameter=0,
+            function=Function.QUOTIENT,
+            table=table,
+            zero_point=-128,
+            rounding=Rounding.SINGLE,
+        ),
+        encode(Opcode.WRITE_HOST_MEMORY, host=_INPUT + 256, buffer=100, **copy),
+        encode(Opcode.HALT),
+    ]
+    with Simulator(config, seed=random_seed()) as machine:
+        result = machine.run(make_image(words, host=host)).host[_INPUT + 256 :][:256]
+    sums = np.roll(numbers, 1).astype(np.int64)[(codes - zero) % 256]
+    shift = 31 + right
+    expected = ((sums * (1 << 30) + (1 << (shift - 1))) >> shift) - 128
+    assert np.array_equal(result.view(np.int8), expected.clip(-128, 127))
+    assert len(set(expected.tolist())) > 50

@@ -12,6 +12,7 @@ from systola.arch.isa import (
     CURVE_TABLES,
     GATES,
     INVERSE_ROOT,
+    LONG_TABLES,
     TANH_INTEGER_BITS,
     Function,
     Opcode,
@@ -49,14 +50,26 @@ class Job(NamedTuple):
     @property
     def tables(self) -> list[int]:
         """The tables that the instruction reads."""
-        if self.fields.get("function") != Function.TABLE:
-            return []
-        table = self.fields["table"]
-        return list(range(table, table + (CURVE_TABLES if self.wide else 1)))
+        table, number = self.fields.get("table", 0), 0
+        if self.fields.get("function") == Function.TABLE:
+            number = CURVE_TABLES if self.wide else 1
+        if self.gathers:
+            number = LONG_TABLES
+        return list(range(table, table + number))
+
+    @property
+    def looks_up(self) -> bool:
+        return self.fields.get("function") == Function.TABLE
 
     @property
     def is_curve(self) -> bool:
-        return self.wide and bool(self.tables)
+        return self.wide and self.looks_up
+
+    @property
+    def gathers(self) -> bool:
+        """Whether its sums come from a table of int32."""
+        f = self.fields
+        return f.get("function") == Function.QUOTIENT and f.get("operation") == Operation.COPY
 
     @property
     def is_scaled(self) -> bool:
@@ -186,6 +199,8 @@ class Job(NamedTuple):
             found["function"] = int(Function.NONE if divides else function)
             if config.training:
                 found["quotient"] = int(divides)
+            if config.attention:
+                found["gathers"] = int(self.gathers)
         if function == Function.RELU6:
             found["high"] = (self.scale if self.opcode == Opcode.VECTOR else f)["ceiling"]
         if self.wide:
@@ -285,6 +300,8 @@ class Jobs:
             self._activate(fields)
         elif opcode == Opcode.VECTOR:
             self._vector(fields)
+            if "function" not in given:
+                self._gather(fields)
         else:
             self._windowed(opcode, fields, window)
         return Job(opcode, fields, window, scale)
@@ -376,6 +393,13 @@ class Jobs:
         f.setdefault("operand", buffer if random.random() < 0.1 else operand)
         f.setdefault("destination", destination)
         f.setdefault("parameter", random.randrange(config.parameter_entries))
+
+    def _gather(self, f: Fields) -> None:
+        """Let some copies take their sums from a table of int32."""
+        random, config = self.random, self.config
+        if config.attention and f["operation"] == Operation.COPY and random.random() < 0.4:
+            f["function"] = Function.QUOTIENT
+            f["table"] = random.randint(0, config.tables - LONG_TABLES)
 
     def _windowed(self, opcode: Opcode, f: Fields, window: Fields) -> None:
         random = self.random

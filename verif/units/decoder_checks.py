@@ -213,6 +213,10 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
     if text.config.training:
         assert (c.exponent, c.stochastic) == (f.get("exponent", 0), stochastic)
         assert c.quotient == (function == Function.QUOTIENT)
+    if text.config.attention:
+        copies = opcode == Opcode.VECTOR and f["operation"] == Operation.COPY
+        assert c.gathers == (function == Function.QUOTIENT and copies)
+        assert not c.gathers or c.table == f["table"]
     for late in (Function.TABLE, Function.SIGMOID, Function.TANH, Function.EXP):
         assert (c.function == late) == (function == late)
         if function == late:

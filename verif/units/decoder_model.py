@@ -9,6 +9,7 @@ from systola.arch.isa import (
     CURVE_TABLES,
     DEPTHWISE_TAPS,
     LINK_OPCODES,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Fault,
@@ -156,7 +157,13 @@ class Reader:
             use("parameter", "parameter", 1)
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR) and f["function"] == Function.TABLE:
             use("table", "table", CURVE_TABLES if f["wide"] else 1)
+        if opcode == Opcode.VECTOR and self._gathers(f):
+            use("table", "table", LONG_TABLES)
         return found
+
+    def _gathers(self, f: Fields) -> bool:
+        """Whether a Vector takes its sums from a table of int32."""
+        return f["function"] == Function.QUOTIENT and f["operation"] == Operation.COPY
 
     def consumed(self, opcode: Opcode, f: Fields) -> int:
         """Return the number of weight tiles that a MatrixMultiply or Convolve consumes."""
@@ -214,8 +221,9 @@ class Reader:
         if opcode == Opcode.DEPTHWISE:
             return function == Function.TABLE
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
-            if function == Function.QUOTIENT and (
-                not self.config.training or f.get("operation") != Operation.MULTIPLY
+            if function == Function.QUOTIENT and not (
+                (self.config.training and f.get("operation") == Operation.MULTIPLY)
+                or (self.config.attention and f.get("operation") == Operation.COPY)
             ):
                 return True
             if f["wide"]:

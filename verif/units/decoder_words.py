@@ -10,6 +10,7 @@ from systola.arch.isa import (
     BY_OPCODE,
     CURVE_TABLES,
     LINK_OPCODES,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Function,
@@ -178,8 +179,12 @@ class Writer:
 
     def _divided(self, found: Fields, operation: int) -> Fields:
         """Return the same fields, or now and then a QUOTIENT's if the operation allows it."""
-        if self.reader.config.training and operation == Operation.MULTIPLY and self._flag(True):
+        config = self.reader.config
+        if config.training and operation == Operation.MULTIPLY and self._flag(True):
             return {**found, "function": Function.QUOTIENT}
+        if config.attention and operation == Operation.COPY and self._flag(True):
+            table = self.random.randint(0, config.tables - LONG_TABLES)
+            return {**found, "function": Function.QUOTIENT, "table": table}
         return found
 
     def _place(self, *sizes: int) -> list[int]:

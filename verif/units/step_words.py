@@ -113,6 +113,8 @@ class Shown:
         """Return the parts of each word of the instruction's command. Words of its window or scale
         are among them."""
         flags = {"flags": _FLAGS[opcode]} if opcode in _FLAGS else {}
+        if opcode is Opcode.VECTOR and self._gathers():
+            flags = {"flags": (Skipped(3), *_FLAGS[opcode][1:])}
         if opcode in LOADS:
             return _RUN
         if opcode in COPIES:
@@ -128,6 +130,10 @@ class Shown:
         if opcode is Opcode.INTERRUPT_HOST:
             return {"code": "code"}
         return {"code": "code", "units": "units"} if opcode is Opcode.DEBUG_TAG else {}
+
+    def _gathers(self) -> bool:
+        """Return whether the sums of Vector come from a table of int32."""
+        return self._config.attention and bool(self.value("activate.gathers"))
 
     def _matrix(self, opcode: Opcode) -> Mapping[str, Word]:
         found = {"tiles": "tiles"}

@@ -167,6 +167,8 @@ def spacing(job, ends, config):
 
 CURVE = 4
 """Cycles by which a number on a curve is written later than other results."""
+GATHER = 20
+"""Steps between a vector with TABLE and a line whose elements are looked up."""
 AFTER_SCALED_CURVE = 28
 """Steps that are left out after an instruction with a curve that sums scaled elements."""
 SLOT = 9
@@ -195,6 +197,7 @@ def check_cycles(bench, runs):
     before, before_that, least, most = None, None, 0, 0
     turns = bench.turns
     gates = Gates(turns)
+    looked_up = None  # the last step of a vector with TABLE
     start = runs[0].steps[0][0]
     for run in runs:
         job = run.job
@@ -226,11 +229,16 @@ def check_cycles(bench, runs):
                     soonest = gates.after(job, before + 1 + least, issues=alone)
                     latest = gates.after(job, before + 1 + most, issues=alone)
                     late = waits(run, 0, before, steps[0], turns)
+                    if job.gathers and looked_up is not None:
+                        soonest = max(soonest, looked_up + 1 + GATHER)
+                        latest = max(latest, looked_up + 1 + GATHER)
                     assert soonest <= steps[0], (job, vector)
                     assert late <= latest - before - 1, (job, vector)
                 steps[-1] = issue
             before = steps[-1]
             gates.issue(job, before)
+            if job.looks_up:
+                looked_up = before
             if job.is_gate:
                 least = most = GATES_APART[turns] - GATES_TAKE_TURNS[turns]
             else:

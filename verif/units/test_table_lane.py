@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the tables of a lane against exact arithmetic: bytes, and points on curves."""
+"""The test of the tables of a lane against exact arithmetic: bytes, curves, and int32."""
 
 import cocotb
 import numpy as np
 import pytest
 
-from systola.arch.isa import CURVE_ENTRIES, CURVE_TABLES, TABLE_BYTES
+from systola.arch.isa import CURVE_ENTRIES, CURVE_TABLES, LONG_TABLES, TABLE_BYTES
 from systola.hdl.activation.table_lane import TableLane
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
@@ -39,20 +39,34 @@ async def started(dut, memory):
 async def check(bench, noise, memory, steps):
     """Give arguments, one a cycle, and check all that comes of them.
 
-    A step has `argument`, `table` and whether it is `on_curve`; None leaves a cycle out. `noise`
-    gives random bits.
+    A step has `argument`, `table` and whether it is for a byte, a curve, or gathers; None leaves a
+    cycle out. `noise` gives random bits.
     """
     entries = np.frombuffer(memory, "<i2").tolist()
     plains, steps = {}, [*steps, *[None] * (NUMBER + 1)]
     for now, step in enumerate(steps):
-        argument, table, curve = step or (noise(16) - (1 << 15), noise(3) % TABLES, 0)
+        argument, table, kind = step or (noise(16) - (1 << 15), noise(3) % TABLES, "none")
+        index = argument & 0xFF if kind == "gathers" else noise(8)
         plains[now] = noise(16) - (1 << 15)
-        await bench.cycle(argument=argument, table=table, on_curve=curve, plain=plains[now])
-        if now >= BYTE and (earlier := steps[now - BYTE]) and not earlier[2]:
+        await bench.cycle(
+            argument=noise(16) - (1 << 15) if kind == "gathers" else argument,
+            table=table,
+            on_curve=kind == "curve",
+            gathers=kind == "gathers",
+            index=index,
+            plain=plains[now],
+        )
+        earlier = steps[now - BYTE] if now >= BYTE else None
+        gathered = 0
+        if earlier and earlier[2] == "gathers":
+            place = TABLE_BYTES * earlier[1] + 4 * (earlier[0] & 0xFF)
+            gathered = int.from_bytes(memory[place : place + 4], "little")
+        assert bench.get("gathered") == gathered, earlier
+        if earlier and earlier[2] == "byte":
             place = TABLE_BYTES * earlier[1] + earlier[0] % TABLE_BYTES
             assert bench.get("byte") == memory[place], earlier
         expected = plains[now]
-        if now >= NUMBER and (earlier := steps[now - NUMBER]) and earlier[2]:
+        if now >= NUMBER and (earlier := steps[now - NUMBER]) and earlier[2] == "curve":
             first = TABLE_BYTES // 2 * earlier[1]
             expected = on_curve(entries[first : first + CURVE_ENTRIES], earlier[0])
         assert bench.get("number") == expected, now
@@ -63,10 +77,11 @@ def some(random):
     steps = []
     while len(steps) < COUNT:
         argument = random.choice((-32768, -32767, -1, 0, 32767, random.randrange(-32768, 32768)))
-        if random.random() < 0.5:
-            steps.append((argument, random.randrange(TABLES), 0))
-        else:
-            steps += [(argument, random.randrange(TABLES - CURVE_TABLES + 1), 1), None]
+        kind = random.choice(("byte", "gathers", "curve"))
+        tables = {"byte": 1, "gathers": LONG_TABLES, "curve": CURVE_TABLES}[kind]
+        steps.append((argument, random.randrange(TABLES - tables + 1), kind))
+        if kind == "curve":
+            steps.append(None)
     return steps
 
 
