@@ -168,7 +168,7 @@ def spacing(job, ends, config):
 CURVE = 4
 """Cycles by which a number on a curve is written later than other results."""
 GATHER = 20
-"""Steps between a vector with TABLE and a line whose elements are looked up."""
+"""Steps between a vector with TABLE and a line that is looked up."""
 AFTER_SCALED_CURVE = 28
 """Steps that are left out after an instruction with a curve that sums scaled elements."""
 SLOT = 9
