@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from systola.arch.isa import CURVE_TABLES
+
 HOST_PAGE_BYTES = 4096
 """Granularity of the DMA windows in bytes; also the AXI limit that no burst crosses."""
 
@@ -55,6 +57,8 @@ class Config:
     """Depthwise: a multiply-accumulate for each column beside the array."""
     wide: bool = True
     """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
+    attention: bool = False
+    """Parts for transformers: curves, which are TABLE with int16 results, and tables of int32."""
     training: bool = False
     """Parts for training: weights from the buffer, Measure, Transpose, Random, EXP, 1/x."""
     links: bool = False
@@ -121,7 +125,7 @@ class Config:
         )
         need(2 <= self.weight_fifo_tiles <= 16, "weight_fifo_tiles must be 2 to 16")
         need(1 <= self.parameter_entries <= 2048, "parameter_entries must be 1 to 2048")
-        need(0 <= self.tables <= 8, "tables must be 0 to 8")
+        need(0 <= self.tables <= 16, "tables must be 0 to 16")
         need(
             self.instruction_buffer in (32, 64, 128, 256, 512, 1024),
             "instruction_buffer must be a power of two from 32 to 1024",
@@ -132,6 +136,11 @@ class Config:
         need(
             not self.training or (self.wide and self.tables > 0 and self.rows == self.cols),
             "training needs 16-bit modes, tables, and as many rows as columns",
+        )
+        need(
+            not self.attention
+            or (self.wide and self.tables >= CURVE_TABLES and self.columns_per_lane == 1),
+            f"attention needs 16-bit modes, {CURVE_TABLES} tables, and a lane for each column",
         )
         numerator, denominator = self.weight_throttle
         need(
@@ -303,6 +312,7 @@ SUFFIXES: dict[str, dict[str, int]] = {
     "-compact": {"columns_per_lane": 2},
     "-packed": {"products_per_dsp": 2},
     "-int8": {"wide": False},
+    "-attention": {"attention": True, "tables": 16},
     "-training": {"training": True},
     "-links": {"links": True},
     "-parity": {"parity": True},

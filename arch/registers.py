@@ -204,6 +204,7 @@ class Feature(IntFlag):
     WIDE = 4
     PARITY = 8
     LINKS = 16
+    ATTENTION = 32
 
 
 class BusPort(IntFlag):

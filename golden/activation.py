@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Operation, Reduction, Rounding, Source
+from systola.golden.curves import curve_of, looked_up, on_curve
 from systola.golden.requantise import (
     Integers,
     activate,
@@ -51,8 +52,7 @@ class ActivationUnit(State):
             addend: Integers | int = zero_point
             if accumulate:
                 addend = self._values(buffer, n_tiles, rows, True)[:, :, : self.config.cols]
-            result = activate_wide(y, Function(function), addend, table)
-            self._store_wide(buffer, result)
+            self._store_wide(buffer, self._activated_wide(y, function, addend, table))
         else:
             self._store(buffer, self._activated(y, function, zero_point, ceiling, table))
 
@@ -135,6 +135,8 @@ class ActivationUnit(State):
         scale = self._scale
         if function == Function.QUOTIENT and b is not None:
             sums = quotient_sums(a, b, scale)
+        elif function == Function.QUOTIENT:
+            sums = looked_up(a, scale.zero_a, self.tables, table)
         else:
             sums = vector_sums(Operation(operation), a, b, scale, 16 if wide_operands else 11)
         y = self._requantised(sums, parameter, rounding, exponent)
@@ -145,7 +147,7 @@ class ActivationUnit(State):
         addend: Integers | int = zero_point
         if accumulate:
             addend = self._values(destination, 1, rows, True)[0, :, :cols]
-        result = activate_wide(y, Function(function), addend, table)
+        result = self._activated_wide(y, function, addend, table)
         if function in (Function.NONE, Function.QUOTIENT) and scale.limit:
             result = np.clip(result, -scale.limit, scale.limit)
         self._store_wide(destination, result)
@@ -211,3 +213,12 @@ class ActivationUnit(State):
         """Compute the int8 results of Activate."""
         lookup = self.tables[table] if function == Function.TABLE else None
         return activate(y, Function(function), zero_point, ceiling, lookup)
+
+    def _activated_wide(
+        self, y: NDArray[np.int64], function: int, addend: Integers | int, table: int
+    ) -> NDArray[np.int16]:
+        """Compute the int16 results of Activate."""
+        if function == Function.TABLE:
+            v = activate_wide(y, Function.NONE, addend, table)
+            return on_curve(v, curve_of(self.tables, table))
+        return activate_wide(y, Function(function), addend, table)

@@ -12,7 +12,6 @@ from systola.arch.isa import (
     LOOP_DEPTH,
     WEIGHT_READS_IN_FLIGHT,
     Fault,
-    Function,
     Instruction,
     Opcode,
 )
@@ -53,8 +52,8 @@ class Checks(State):
                 entries = ranges.parameter_entries(opcode, at, self._window)
                 return entries.start if entries.stop > config.parameter_entries else None
             case Fault.TABLE_RANGE:
-                used = opcode == Opcode.LOAD_TABLE or at["function"] == Function.TABLE
-                return at["table"] if used and at["table"] >= config.tables else None
+                tables = ranges.tables(opcode, at)
+                return tables.start if tables.stop > config.tables else None
             case Fault.HOST_WINDOW:
                 span = ranges.host_bytes(opcode, at, config)
                 return span.start if span.stop > self._host.size else None

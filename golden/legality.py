@@ -55,12 +55,16 @@ def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
     function = operands["function"]
     if function == Function.QUOTIENT:
         # Of the two instructions only Vector has an operation.
-        multiplies = operands.get("operation") == Operation.MULTIPLY
-        return config.training and multiplies and operands["accumulate"] <= operands["wide"]
+        operation = operands.get("operation")
+        divides = config.training and operation == Operation.MULTIPLY
+        looks_up = config.attention and operation == Operation.COPY
+        return (divides or looks_up) and operands["accumulate"] <= operands["wide"]
     if not operands["wide"]:
         return not operands["accumulate"] and function not in GATES
     if function == Function.EXP and config.training:
         return operands["table"] <= INVERSE_ROOT
     if function in (Function.TANH, Function.EXP):
         return operands["table"] <= TANH_INTEGER_BITS
+    if function == Function.TABLE:
+        return config.attention
     return function in (Function.NONE, Function.SIGMOID)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of each memory that an instruction takes, from its effective operands.
 
-Ranges count lines, rows, entries, bytes and tiles. They are never empty, and may reach beyond
-the memory: that is for the checks to find out.
+Ranges count lines, rows, entries, tables, bytes and tiles. Only a range of tables may be empty.
+Ranges may reach beyond the memory: that is for the checks to find out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 from systola.arch.config import Config
 from systola.arch.isa import (
+    CURVE_TABLES,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Fault,
+    Function,
     Instruction,
     Opcode,
     Operation,
@@ -153,6 +156,18 @@ def parameter_entries(opcode: Opcode, at: Operands, window: Window) -> range:
         case _:
             count = 1
     return range(at["parameter"], at["parameter"] + count)
+
+
+def tables(opcode: Opcode, at: Operands) -> range:
+    """Tables; none from table 0 on where the instruction uses none."""
+    if opcode == Opcode.LOAD_TABLE:
+        return range(at["table"], at["table"] + 1)
+    number = 0
+    if at["function"] == Function.TABLE:
+        number = CURVE_TABLES if at["wide"] else 1
+    elif at["function"] == Function.QUOTIENT and at.get("operation") == Operation.COPY:
+        number = LONG_TABLES
+    return range(at["table"], at["table"] + number) if number else range(0)
 
 
 def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:

@@ -11,6 +11,7 @@ from systola.arch.isa import (
     DEPTHWISE_TAPS,
     PARAMETER_PLANES,
     TABLE_BYTES,
+    Function,
     Instruction,
     Opcode,
     Operation,
@@ -466,6 +467,11 @@ _OF_TRAINING = "exponent", "stochastic", "quotient", "paired"
 """Fields of an ActivateCommand that only machines with training have."""
 
 
+def is_curve(command: data.View) -> Value:
+    """Return whether the function of an ActivateCommand is a curve, where there are curves."""
+    return (command.function == Function.TABLE) & command.wide
+
+
 class ActivateCommand(data.StructLayout):
     """An Activate, Depthwise, Pool or Vector.
 
@@ -494,6 +500,7 @@ class ActivateCommand(data.StructLayout):
     | `table`           | number of the table, or an Other |
     | `exponent`        | exponent register with shifts in place of the entry's, 0 for none |
     | `stochastic`      | with `rounding` SINGLE: random numbers are added in place of halves |
+    | `gathers`         | with COPY: sums come from the table of int32 from `table` on |
     | `quotient`        | with MULTIPLY: the factor is a power of two that divides by operand a |
     | `paired`          | both lines of each int16 operand and addend are read in one cycle |
 
@@ -534,5 +541,6 @@ class ActivateCommand(data.StructLayout):
                 "high": signed(16),
                 "table": 4,
                 **(dict(zip(_OF_TRAINING, (3, 1, 1, 1), strict=True)) if config.training else {}),
+                **({"gathers": 1} if config.attention else {}),
             }
         )

@@ -116,3 +116,20 @@ class TableWriteSignature(wiring.Signature):
                 "data": Out(8),
             }
         )
+
+
+TABLE_ROW_BYTES = 4
+"""Bytes of a row of the tables of a lane, where there are curves: two numbers of a curve."""
+
+
+class TableRowSignature(wiring.Signature):
+    """A signature that writes one row of one table, for all lanes, seen from the writer."""
+
+    def __init__(self, *, tables: int):
+        super().__init__(
+            {
+                "enable": Out(1),
+                "address": Out(ceil_log2(tables * TABLE_BYTES // TABLE_ROW_BYTES)),
+                "data": Out(8 * TABLE_ROW_BYTES),
+            }
+        )

@@ -13,9 +13,10 @@ from systola.sim.design import verilog_of
 from systola.sim.verilator import LINT, environment, verilator_root
 
 _OPTIONS = ("--lint-only", "--quiet", "--no-timing", "--top-module", "tpu")
-_CONFIGURATIONS = ("tiny", "base", "7x5-parity", "40x36", "4x4-training")
+_CONFIGURATIONS = ("tiny", "base", "7x5-parity", "40x36", "4x4-training-attention")
 """The default, the smallest, one with no power of two and with parity, a grid of tiles, one that
-trains: v1's array in one piece takes Verilator minutes and has no other modules than 40x36."""
+trains and has curves: v1's array in one piece takes Verilator minutes and has no other modules than
+40x36."""
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
-from systola.arch.isa import GATES, Function, Opcode, Operation, Source
+from systola.arch.isa import GATES, Opcode, Operation, Source
 from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
 from systola.hdl.activation.gate_sequencer import GateSequencer
@@ -28,8 +28,10 @@ from systola.hdl.activation.spacings import (
     left_out,
 )
 from systola.hdl.activation.step_planner import HALF
+from systola.hdl.activation.table_lane import CURVE_LATENCY
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
+from systola.timing.curves import is_curve, tables
 from systola.timing.gates import Gates, GatesState, gate_distance, inverts
 from systola.timing.in_turn import in_turn
 from systola.timing.recent import recent
@@ -127,10 +129,10 @@ class ActivationUnit:
             vectors=rows,
             reads=1 + accumulate * (1 if self._pairs(operands["buffer"]) else ADDEND),
             spacing=0 if accumulate else wide,
-            latency=self._latency + self._gate_latency(gate),
+            latency=self._latency + self._gate_latency(gate) + CURVE_LATENCY * is_curve(operands),
             destination=operands["buffer"],
             lines=1 + wide,
-            drain=LONG_SPACING * operands["stochastic"],
+            drain=LONG_SPACING * (operands["stochastic"] or is_curve(operands)),
             gate=gate,
             alone=inverts(operands),
         )
@@ -141,8 +143,7 @@ class ActivationUnit:
         first = operands["parameter"]
         entry = entries[first : first + operands["n_tiles"]] + FOLLOWS
         needed = np.maximum(needed, np.repeat(entry, operands["rows"]))
-        if operands["function"] == Function.TABLE:
-            needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + FOLLOWS)
+        needed = np.maximum(needed, self._tables_written(operands))
         times, span = self._run(work, needed, issued)
         sums.read[here] = times + self._turns
         self._use_entries(first, operands["n_tiles"], span.end)
@@ -243,6 +244,8 @@ class ActivationUnit:
             late_enough = self._config.training and (both or steps > 1)
             spacing = ADDEND_SPACING * (not late_enough) if accumulate else int(two_lines)
             drain = DRAIN_SPACING
+        if is_curve(operands):
+            drain = gate_pause(self._turns) if scaled else LONG_SPACING
         reads = [place + half for place in places for half in range(halves)[-steps:]]
         step = np.arange(operands["rows"])[:, None]
         read_lines = np.array(reads) + step * halves
@@ -255,7 +258,8 @@ class ActivationUnit:
             spacing=spacing,
             latency=(SCALED_LATENCY if scaled else SUM_LATENCY)
             + self._latency
-            + self._gate_latency(gate),
+            + self._gate_latency(gate)
+            + CURVE_LATENCY * is_curve(operands),
             destination=operands["destination"],
             lines=1 + wide,
             drain=drain,
@@ -277,8 +281,7 @@ class ActivationUnit:
             needed = np.maximum(needed, space.written[operand][halves - 1 :: halves] + FOLLOWS)
         first = operands["parameter"]
         needed = np.maximum(needed, self._regions.parameters.written[first] + FOLLOWS)
-        if operands["function"] == Function.TABLE:
-            needed = np.maximum(needed, self._regions.tables.written[operands["table"]] + FOLLOWS)
+        needed = np.maximum(needed, self._tables_written(operands))
         times, span = self._run(work, needed, issued)
         self._read_lines(source, operand, float(times[-1]) + self._turns)
         self._use_entries(first, 1, span.end)
@@ -479,9 +482,13 @@ class ActivationUnit:
         used: NDArray[np.float64] = self._regions.parameters.activated
         used[first : first + count] = end
 
+    def _tables_written(self, operands: Mapping[str, int]) -> float:
+        """When a step may read the last byte of the tables of an instruction, if there are any."""
+        written: Times = self._regions.tables.written
+        return float(written[tables(operands)].max(initial=-FOLLOWS)) + FOLLOWS
+
     def _use_table(self, operands: Mapping[str, int], end: float) -> None:
-        if operands["function"] == Function.TABLE:
-            self._regions.tables.activated[operands["table"]] = end
+        self._regions.tables.activated[tables(operands)] = end
 
     def state(self, now: float, *, scaled: bool) -> ActivationState:
         """Return the state with times relative to cycle `now`; the scale is left out unless

@@ -283,6 +283,7 @@ def _results(config: Config, at: Mapping[str, int], vectors: int) -> _Counts:
     # rounded twice, half a unit of the shifted product is added, too.
     adds = 3 if at["rounding"] == Rounding.SINGLE or at.get("stochastic") else 4
     products = gate_products(at.get("function", Function.NONE), at.get("table", 0))
+    products += wide and at.get("function") == Function.TABLE  # a point on a curve
     return Counter(
         lane_multiplies=elements * (1 + products),
         lane_adds=elements * (adds + products),

@@ -12,12 +12,16 @@ Each group of instructions has a file here: `control`, `transfers`, `matrix`, `a
 from __future__ import annotations
 
 from systola.arch.isa.codes import (
+    CURVE_ENTRIES,
+    CURVE_SHIFT,
+    CURVE_TABLES,
     DEPTHWISE_TAPS,
     DITHER_BITS,
     EXPONENT_REGISTERS,
     GATES,
     INSTRUCTION_BYTES,
     INVERSE_ROOT,
+    LONG_TABLES,
     LOOP_DEPTH,
     OPCODE_BITS,
     PARAMETER_PLANES,
@@ -64,6 +68,9 @@ from systola.arch.isa.ways import Way, way_of
 __all__ = [
     "BY_MNEMONIC",
     "BY_OPCODE",
+    "CURVE_ENTRIES",
+    "CURVE_SHIFT",
+    "CURVE_TABLES",
     "DEPTHWISE_TAPS",
     "DITHER_BITS",
     "EXPONENT_REGISTERS",
@@ -73,6 +80,7 @@ __all__ = [
     "INSTRUCTION_BYTES",
     "INVERSE_ROOT",
     "LINK_OPCODES",
+    "LONG_TABLES",
     "LOOP_DEPTH",
     "OPCODE_BITS",
     "PARAMETER_PLANES",

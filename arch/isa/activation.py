@@ -6,8 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from systola.arch.isa.codes import (
+    CURVE_ENTRIES,
+    CURVE_SHIFT,
+    CURVE_TABLES,
     EXPONENT_REGISTERS,
     INVERSE_ROOT,
+    LONG_TABLES,
     QUOTIENT_BITS,
     RANDOM_GROUP,
     RANDOM_LANES,
@@ -81,7 +85,7 @@ ACTIVATION: tuple[Instruction, ...] = (
         reads=(
             Use(Memory.ACCUMULATORS, "accumulator", "rows * n_tiles"),
             Use(Memory.PARAMETERS, "parameter", "n_tiles"),
-            Use(Memory.TABLES, "table", "function == TABLE"),
+            Use(Memory.TABLES, "table", "(function == TABLE) * (1 + wide * 4)"),
         ),
         writes=(Use(Memory.BUFFER, "buffer", "(1 + wide) * n_tiles * rows"),),
         checks=(
@@ -115,7 +119,12 @@ ACTIVATION: tuple[Instruction, ...] = (
             f"bits and gives 1/x with 13 fractional bits ({RECIPROCAL}) or 1/sqrt(x) with 14 "
             f"({INVERSE_ROOT}), 32767 for |v| <= 8192, where neither fits; with p(a, b) = (a * b + "
             "2^14) >> 15: y = 32767 + p(-|v|, 15500); three steps of Newton's, y = min(y + p(2 * "
-            "e, y), 32767) with e = 2^13 + p(p(y, y), -|v|); y is 1/sqrt(x), p(y, y) is 1/x. The "
+            "e, y), 32767) with e = 2^13 + p(p(y, y), -|v|); y is 1/sqrt(x), p(y, y) is 1/x. "
+            f"TABLE with `wide` is a curve: {CURVE_ENTRIES} int16 numbers L[0], L[1], ..., each "
+            f"with its low byte first, from the first byte of table `table` on, in {CURVE_TABLES} "
+            f"tables. With i = {CURVE_ENTRIES >> 1} + (v >> {CURVE_SHIFT}) and f = v modulo "
+            f"2^{CURVE_SHIFT} it gives L[i] + (((L[i + 1] - L[i]) * f + {1 << CURVE_SHIFT - 1}) >> "
+            f"{CURVE_SHIFT}). The "
             "low bytes of the int16 results go to line `buffer` + 2 * (n * `rows` + m), the "
             "high bytes to the next; twice the lines are written. "
             "`exponent` = k > 0: in place of the entry's shifts r = E[k] clamped to [0, 31], "
@@ -128,9 +137,10 @@ ACTIVATION: tuple[Instruction, ...] = (
             "one more than the quotient without its fraction as often as the first four bits of "
             "the fraction say, in sixteenths: never where there is none, on average up to 1/16 "
             "less than exact. "
-            "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU, RELU6 or "
-            f"TABLE with it, TANH or EXP with `table` > {TANH_INTEGER_BITS} (EXP where there is "
-            f"training: > {INVERSE_ROOT}), QUOTIENT, `stochastic` where there is no training. "
+            "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU or RELU6 with "
+            "it, TABLE with it where there is no attention, TANH or EXP with `table` > "
+            f"{TANH_INTEGER_BITS} (EXP where there is training: > {INVERSE_ROOT}), QUOTIENT, "
+            "`stochastic` where there is no training. "
             "UNAVAILABLE: `wide` "
             "where there are no 16-bit modes, TABLE where there are no tables, EXP or `exponent` "
             "where there is no training."
@@ -257,7 +267,12 @@ ACTIVATION: tuple[Instruction, ...] = (
             Use(Memory.BUFFER, "buffer", "(1 + wide_operands) * rows"),
             Use(Memory.BUFFER, "operand", "(operation != COPY) * (1 + wide_operands) * rows"),
             Use(Memory.PARAMETERS, "parameter", "1"),
-            Use(Memory.TABLES, "table", "function == TABLE"),
+            Use(
+                Memory.TABLES,
+                "table",
+                "(function == TABLE) * (1 + wide * 4) + "
+                f"(function == QUOTIENT) * (operation == COPY) * {LONG_TABLES}",
+            ),
         ),
         writes=(Use(Memory.BUFFER, "destination", "(1 + wide) * rows"),),
         checks=(
@@ -278,7 +293,10 @@ ACTIVATION: tuple[Instruction, ...] = (
             "2^(r-1) - (h < 0)) >> r. MULTIPLY: s = x1 * x2. MULTIPLY with function QUOTIENT: s = "
             f"x2 * 2^({QUOTIENT_BITS} - n), and 0 for n > {QUOTIENT_BITS}; n is the smallest "
             "number from 0 on for which x1 lies in [-2^n, 2^n - 1], and what follows is as for "
-            "NONE. Then as Activate with s and entry "
+            "NONE. COPY with function QUOTIENT: s = number k of 256 numbers of int32, each with "
+            "its low byte first, from the first byte of table `table` on, in "
+            f"{LONG_TABLES} tables; k is x1 modulo 256, and what follows is as for NONE. Then as "
+            "Activate with s and entry "
             "`parameter` for all vectors: `function`, `rounding`, `zero_point`, `table`, `wide`, "
             "`accumulate`, `exponent` mean the same, `ceiling` is that of Set_Config_Scale. With "
             "`wide`, function NONE or QUOTIENT, and `limit` > 0 the result is clamped to "
@@ -287,10 +305,10 @@ ACTIVATION: tuple[Instruction, ...] = (
             "then (not for COPY) "
             "`operand`, then `destination`. OVERLAP does not count an operand that lies in "
             "exactly the lines of the destination: results may replace operands. ILLEGAL_FIELD as "
-            "for Activate, but QUOTIENT only with another operation than MULTIPLY, or where there "
-            "is no training. UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit "
-            "modes, TABLE where there are no tables, EXP or `exponent` where there is no "
-            "training."
+            "for Activate, but QUOTIENT only with ADD or SUBTRACT, with MULTIPLY where there is no "
+            "training, with COPY where there is no attention. UNAVAILABLE: `wide` or "
+            "`wide_operands` where there are no 16-bit modes, TABLE where there are no tables, EXP "
+            "or `exponent` where there is no training."
         ),
     ),
     Instruction(

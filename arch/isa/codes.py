@@ -10,6 +10,14 @@ OPCODE_BITS = 8
 PARAMETER_PLANES = 9
 """Lines of one parameter entry: 4 byte planes of bias, 4 of multiplier, 1 of shift."""
 TABLE_BYTES = 256
+CURVE_ENTRIES = 513
+"""Numbers of a curve: the ends of its straight lines, from the least argument to the largest."""
+CURVE_SHIFT = 7
+"""Bits of an argument that tell the place on a straight line of a curve."""
+CURVE_TABLES = 5
+"""Tables that a curve lies in; of the last one it has the first number alone."""
+LONG_TABLES = 4
+"""Tables that a table of int32 lies in."""
 WEIGHT_READS_IN_FLIGHT = 8
 """Read_Weights instructions that may all have tiles waiting for their MatrixMultiply at one
 time."""

@@ -3,7 +3,7 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, enum, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
@@ -11,12 +11,11 @@ from systola.arch.isa import DITHER_BITS, TABLE_BYTES
 from systola.hdl.activation.exponent_registers import MAGNITUDE_BITS
 from systola.hdl.activation.gate_lane import GateControl, GateLane
 from systola.hdl.activation.requantiser import SHIFT_BITS, Requantiser
+from systola.hdl.activation.table_lane import TABLE_LATENCY, TableLane
 from systola.hdl.activation.vector_lane import AddendPlaces, VectorLane, lane_bits, line_inputs
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.turns import registers_in_turn
-from systola.hdl.ports import TableWriteSignature
-
-TABLE_LATENCY = 2
+from systola.hdl.ports import TableRowSignature, TableWriteSignature
 
 
 class Pick(enum.Enum, shape=2):
@@ -76,6 +75,12 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
             "table": In(max(1, ceil_log2(config.tables))),
             "write": In(TableWriteSignature(tables=config.tables)),
         }
+    if config.attention:
+        members |= {
+            "on_curve": In(1),
+            "gathers": In(1),
+            "write": In(TableRowSignature(tables=config.tables)),
+        }
     if config.tables or config.wide:
         members["pick"] = In(Pick)
     if config.wide:
@@ -94,7 +99,9 @@ class ActivationLane(wiring.Component):
     rounding and offsets are as the requantiser says. `byte_out` comes PICK_STAGE cycles after the
     value, with `pick`, out of logic: a register comes behind it. One value a cycle, no
     back-pressure. `table` comes TABLE_STAGE cycles after the value. Each lane has its own copy of
-    the tables.
+    the tables. Where there are curves, a TableLane has the tables. `on_curve` comes with `table`,
+    and the number on the curve takes the place of the result CURVE_LATENCY cycles later. `gathers`
+    comes with `table`, VALUE_STAGE cycles after a byte that looks up a number of int32.
 
     With training `magnitude` tells of the value that it has these bits, or its inverse where it is
     negative, and `dither` is the requantiser's.
@@ -147,7 +154,22 @@ class ActivationLane(wiring.Component):
         plain = Signal(lane_bits(config), reset_less=True)
         m.d.sync += [waiting.eq(requantiser.result), plain.eq(waiting)]
         m.d.comb += self.byte_out.eq(plain[:8])
-        if config.tables:
+        if config.attention:
+            m.submodules.table_lane = tables = TableLane(tables=config.tables)
+            connect(m, flipped(self.write), tables.write)
+            m.d.comb += [
+                tables.argument.eq(requantiser.result),
+                tables.table.eq(self.table),
+                tables.on_curve.eq(self.on_curve),
+                tables.plain.eq(waiting),
+                tables.gathers.eq(self.gathers),
+                tables.index.eq(vector.value[:8]),
+                vector.gathered.eq(tables.gathered),
+            ]
+            m.d.sync += plain.eq(tables.number)
+            with m.If(self.pick == Pick.TABLE):
+                m.d.comb += self.byte_out.eq(tables.byte)
+        elif config.tables:
             m.submodules.tables = tables = Sram(
                 width=8, depth=config.tables * TABLE_BYTES, output_register=True
             )

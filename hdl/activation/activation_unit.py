@@ -16,6 +16,7 @@ from systola.hdl.activation.result_lanes import ResultLanes
 from systola.hdl.activation.spacings import (
     ADDEND_SPACING,
     DRAIN_SPACING,
+    GATHER_SPACING,
     LONG_SPACING,
     SLOT_DISTANCE,
     TAP_SPACING,
@@ -225,12 +226,15 @@ class ActivationUnit(wiring.Component):
         if self._config.wide:
             inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
             queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
+            hold_all: Value = queue.hold_all
+            if self._config.attention:
+                hold_all |= self._awaits_tables(m, command, issues)
             m.d.comb += [
                 queue.gate.eq(is_gate(command.function)),
                 queue.sums_lines.eq(~from_accumulators),
                 queue.alone.eq(scaled | (inverts if self._config.training else 0)),
                 queue.issues.eq(issues),
-                self._hold_all.eq(queue.hold_all),
+                self._hold_all.eq(hold_all),
                 self._hold_issue.eq(queue.hold_issue),
             ]
             if self._shared:
@@ -258,6 +262,8 @@ class ActivationUnit(wiring.Component):
                     (self.enable & self.ready) | (self.operands.enable & self.operands.ready)
                 ),
             ]
+        if self._config.attention:
+            m.d.comb += lanes.gathers.eq(offered & command.gathers & (step.phase == Phase.ELEMENTS))
         connect(m, lanes.buffer, flipped(self.buffer))
         connect(m, flipped(self.parameters), lanes.parameters)
         if self._config.tables:
@@ -288,6 +294,15 @@ class ActivationUnit(wiring.Component):
             self.write_done.eq(lanes.write_done),
         ]
         return m
+
+    def _awaits_tables(self, m: Module, command: data.View, issues: Value) -> Value:
+        """Return whether lines to be looked up must wait for results that are looked up."""
+        left = Signal(range(GATHER_SPACING + 1))
+        with m.If(issues & (command.function == Function.TABLE)):
+            m.d.sync += left.eq(GATHER_SPACING)
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        return (left != 0) & command.gathers
 
     def _step(
         self, m: Module, interlock: Interlock, busy: Value
@@ -403,7 +418,10 @@ class ActivationUnit(wiring.Component):
         other = self._config.training & (command.function == OTHER)
         divides = in_operand & command.quotient if self._config.training else Const(0)
         pools = command.source == Source.POOL
-        with m.If(~taken | scaled):
+        no_product = ~taken | scaled
+        if self._config.attention:
+            no_product |= command.gathers
+        with m.If(no_product):
             m.d.comb += control.element.coefficient.eq(Coefficient.ZERO)
         with m.Elif(command.source == Source.DEPTHWISE):
             m.d.comb += control.element.coefficient.eq(Coefficient.TAP)

@@ -37,6 +37,7 @@ from systola.hdl.activation.controls import (
     PassingControl,
     VectorControl,
 )
+from systola.hdl.activation.curve_stage import CurveStage
 from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.issued_vectors import IssuedVectors
@@ -56,10 +57,10 @@ from systola.hdl.activation.vector_lane import SumControl, VectorLane, lane_bits
 from systola.hdl.commands import MeasureLayout, address_bits, is_gate
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
-from systola.hdl.parts.delay_line import DelayLine
+from systola.hdl.parts.delay_line import DelayLine, delayed
 from systola.hdl.parts.delay_ring import DelayRing
 from systola.hdl.parts.ored import ored
-from systola.hdl.parts.replica import Replica
+from systola.hdl.parts.replica import replicas
 from systola.hdl.parts.tile_limit import TILE_LIMIT
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
 
@@ -98,7 +99,11 @@ class ResultLanes(wiring.Component):
     added to what is there (with training if it has one step and its addend), and DRAIN_SPACING
     between a sum and an accumulator row. Where elements are scaled it is LONG_SPACING in both
     cases, and no element is to be scaled SLOT_DISTANCE cycles after the issue; TAP_SPACING between
-    a tap and its use. `said.low` <= `said.high`.
+    a tap and its use. `said.low` <= `said.high`. Curves (TABLE with int16 results) are
+    CURVE_LATENCY later: after the last one comes LONG_SPACING, or `gate_pause` if elements are
+    scaled.
+    With `gathers` the elements of a line are looked up in a table of int32: GATHER_SPACING after
+    the last vector with TABLE.
     With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
     random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
     none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
@@ -128,6 +133,8 @@ class ResultLanes(wiring.Component):
         }
         if config.tables:
             members["tables"] = In(TableWriteSignature(tables=config.tables))
+        if config.attention:
+            members["gathers"] = In(1)
         if config.training:
             members |= {"about": In(MeasureLayout()), "seed": In(SEED_BITS)}
         if config.reads_pairs:
@@ -167,7 +174,7 @@ class ResultLanes(wiring.Component):
         last, value, valid = -ROW_LATENCY, passing, issued
         rounding, clamp = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
         for stage in (-1, 0, rounding, clamp, END_STAGE - 1):
-            at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, stage - last)
+            at[stage] = delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
         stochastic = ("stochastic",) * config.training
         rounds = self._said(
@@ -185,9 +192,14 @@ class ResultLanes(wiring.Component):
             ending.last.eq(value.last),
         ]
         m.d.comb += [ending[name].eq(said[name]) for name in ("wide", "function", "table")]
+        curves = CurveStage(config=config) if config.attention else None
+        if curves:
+            m.submodules.curves = curves
+            m.d.comb += [curves.control.eq(ending), curves.valid.eq(valid)]
+            ending, valid = curves.passed, curves.passed_valid
         value = ending
         for stage in range(END_STAGE, ActivationLane.PICK_STAGE + 1):
-            at[stage] = self._delayed(m, f"to_stage_{stage}", value, valid, 1)
+            at[stage] = delayed(m, f"to_stage_{stage}", value, valid, 1)
             value, valid = at[stage].output, at[stage].output_valid
         zero_point, accumulate = Signal(signed(8), reset_less=True), Signal(reset_less=True)
         m.d.sync += [zero_point.eq(rounds.zero_point), accumulate.eq(rounds.accumulate)]
@@ -200,11 +212,18 @@ class ResultLanes(wiring.Component):
         # Without a vector the requantisers scale an element, or nothing.
         inputs["rounding"] = Mux(at[rounding].output_valid, rounds.rounding, Rounding.DOUBLE)
         if config.tables:
+            table, write = at[ActivationLane.TABLE_STAGE].output.table, self.tables
+            if curves:
+                connect(m, flipped(self.tables), curves.bytes)
+                table, write = curves.table, curves.row
+                copied |= {"on_curve": curves.on_curve, "gathers": curves.gathers_now}
+                m.d.comb += curves.gathers.eq(self.gathers)
+                m.d.comb += curves.gathered_table.eq(self.said.table)
             inputs |= {
-                "table": at[ActivationLane.TABLE_STAGE].output.table,
-                "write__enable": self.tables.enable,
-                "write__address": self.tables.address,
-                "write__data": self.tables.data,
+                "table": table,
+                "write__enable": write.enable,
+                "write__address": write.address,
+                "write__data": write.data,
             }
         # How far the lines are written with this vector.
         written = Signal(address_bits(config), reset_less=True)
@@ -260,7 +279,8 @@ class ResultLanes(wiring.Component):
             others = self._other(m, at, operands, line, copied)
             line = others.line
             dithers = self._dithers(m, others, at[rounding].output_valid & rounds.stochastic)
-        copies = {name: self._copies(m, name, value) for name, value in copied.items()}
+        sharing = {"users": config.lanes, "sharers": self._sharers}
+        copies = {name: replicas(m, name, value, **sharing) for name, value in copied.items()}
         operands_now = self._now(m, operands, OPERAND_LATENCY, once=True)
         rows = self._now(m, rows, ROW_LATENCY, once=True)
         if config.depthwise:
@@ -324,14 +344,6 @@ class ResultLanes(wiring.Component):
             later = kept
         return Mux(self._turn_at(stage), later, first)
 
-    def _delayed(
-        self, m: Module, name: str, value: data.View, valid: ValueLike, cycles: int
-    ) -> DelayLine:
-        line = DelayLine(layout=value.shape(), cycles=cycles)
-        m.submodules[name] = line
-        m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
-        return line
-
     def _said(self, m: Module, vector: data.View, *names: str) -> data.View:
         """What the instruction of a vector says: some of its fields, from a memory for these."""
         members = self.said.shape().members
@@ -346,18 +358,6 @@ class ResultLanes(wiring.Component):
             *(write.data[name].eq(self.said[name]) for name in names),
         ]
         return read.data
-
-    def _copies(self, m: Module, name: str, value: ValueLike) -> list[Signal]:
-        """`value` a cycle later, for each lane, from a register for some of them."""
-        bits = Value.cast(value)
-        copies: list[Signal] = []
-        for group in range(-(-self._config.lanes // self._sharers)):
-            replica = Replica(width=len(bits))
-            m.submodules[f"{name}_of_group_{group}"] = replica
-            copy = Signal(len(bits), name=f"{name}_{group}")
-            m.d.comb += [replica.input.eq(bits), copy.eq(replica.output)]
-            copies += self._sharers * [copy]
-        return copies
 
     def _line_controls(
         self, m: Module, operands: Signal
@@ -424,6 +424,10 @@ class ResultLanes(wiring.Component):
         """Writes the lines, where results may have two, or come from the gates."""
         pick, turns = ActivationLane.PICK_STAGE, self._config.columns_per_lane
         writer = m.submodules.writer = LineWriter(config=self._config)
+        ends = at[pick - 1].output
+        looks_up = ends.function == Function.TABLE
+        if self._config.attention:
+            looks_up &= ~ends.wide  # the number on a curve is there as it is
         for vector, stage in (
             (writer.at_gate, ActivationLane.GATE_STAGE),
             (writer.announced, ANNOUNCED_STAGE),
@@ -435,7 +439,7 @@ class ResultLanes(wiring.Component):
         m.d.comb += [
             writer.starts.eq(starts),
             writer.finishes.eq(finishes),
-            writer.next_looks_up.eq(at[pick - 1].output.function == Function.TABLE),
+            writer.next_looks_up.eq(looks_up),
             writer.written.eq(written),
             self.buffer.enable.eq(writer.enable),
             self.buffer.address.eq(writer.address),

@@ -38,6 +38,10 @@ ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - VectorLane.
 The addend of a vector arrives with its second line at the earliest. By then the addend of the
 vector before must have been used. Machines with training leave out these cycles only where a copy
 takes one step for its element: all other vectors take so long themselves."""
+GATHER_SPACING = SCALED_LATENCY + ActivationLane.TABLE_STAGE
+"""Cycles between a vector with TABLE or a curve and a line that is looked up.
+
+The vector may be a sum of scaled elements. It looks its result up last, in the same memory."""
 TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
 TAP_SPACING = TAP_LATENCY

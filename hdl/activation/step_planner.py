@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from systola.arch.config import Config
-from systola.arch.isa import Function, Operation
+from systola.arch.isa import CURVE_TABLES, LONG_TABLES, Function, Operation
 from systola.hdl.activation.spacings import TAP_SPACING
 from systola.hdl.commands import (
     OTHER,
@@ -15,6 +15,7 @@ from systola.hdl.commands import (
     Other,
     Source,
     address_bits,
+    is_curve,
     is_gate,
     line_bits,
     measures,
@@ -349,6 +350,19 @@ class StepPlanner(wiring.Component):
             # The generators of random numbers make their steps late, and the next seed must come
             # after them. A gate's pause is longer, so it needs no second one.
             pauses.insert(2, (ends & command.stochastic, Pause.LONG))
+        table = command.table
+        looks_up: Value = final & (command.function == Function.TABLE)
+        if config.attention:
+            curve = Signal(reset_less=True)
+            with m.If(~walker.present):
+                m.d.sync += curve.eq(is_curve(command))
+            # The load of the last of several tables is the last one that matters.
+            more = Mux(curve, CURVE_TABLES - 1, Mux(command.gathers, LONG_TABLES - 1, 0))
+            table = (table + more)[: len(table)]
+            looks_up |= command.gathers
+            # Numbers on curves are late, and the results of the next instruction follow them.
+            pauses.insert(0, (ends & curve & scaled, Pause.GATE))
+            pauses.insert(1, (ends & curve, Pause.LONG))
         pause = Signal(Pause)
         for number, (holds, which) in enumerate(pauses):
             with m.Elif(holds) if number else m.If(holds):
@@ -393,10 +407,10 @@ class StepPlanner(wiring.Component):
                 step.final.eq(final),
                 step.narrow.eq(narrow),
                 step.wide.eq(final & command.wide),
-                step.looks_up.eq(final & (command.function == Function.TABLE)),
+                step.looks_up.eq(looks_up),
                 step.line.eq(line),
                 step.parameter.eq(parameter),
-                step.table.eq(command.table),
+                step.table.eq(table),
                 step.ends.eq(ends),
                 step.pause.eq(pause),
                 in_window.eq(now.elements & from_map),

@@ -125,6 +125,8 @@ class VectorLane(wiring.Component):
     later, and `sum` holds it LATENCY cycles after the byte. `value`, a register, is the element in
     the next cycle: the requantiser scales it, and with `scaled` its `number` and `carry` are added
     SCALED_STAGE cycles after the byte, as halves are; products have to be 0 meanwhile.
+    `gathered` is added SUM_STAGE cycles after the byte, as products are; both have to be 0
+    otherwise.
     `addend` holds the number marked as such, from ADDEND_LATENCY cycles after its second byte on.
     With `pair` the low byte of an int16 is `before`, a cycle before its `byte`, as they leave the
     buffer together. Vectors come closer together then. So the lanes have one AddendPlaces,
@@ -154,6 +156,8 @@ class VectorLane(wiring.Component):
             members["addend"] = Out(signed(16))
         if config.reads_pairs:
             members["waits_at"] = In(AddendPlaces())
+        if config.attention:
+            members["gathered"] = In(32)
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -264,6 +268,8 @@ class VectorLane(wiring.Component):
             | Mux(summing.halved, half, 0)
             | Cat(0, product)
         )
+        if self._config.attention:
+            number |= Cat(0, self.gathered)
         distance = Signal(signed(9))
         m.submodules.adder = adder = SelectingAdder(width=32)
         m.d.comb += [

@@ -25,7 +25,7 @@ from systola.hdl.commands import (
     ScaleLayout,
     Source,
 )
-from systola.hdl.control.checks import Found
+from systola.hdl.control.checks import Found, gathers
 from systola.hdl.control.scalar_unit import EffectiveInstruction, fields_of, is_one_of
 from systola.hdl.control.window import WindowProducts, walk_columns, walk_rows
 from systola.hdl.parts.ored import ored
@@ -194,6 +194,10 @@ class ActivateDecoder(wiring.Component):
                 "limit": scale.limit,
             },
         }
+        if config.attention:
+            takes = gathers(vector)
+            entries[Opcode.VECTOR]["gathers"] = takes
+            entries[Opcode.VECTOR]["function"] = Mux(takes, Function.NONE, vector.function)
         if config.training:
             divides = fields[Opcode.VECTOR].function == Function.QUOTIENT
             entries[Opcode.VECTOR]["quotient"] = divides

@@ -18,7 +18,9 @@ from amaranth.utils import bits_for
 from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
+    CURVE_TABLES,
     DEPTHWISE_TAPS,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Fault,
@@ -140,6 +142,21 @@ class _Addresses:
         return self._sums[name][: len(field)] if name in self._sums else field
 
 
+def gathers(fields: data.View | _Addresses) -> Value:
+    """Return whether Vector takes its sums from a table of int32."""
+    return (fields.function == Function.QUOTIENT) & (fields.operation == Operation.COPY)
+
+
+def tables_used(config: Config, opcode: Opcode, fields: data.View) -> Value:
+    """Return the number of tables that Activate or Vector uses."""
+    number: Value = fields.function == Function.TABLE
+    if config.attention:
+        number = Mux(number & fields.wide, CURVE_TABLES, number)
+        if opcode is Opcode.VECTOR:
+            number = Mux(gathers(fields), LONG_TABLES, number)
+    return number
+
+
 def walks(
     config: Config, coming: Value, word: Value, sums: data.View, known: Known
 ) -> dict[Opcode, tuple[Step, ...]]:
@@ -172,10 +189,12 @@ def walks(
         yield Step(known.found[name].end, limit=Limit(Fault.OVERLAP, buffer_base, notes=True))
         yield Step(b.base, b.a, b.b, Limit(Fault.OVERLAP, known.found[name].base))
 
-    def look_up(f: data.View, at: _Addresses) -> Step:
+    def look_up(opcode: Opcode, f: data.View, at: _Addresses) -> Step:
         """The table, if there is one; else the field means something else."""
-        base = Mux(at.function == Function.TABLE, at.table, 0)
-        return Step(base, f.function == Function.TABLE, 1, tables)
+        looks_up: Value = at.function == Function.TABLE
+        if config.attention and opcode is Opcode.VECTOR:
+            looks_up |= gathers(at)
+        return Step(Mux(looks_up, at.table, 0), tables_used(config, opcode, f), 1, tables)
 
     found: dict[Opcode, tuple[Step, ...]] = {}
     for opcode, pitch in (
@@ -256,7 +275,7 @@ def walks(
         ),
         Step(at.buffer, f.n_tiles << f.wide, f.rows, buffer, ("buffer",)),
         Step(at.parameter, f.n_tiles, 1, parameters, ("parameter",)),
-        look_up(f, at),
+        look_up(Opcode.ACTIVATE, f, at),
     )
     f, at = views(Opcode.DEPTHWISE)
     source = Step(at.buffer, products.map_lines, f.blocks, buffer, ("source",))
@@ -301,7 +320,7 @@ def walks(
         *overlap("source", results),
         *overlap("operand", results),
         Step(at.parameter, 1, 1, parameters, ("parameter",)),
-        look_up(f, at),
+        look_up(Opcode.VECTOR, f, at),
     )
 
     if config.training:

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import LINK_OPCODES, OPCODE_BITS, Fault, Function, Opcode
+from systola.arch.isa import LINK_OPCODES, OPCODE_BITS, Fault, Opcode
 from systola.hdl.commands import (
     HOST_OFFSET_BITS,
     TILE_BITS,
@@ -20,7 +20,7 @@ from systola.hdl.commands import (
     table_space,
 )
 from systola.hdl.control.activate_decoder import ActivateDecoder
-from systola.hdl.control.checks import LEAST_STEPS, Found, Known, times, walks
+from systola.hdl.control.checks import LEAST_STEPS, Found, Known, tables_used, times, walks
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.hazards import LOADS, STORES, groups_of
 from systola.hdl.control.link_decoder import LinkDecoder
@@ -427,8 +427,8 @@ class Decoder(wiring.Component):
         space = chosen((Opcode.LOAD_PARAMETERS, entries), (Opcode.LOAD_TABLE, tables))
         looked_up = chosen((Opcode.ACTIVATE, activate.table), (Opcode.VECTOR, vector.table))
         looks_up = chosen(
-            (Opcode.ACTIVATE, activate.function == Function.TABLE),
-            (Opcode.VECTOR, vector.function == Function.TABLE),
+            (Opcode.ACTIVATE, tables_used(config, Opcode.ACTIVATE, activate)),
+            (Opcode.VECTOR, tables_used(config, Opcode.VECTOR, vector)),
         )
 
         # Where lines do not follow one another, a run is a block, or with the alternate copies a

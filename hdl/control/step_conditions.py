@@ -73,6 +73,9 @@ def loaded(loads: Loads, word: Value) -> Mapping[str, Value]:
     if loads is Loads.MAP:
         # The reduction of Pool lies where Depthwise has its function.
         found["code"] = found["function"]
+    if loads is Loads.ACTIVATE:
+        # Activate has no operation, and QUOTIENT is wrong there, as it is with ADD.
+        found["code"] = Const(Operation.ADD)
     return found
 
 
@@ -104,22 +107,27 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
         return Cat(state.function == function for function in functions).any()
 
     rectifies = one_of(Function.RELU, Function.RELU6)
-    narrow = rectifies | (state.function == Function.TABLE)
+    table, quotient = (state.function == f for f in (Function.TABLE, Function.QUOTIENT))
+    # A curve is TABLE with int16 results.
+    narrow = rectifies if config.attention else rectifies | table
     wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP)
     most = TANH_INTEGER_BITS
-    divides = state.function == Function.QUOTIENT
     misfit = Mux(state.flag_a, narrow, wide | state.accumulate)
     misfit |= (state.function == Function.TANH) & (state.table > most)
     misfit |= (state.function == Function.EXP) & (
         state.table > (INVERSE_ROOT if config.training else most)
     )
-    # Of the instructions with a function only Vector has an operation.
-    misfit |= divides & (state.code != Operation.MULTIPLY) if config.training else divides
+    quotients: Value = Const(0, 1)
+    if config.training:
+        quotients |= state.code == Operation.MULTIPLY
+    if config.attention:
+        quotients |= state.code == Operation.COPY
+    misfit |= quotient & ~quotients
     lacks: Value = Const(0, 1)
     if not config.wide:
         lacks |= state.flag_a | state.flag_b
     if not config.tables:
-        lacks |= state.function == Function.TABLE
+        lacks |= table
     if not config.training:
         lacks |= state.trains | (state.function == Function.EXP)
     second = state.code != Operation.COPY
@@ -129,7 +137,7 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
     return {
         When.ALWAYS: Const(1, 1),
         When.NEVER: Const(0, 1),
-        When.TABLE: state.function == Function.TABLE,
+        When.TABLE: table,
         When.RECTIFIES: rectifies & ~state.flag_a,
         When.CLAMPS: (state.function == Function.RELU6) & ~state.flag_a,
         When.MISFIT: misfit,
@@ -152,4 +160,6 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
         When.NO_SOURCE: state.code == Source.NONE,
         When.FROM_ROWS: state.code == Source.ACCUMULATORS,
         When.FROM_LINES: state.code == Source.LINES,
+        When.CURVE: table & state.flag_a,
+        When.GATHERS: quotient & ~second,
     }

@@ -41,6 +41,10 @@ from systola.hdl.control.step_row import (
 WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 FLAGS = (*WIDE_FLAGS, "sums")
 """Fields of one bit that decide whether a term counts. WIDE_FLAGS may be zero always."""
+CURVES = frozenset({"function == TABLE", "wide"})
+"""The condition of a term for curves."""
+GATHERS = frozenset({"function == QUOTIENT", "operation == COPY"})
+"""The condition of a term for tables of int32."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,
@@ -50,6 +54,8 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset({"sums"}): When.FLAG_A,
     frozenset({"1 - sums"}): When.NOT_A,
     frozenset({"function == TABLE"}): When.TABLE,
+    CURVES: When.CURVE,
+    GATHERS: When.GATHERS,
     frozenset({"reduction == AVERAGE"}): When.AVERAGE,
     frozenset({"source == ACCUMULATORS"}): When.FROM_ROWS,
     frozenset({"source == LINES"}): When.FROM_LINES,
@@ -259,7 +265,8 @@ class Program:
         found = [
             term
             for term in terms(use.extent, FLAGS)
-            if self.config.wide or not term.conditions & set(WIDE_FLAGS)
+            if (self.config.wide or not term.conditions & set(WIDE_FLAGS))
+            and (self.config.attention or term.conditions not in (CURVES, GATHERS))
         ]
         self.base(use.base, into=f"{cell}.base", word=word)
         if not found or found[0].conditions:

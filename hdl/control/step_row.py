@@ -94,6 +94,8 @@ class When(IntEnum):
     NO_SOURCE = 22
     FROM_ROWS = 23
     FROM_LINES = 24
+    CURVE = 25
+    GATHERS = 26
 
 
 class Bases(IntEnum):

@@ -136,7 +136,7 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
         narrow = (
             (function == Function.RELU)
             | (function == Function.RELU6)
-            | (function == Function.TABLE)
+            | (function == Function.TABLE if not config.attention else 0)
         )
         wrong |= Mux(fields.wide, narrow, gate | fields.accumulate)
         most: Value | int = TANH_INTEGER_BITS
@@ -146,6 +146,8 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
         divides: Value = function == Function.QUOTIENT
         if opcode is Opcode.VECTOR and config.training:
             divides &= fields.operation != Operation.MULTIPLY
+        if opcode is Opcode.VECTOR and config.attention:
+            divides &= fields.operation != Operation.COPY
         wrong |= divides
     return wrong
 

@@ -197,6 +197,7 @@ class ControlRegisters(wiring.Component):
             (Feature.WIDE, config.wide),
             (Feature.PARITY, config.parity),
             (Feature.LINKS, config.links),
+            (Feature.ATTENTION, config.attention),
         )
         values = {
             Register.ID: IDENTITY,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fixed delay in a shift register."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -45,3 +45,11 @@ class DelayLine(wiring.Component):
             self.output_valid.eq(valid[-1]),
         ]
         return m
+
+
+def delayed(m: Module, name: str, value: data.View, valid: ValueLike, cycles: int) -> DelayLine:
+    """Place a DelayLine called `name` with this input, and return it."""
+    line = DelayLine(layout=value.shape(), cycles=cycles)
+    m.submodules[name] = line
+    m.d.comb += [line.input.eq(value), line.input_valid.eq(valid)]
+    return line

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A register that is one of several equal ones."""
 
-from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal
+from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal, Value, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -41,3 +41,16 @@ class Replica(wiring.Component):
                 m.d.sync += output.eq(self.input)
                 m.d.comb += self.output.eq(output)
         return m
+
+
+def replicas(m: Module, name: str, value: ValueLike, *, users: int, sharers: int) -> list[Signal]:
+    """Return `value` a cycle later for each user, from a register for `sharers` of them."""
+    bits = Value.cast(value)
+    copies: list[Signal] = []
+    for group in range(-(-users // sharers)):
+        replica = Replica(width=len(bits))
+        m.submodules[f"{name}_of_group_{group}"] = replica
+        copy = Signal(len(bits), name=f"{name}_{group}")
+        m.d.comb += [replica.input.eq(bits), copy.eq(replica.output)]
+        copies += sharers * [copy]
+    return copies

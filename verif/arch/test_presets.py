@@ -48,7 +48,8 @@ def test_tiny_is_built_without_depthwise_lanes_and_16_bit_modes() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"tables": 9}, "tables must be 0 to 8"),
+        ({"tables": 17}, "tables must be 0 to 16"),
+        ({"attention": True}, "attention needs 16-bit modes, 5 tables, and a lane for each column"),
         ({"instruction_buffer": 48}, "instruction_buffer must be a power of two from 32 to 1024"),
         ({"instruction_buffer": 16}, "instruction_buffer must be a power of two from 32 to 1024"),
     ],

@@ -32,7 +32,7 @@ from systola.verif.kit.machines import wrong_name
 from systola.verif.regress.cases import KINDS
 from systola.verif.regress.job import Report, jobs, run_job
 
-PRESETS = ("4x4-training", "bare")
+PRESETS = ("4x4-training-attention", "bare")
 """The first preset has all features except links; the second has only the required features."""
 
 _TIMES = {"faults": 12}

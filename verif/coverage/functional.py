@@ -134,12 +134,16 @@ def _mode_bins() -> Iterator[str]:
                 yield f"{opcode.name.lower()} {function.name.lower()} of {bits} integer bits"
         for name in _RECIPROCALS.values():
             yield f"{opcode.name.lower()} {name}"
+        for rounding, added in product(Rounding, ("", " added")):
+            yield _mode(opcode, Function.TABLE, rounding, f"int16{added}")
     for size in ("int8", "int16", "int16 added"):
         yield f"activate stochastic {size}"
         for rounding in Rounding:
             yield _mode(Opcode.VECTOR, Function.QUOTIENT, rounding, size)
     for operation, operands, results in product((*Operation, Function.QUOTIENT), _SIZES, _SIZES):
         yield f"vector {operation.name.lower()} {operands} to {results}"
+    for operands, results in product(_SIZES, _SIZES):
+        yield f"vector {_LOOK_UP} {operands} to {results}"
     for function, rounding in product(_RECTIFIERS, Rounding):
         yield _mode(Opcode.DEPTHWISE, function, rounding, "int8")
     for reduction, rounding in product(Reduction, Rounding):
@@ -160,6 +164,7 @@ def _mode_bins() -> Iterator[str]:
         yield f"vector replaces {replaced}"
 
 
+_LOOK_UP = "copy by a table of int32"
 _SIZES = ("int8", "int16")
 _FEW = ("one", "more")
 _COPIES = tuple(
@@ -318,6 +323,8 @@ class Observer(Machine):
                 operation = Operation(at["operation"])
                 divides = at["function"] == Function.QUOTIENT
                 computed = (Function.QUOTIENT if divides else operation).name.lower()
+                if divides and operation == Operation.COPY:
+                    computed = _LOOK_UP
                 sizes = _SIZES[at["wide_operands"]], _SIZES[at["wide"]]
                 yield f"vector {computed} {sizes[0]} to {sizes[1]}"
                 if at["destination"] == at["buffer"]:

@@ -11,6 +11,7 @@ import numpy as np
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.image import Image
 from systola.arch.isa import (
+    CURVE_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     TANH_INTEGER_BITS,
@@ -139,8 +140,11 @@ class _Steps:
             tables = self._config.tables
             function = rng.choice((*_RECTIFIERS, *([Function.TABLE] if tables else [])))
             return {"function": function, "table": rng.randrange(max(1, tables))}
-        function = rng.choice((Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH))
-        table = rng.randint(0, TANH_INTEGER_BITS)
+        functions = [Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH]
+        functions += [Function.TABLE] * self._config.attention
+        function = rng.choice(functions)
+        last = self._config.tables - CURVE_TABLES
+        table = rng.randint(0, last if function == Function.TABLE else TANH_INTEGER_BITS)
         return {"function": function, "table": table, "wide": 1, "accumulate": rng.randrange(2)}
 
     def _activate(self) -> list[bytes]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.image import Image
-from systola.arch.isa import Function, Opcode, Operation, Reduction, encode
+from systola.arch.isa import CURVE_TABLES, Function, Opcode, Operation, Reduction, encode
 from systola.verif.kit.copies import lines_in, lines_out
 from systola.verif.kit.images import (
     make_image,
@@ -66,7 +66,7 @@ class _Writer:
         self._line = self._around(config.buffer_lines, _LINES)
         self._row = self._around(config.accumulator_rows, _ROWS)
         self._entry = self._around(config.parameter_entries, _ENTRIES)
-        self._tables = min(config.tables, _TABLES)
+        self._tables = min(config.tables, _TABLES if not config.attention else CURVE_TABLES + 1)
         self.words: list[bytes] = []
 
     def _around(self, size: int, used: int) -> int:
@@ -181,7 +181,10 @@ class _Writer:
         """
         rng = self._rng
         if self._config.wide and rng.random() < 0.6:
-            return {"wide": 1, "accumulate": int(rng.random() < 0.75)}
+            how = {"wide": 1, "accumulate": int(rng.random() < 0.75)}
+            if self._config.attention and rng.random() < 0.5:
+                how |= {"function": Function.TABLE, "table": rng.randrange(2)}
+            return how
         if self._tables and rng.random() < 0.6:
             return {"function": Function.TABLE, "table": rng.randrange(self._tables)}
         return {}
@@ -196,13 +199,17 @@ class _Writer:
         rng = self._rng
         how = self._how()
         wide = how.get("wide", 0)
+        operation = None
+        if self._config.attention and rng.random() < 0.3:
+            operation = Operation.COPY
+            how |= {"function": Function.QUOTIENT, "table": rng.randrange(3)}
         rows = self._size(_LINES // 3 >> wide)
         buffer, operand, destination = self._apart(rows << wide)
         scale = {f"multiplier_{name}": 1 << 30 for name in "ab"}
         self._emit(Opcode.SET_CONFIG_SCALE, **scale, shift_a=rng.randint(0, 20))
         self._emit(
             Opcode.VECTOR,
-            operation=rng.choice(list(Operation)),
+            operation=rng.choice(list(Operation)) if operation is None else operation,
             **{"buffer": buffer, "operand": operand, "destination": destination, "rows": rows},
             parameter=self._place(self._entry, _ENTRIES, 1),
             wide_operands=wide,

@@ -9,6 +9,7 @@ from systola.arch.config import Config
 from systola.arch.image import Image
 from systola.arch.isa import (
     BY_OPCODE,
+    CURVE_TABLES,
     DEPTHWISE_TAPS,
     GATES,
     INSTRUCTION_BYTES,
@@ -153,7 +154,8 @@ class FaultWriter(SingleInstructions):
                     if function != Function.QUOTIENT or not self._divides(at):
                         changes = {"wide": 0, "accumulate": 0, "table": 0}
                         wrong.append({"function": function, **changes})
-                for function in (Function.RELU, Function.RELU6, Function.TABLE):
+                curves = () if self._config.attention else (Function.TABLE,)
+                for function in (Function.RELU, Function.RELU6, *curves):
                     wrong.append({"function": function, "wide": 1})
                 wrong.append({"wide": 0, "accumulate": 1})
                 most = INVERSE_ROOT if self._config.training else TANH_INTEGER_BITS
@@ -176,7 +178,10 @@ class FaultWriter(SingleInstructions):
 
     def _divides(self, at: dict[str, int]) -> bool:
         """Return whether function QUOTIENT is legal for these fields of an Activate or Vector."""
-        return self._config.training and at.get("operation") == Operation.MULTIPLY
+        operation = at.get("operation")
+        return (self._config.training and operation == Operation.MULTIPLY) or (
+            self._config.attention and operation == Operation.COPY
+        )
 
     def _anything(self, entry: Instruction) -> dict[str, int]:
         """Return legal values for all fields, without index registers."""
@@ -312,8 +317,16 @@ class FaultWriter(SingleInstructions):
     def _table_range(self) -> None:
         rng, tables = self._rng, self._config.tables
         opcode = rng.choice((Opcode.LOAD_TABLE, Opcode.ACTIVATE, Opcode.VECTOR))
-        how = {} if opcode == Opcode.LOAD_TABLE else {"function": Function.TABLE}
-        self._one(opcode, table=rng.randint(tables, 15), **how)
+        curves = self._config.attention
+        if curves and (tables > 15 or rng.random() < 0.5):
+            opcode = rng.choice((Opcode.ACTIVATE, Opcode.VECTOR))
+            tables -= CURVE_TABLES - 1
+            how = {"function": Function.TABLE, "wide": 1}
+            # So the results lie in exactly the lines of the operand.
+            how |= {"wide_operands": 1} if opcode == Opcode.VECTOR else {}
+        else:
+            how = {} if opcode == Opcode.LOAD_TABLE else {"function": Function.TABLE}
+        self._one(opcode, table=rng.choice((tables, 15, rng.randint(tables, 15))), **how)
 
     def _host_window(self) -> None:
         rng, config, spans = self._rng, self._config, self._writer.spans

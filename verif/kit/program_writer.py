@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from systola.arch.isa import (
+    CURVE_TABLES,
     EXPONENT_REGISTERS,
     GATES,
     INVERSE_ROOT,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     TANH_INTEGER_BITS,
@@ -287,8 +289,10 @@ class ProgramWriter(ProgramState):
         if self.config.wide and rng.random() < 0.4:
             functions = [Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH]
             functions.append(Function.EXP if self.config.training else Function.TANH)
+            functions += [Function.TABLE, Function.TABLE] * self.config.attention
             function = rng.choice(functions)
-            most = {Function.TANH: TANH_INTEGER_BITS, Function.EXP: INVERSE_ROOT}
+            most = {Function.TABLE: self.config.tables - CURVE_TABLES}
+            most |= {Function.TANH: TANH_INTEGER_BITS, Function.EXP: INVERSE_ROOT}
             table = rng.randint(0, most.get(function, 15))
             add = rng.randrange(2)
             return {"function": function, "table": table, "wide": 1, "accumulate": add}
@@ -380,6 +384,9 @@ class ProgramWriter(ProgramState):
         how = self._function()
         if self.config.training and operation == Operation.MULTIPLY and rng.random() < 0.3:
             how["function"] = Function.QUOTIENT
+        if self.config.attention and operation == Operation.COPY and rng.random() < 0.3:
+            how["function"] = Function.QUOTIENT
+            how["table"] = rng.randint(0, self.config.tables - LONG_TABLES)
         wide_operands = int(self.config.wide and rng.random() < 0.5)
         rows = min(self.rows(9), lines.size // 4)
         if _is_gate(how):

@@ -154,6 +154,7 @@ def register_trials(config: Config) -> list[Trial]:
             | (Feature.DEPTHWISE if config.depthwise else 0)
             | (Feature.WIDE if config.wide else 0)
             | (Feature.PARITY if config.parity else 0)
+            | (Feature.ATTENTION if config.attention else 0)
         ),
     }
     writable = writable_bits(config)

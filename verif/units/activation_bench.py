@@ -230,8 +230,8 @@ class Surroundings(Bench):
         if job.opcode == Opcode.ACTIVATE:
             first = job.fields["accumulator"]
             targets["matrix_summing"].append(list(range(first, first + len(run.entries))))
-        if job.looks_up:
-            targets["loading"].append([table_space(self.config) + job.fields["table"]])
+        if job.tables:
+            targets["loading"].append([table_space(self.config) + table for table in job.tables])
         for name, choices in targets.items():
             choices = [choice for choice in choices if choice]
             known = self.lists[name]
@@ -362,8 +362,8 @@ class Surroundings(Bench):
                 else:
                     assert not held(name, target)
             assert not held("loading", parameter_space(self.config) + run.entries[vector])
-            if job.looks_up:
-                assert not held("loading", table_space(self.config) + job.fields["table"])
+            for table in job.tables:
+                assert not held("loading", table_space(self.config) + table)
         if last:
             run.steps.pop()
             self.runs.popleft()

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 from systola.arch.config import Config
 from systola.arch.isa import (
+    CURVE_TABLES,
     GATES,
     INVERSE_ROOT,
+    LONG_TABLES,
     TANH_INTEGER_BITS,
     Function,
     Opcode,
@@ -46,8 +48,28 @@ class Job(NamedTuple):
         return self.fields.get("function") in GATES
 
     @property
+    def tables(self) -> list[int]:
+        """The tables that the instruction reads."""
+        table, number = self.fields.get("table", 0), 0
+        if self.fields.get("function") == Function.TABLE:
+            number = CURVE_TABLES if self.wide else 1
+        if self.gathers:
+            number = LONG_TABLES
+        return list(range(table, table + number))
+
+    @property
     def looks_up(self) -> bool:
         return self.fields.get("function") == Function.TABLE
+
+    @property
+    def is_curve(self) -> bool:
+        return self.wide and self.looks_up
+
+    @property
+    def gathers(self) -> bool:
+        """Whether its sums come from a table of int32."""
+        f = self.fields
+        return f.get("function") == Function.QUOTIENT and f.get("operation") == Operation.COPY
 
     @property
     def is_scaled(self) -> bool:
@@ -190,6 +212,8 @@ class Job(NamedTuple):
             found["function"] = int(Function.NONE if divides else function)
             if config.training:
                 found |= {"quotient": int(divides), "paired": int(self.paired(config))}
+            if config.attention:
+                found["gathers"] = int(self.gathers)
         if function == Function.RELU6:
             found["high"] = (self.scale if self.opcode == Opcode.VECTOR else f)["ceiling"]
         if self.wide:
@@ -290,6 +314,8 @@ class Jobs:
             self._activate(fields)
         elif opcode == Opcode.VECTOR:
             self._vector(fields)
+            if "function" not in given:
+                self._gather(fields)
         else:
             self._windowed(opcode, fields, window)
         return Job(opcode, fields, window, scale)
@@ -346,10 +372,12 @@ class Jobs:
             functions = [function for function in functions if function != Function.EXP]
         if config.tables and not f["wide"]:
             functions.append(Function.TABLE)
+        if config.attention and f["wide"]:
+            functions += [Function.TABLE] * len(functions)
         f.setdefault("function", random.choice(functions))
         most = INVERSE_ROOT if f["function"] == Function.EXP else TANH_INTEGER_BITS
         if f["function"] == Function.TABLE:
-            most = config.tables - 1
+            most = config.tables - (CURVE_TABLES if f["wide"] else 1)
         f.setdefault("table", random.randint(0, most))
         few = (1, 2, 5) if f["function"] in GATES else (1, 2, 7)
         f.setdefault("rows", random.choice(few))
@@ -379,6 +407,13 @@ class Jobs:
         f.setdefault("operand", buffer if random.random() < 0.1 else operand)
         f.setdefault("destination", destination)
         f.setdefault("parameter", random.randrange(config.parameter_entries))
+
+    def _gather(self, f: Fields) -> None:
+        """Let some copies take their sums from a table of int32."""
+        random, config = self.random, self.config
+        if config.attention and f["operation"] == Operation.COPY and random.random() < 0.4:
+            f["function"] = Function.QUOTIENT
+            f["table"] = random.randint(0, config.tables - LONG_TABLES)
 
     def _windowed(self, opcode: Opcode, f: Fields, window: Fields) -> None:
         random = self.random

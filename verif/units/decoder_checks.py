@@ -213,6 +213,12 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
     if text.config.training:
         assert (c.exponent, c.stochastic) == (f.get("exponent", 0), stochastic)
         assert c.quotient == (function == Function.QUOTIENT)
+    if text.config.reads_pairs:
+        assert c.paired == _paired(opcode, f, text)
+    if text.config.attention:
+        copies = opcode == Opcode.VECTOR and f["operation"] == Operation.COPY
+        assert c.gathers == (function == Function.QUOTIENT and copies)
+        assert not c.gathers or c.table == f["table"]
     for late in (Function.TABLE, Function.SIGMOID, Function.TANH, Function.EXP):
         assert (c.function == late) == (function == late)
         if function == late:
@@ -252,16 +258,30 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
         assert (counts["ox"] * counts["oy"], counts["block"]) == (f["rows"], f["n_tiles"])
         return
     halves = 1 + f["wide_operands"]
+    # A pair is read from its second line on.
+    second = f["wide_operands"] & _paired(opcode, f, text)
     assert (c.source, c.operation) == (Source.VECTOR, f["operation"])
     assert c.wide_operands == f["wide_operands"]
-    assert counts == {"kx": halves, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1}
+    assert counts == {"kx": halves - second, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1}
     for index in walk.corners():
-        line = f["buffer"] + index["ox"] * halves + index["kx"]
+        line = f["buffer"] + second + index["ox"] * halves + index["kx"]
         assert walk.place(**index)[0] == line
     if f["operation"] != Operation.COPY:
-        assert c.operand == f["operand"]
+        assert c.operand == f["operand"] + second
     names = ("multiplier_a", "shift_a", "multiplier_b", "shift_b", "zero_a", "zero_b")
     assert {name: c.scale[name] for name in names} == {name: text.scale[name] for name in names}
+
+
+def _paired(opcode: Opcode, f: Fields, text: Reader) -> int:
+    """Return whether an instruction reads both lines of its int16 operands and addends at once."""
+    if not text.config.reads_pairs or opcode not in (Opcode.ACTIVATE, Opcode.VECTOR):
+        return 0
+    names = (
+        [] if not f["accumulate"] else ["buffer" if opcode == Opcode.ACTIVATE else "destination"]
+    )
+    if f.get("wide_operands"):
+        names += ["buffer"] if f["operation"] == Operation.COPY else ["buffer", "operand"]
+    return int(all(f[name] % 2 == 0 for name in names))
 
 
 def check_training_command(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
+    CURVE_TABLES,
     DEPTHWISE_TAPS,
     LINK_OPCODES,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Fault,
@@ -161,8 +163,14 @@ class Reader:
             use("buffer", "destination", f["rows"] * (1 + f["wide"]))
             use("parameter", "parameter", 1)
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR) and f["function"] == Function.TABLE:
-            use("table", "table", 1)
+            use("table", "table", CURVE_TABLES if f["wide"] else 1)
+        if opcode == Opcode.VECTOR and self._gathers(f):
+            use("table", "table", LONG_TABLES)
         return found
+
+    def _gathers(self, f: Fields) -> bool:
+        """Whether a Vector takes its sums from a table of int32."""
+        return f["function"] == Function.QUOTIENT and f["operation"] == Operation.COPY
 
     def consumed(self, opcode: Opcode, f: Fields) -> int:
         """Return the number of weight tiles that a MatrixMultiply or Convolve consumes."""
@@ -220,12 +228,15 @@ class Reader:
         if opcode == Opcode.DEPTHWISE:
             return function == Function.TABLE
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
-            if function == Function.QUOTIENT and (
-                not self.config.training or f.get("operation") != Operation.MULTIPLY
+            if function == Function.QUOTIENT and not (
+                (self.config.training and f.get("operation") == Operation.MULTIPLY)
+                or (self.config.attention and f.get("operation") == Operation.COPY)
             ):
                 return True
             if f["wide"]:
-                if function in (Function.RELU, Function.RELU6, Function.TABLE):
+                if function in (Function.RELU, Function.RELU6):
+                    return True
+                if function == Function.TABLE and not self.config.attention:
                     return True
             elif f["accumulate"] or function in (Function.SIGMOID, Function.TANH, Function.EXP):
                 return True

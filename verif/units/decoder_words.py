@@ -8,7 +8,9 @@ from typing import Any
 
 from systola.arch.isa import (
     BY_OPCODE,
+    CURVE_TABLES,
     LINK_OPCODES,
+    LONG_TABLES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Function,
@@ -173,9 +175,10 @@ class Writer:
         if wide:
             functions = [Function.NONE, Function.SIGMOID, Function.TANH]
             functions += [Function.EXP] * config.training
+            functions += [Function.TABLE] * config.attention
         function = random.choice(functions)
         if function == Function.TABLE:
-            table = random.randrange(config.tables)
+            table = random.randrange(config.tables - (CURVE_TABLES - 1) * wide)
         else:
             most = {Function.TANH: 4, Function.EXP: 6}
             table = random.randint(0, most.get(function, 15))
@@ -184,8 +187,12 @@ class Writer:
 
     def _divided(self, found: Fields, operation: int) -> Fields:
         """Return the same fields, or now and then a QUOTIENT's if the operation allows it."""
-        if self.reader.config.training and operation == Operation.MULTIPLY and self._flag(True):
+        config = self.reader.config
+        if config.training and operation == Operation.MULTIPLY and self._flag(True):
             return {**found, "function": Function.QUOTIENT}
+        if config.attention and operation == Operation.COPY and self._flag(True):
+            table = self.random.randint(0, config.tables - LONG_TABLES)
+            return {**found, "function": Function.QUOTIENT, "table": table}
         return found
 
     def _place(self, *sizes: int) -> list[int]:

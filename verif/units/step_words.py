@@ -41,6 +41,8 @@ _WINDOW = {
     "out_width": "walk.count.ox",
     "out_height": "walk.count.oy",
 }
+_OF_PAIRS = ("activate.walk.start.line", "activate.operand")
+"""Lines of operands, which a machine for training may read in pairs."""
 _COLUMNS = {
     "left": "walk.start.x",
     "width": "width",
@@ -105,7 +107,11 @@ class Shown:
             shape = Shape.cast(field.shape)
             if isinstance(field.shape, data.Layout):
                 layout = field.shape
-        return self._bits >> offset & ((1 << shape.width) - 1), shape.width
+        number = self._bits >> offset & ((1 << shape.width) - 1)
+        if path in _OF_PAIRS and self._is("activate.paired"):
+            # A pair is read from its second line on, and words have the first line, which is even.
+            number &= ~self.value("activate.wide_operands")
+        return number, shape.width
 
     def value(self, path: str) -> int:
         """Return the bits of a part."""
@@ -151,9 +157,10 @@ class Shown:
 
     def _flags(self, opcode: Opcode) -> tuple[Part, ...]:
         """Return the flags of a command. Random numbers need another rounding than the field names,
-        and a quotient has no function."""
+        and neither a quotient nor a table of int32 has a function."""
         skipped = {"activate.rounding": 1} if self._is("activate.stochastic") else {}
-        skipped |= {"activate.function": 3} if self._is("activate.quotient") else {}
+        if self._gathers() or self._is("activate.quotient"):
+            skipped |= {"activate.function": 3}
         place, parts = _FLAGS[opcode]
         more: tuple[Part, ...] = ()
         if opcode is Opcode.VECTOR:
@@ -193,6 +200,10 @@ class Shown:
             command = {"vector_rows": "walk.count.ox", "destination": "destination"}
             command |= {"seed": "scale.multiplier_a"}
         return {**about, **{word: f"activate.{path}" for word, path in command.items()}}
+
+    def _gathers(self) -> bool:
+        """Return whether the sums of Vector come from a table of int32."""
+        return self._config.attention and bool(self.value("activate.gathers"))
 
     def _matrix(self, opcode: Opcode) -> Mapping[str, Word]:
         found = {"tiles": "tiles"}

@@ -53,11 +53,13 @@ CONFIGS = {
     "two in a wide one": small_config(columns_per_lane=2, **SIZES),
     "only wide": small_config(depthwise=False, tables=0, **SIZES),
     "training": small_config(training=True, **SIZES),
+    "attention": small_config(attention=True, tables=7, **SIZES),
+    "training with attention": small_config(training=True, attention=True, tables=7, **SIZES),
     "40 lanes placed": small_config(
         rows=2, cols=40, columns_per_stage=4, host_bus_bytes=64, weight_bus_bytes=64, **SIZES
     ),
 }
-RARE = ("two in a wide one", "only wide", "40 lanes placed")
+RARE = ("two in a wide one", "only wide", "training with attention", "40 lanes placed")
 COUNT = 60
 WINDOW = {
     "height": 4,
@@ -147,6 +149,9 @@ class Gates:
 
 def spacing(job, ends, config):
     """Return the least and the largest number of cycles without a step after a vector."""
+    if ends and job.is_curve:
+        cycles = AFTER_SCALED_CURVE if job.is_scaled else LONG_SPACING
+        return cycles, cycles
     if job.is_scaled and (ends or job.accumulates):
         return LONG_SPACING, LONG_SPACING
     if ends and job.opcode in READERS:
@@ -161,6 +166,12 @@ def spacing(job, ends, config):
     return 0, 0
 
 
+CURVE = 4
+"""Cycles by which a number on a curve is written later than other results."""
+GATHER = 20
+"""Steps between a vector with TABLE and a line that is looked up."""
+AFTER_SCALED_CURVE = 28
+"""Steps that are left out after an instruction with a curve that sums scaled elements."""
 SLOT = 9
 """Cycles from the last step of a sum to the step in which no element may be scaled."""
 
@@ -188,6 +199,7 @@ def check_cycles(bench, runs):
     before, before_that, least, most = None, None, 0, 0
     turns = bench.turns
     gates = Gates(turns)
+    looked_up = None  # the last step of a vector with TABLE
     start = runs[0].steps[0][0]
     for run in runs:
         job = run.job
@@ -219,11 +231,16 @@ def check_cycles(bench, runs):
                     soonest = gates.after(job, before + 1 + least, issues=alone)
                     latest = gates.after(job, before + 1 + most, issues=alone)
                     late = waits(run, 0, before, steps[0], bench)
+                    if job.gathers and looked_up is not None:
+                        soonest = max(soonest, looked_up + 1 + GATHER)
+                        latest = max(latest, looked_up + 1 + GATHER)
                     assert soonest <= steps[0], (job, vector)
                     assert late <= latest - before - 1, (job, vector)
                 steps[-1] = issue
             before = steps[-1]
             gates.issue(job, before)
+            if job.looks_up:
+                looked_up = before
             if job.is_gate:
                 least = most = GATES_APART[turns] - GATES_TAKE_TURNS[turns]
             else:
@@ -234,6 +251,7 @@ def check_cycles(bench, runs):
         delay = LATENCY + late + (SUM_LATENCY if job.opcode in READERS else 0)
         if job.is_scaled:
             delay = LATENCY + late + SCALED_LATENCY
+        delay += CURVE * job.is_curve
         if not job.is_gate:
             assert lines[:: 1 + job.wide] == [now + delay for now in issued], job
         if job.wide:

@@ -51,6 +51,14 @@ CONFIGS = {
         tables=3,
         training=True,
     ),
+    "attention": small_config(
+        **SIZES,
+        buffer_lines=500,
+        accumulator_rows=300,
+        parameter_entries=40,
+        tables=12,
+        attention=True,
+    ),
     "largest": small_config(
         rows=256,
         cols=256,
@@ -67,6 +75,7 @@ LIMITS = {
     "complete": (3 * 4096, 70),
     "bare": (3 * 4096, 70),
     "training": (3 * 4096, 70),
+    "attention": (3 * 4096, 70),
     "largest": (1 << 32, (1 << 24) - 1),
 }
 """Bytes of the host window and tiles of the weight window."""

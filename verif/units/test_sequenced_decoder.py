@@ -45,14 +45,17 @@ SIZES = {"rows": 5, "cols": 6, "columns_per_stage": 2, "host_bus_bytes": 8, "wei
 SQUARE = {"rows": 4, "cols": 4, "host_bus_bytes": 8}
 """Training needs as many rows as columns."""
 MEMORIES = {"buffer_lines": 500, "accumulator_rows": 300, "parameter_entries": 40, "tables": 3}
+CURVES = {**MEMORIES, "tables": 5}
 CONFIGS = {
     "tiny": small_config(**SIZES, **MEMORIES, wide=False, depthwise=False),
     "complete": small_config(**SIZES, **MEMORIES),
     "training": small_config(**SQUARE, **MEMORIES, training=True),
     "links": small_config(**SIZES, **MEMORIES, links=True),
+    "attention": small_config(**SIZES, **CURVES, attention=True),
+    "training with attention": small_config(**SQUARE, **CURVES, training=True, attention=True),
     "pod": small_config(**SQUARE, **MEMORIES, training=True, links=True),
 }
-RARE = ("complete", "training", "links")
+RARE = ("complete", "training", "links", "attention", "training with attention")
 LIMIT, TILES = 3 * 4096, 70
 """Bytes of the host window and tiles of the weight window."""
 COUNT = 300
@@ -253,6 +256,9 @@ async def every_check(dut):
                 bits = word(entry.opcode, {**operands, field.name: value})
                 instructions.append(payload(random, bits))
     instructions += [payload(random, word(*corner)) for corner in corners(writer)]
+    load = Opcode.LOAD_TABLE
+    bits = word(load, {**writer.legal(load), "table": config().tables})
+    instructions.append(payload(random, bits))
     instructions += [payload(random, number) for number in range(256)]
     window = word(Opcode.SET_CONFIG_WINDOW, {**ONE, "width": 3, "pitch": 2})
     instructions += [payload(random, window)]

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Curves and tables of int32: functions that take several tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import CURVE_ENTRIES, CURVE_SHIFT, CURVE_TABLES, LONG_TABLES
+
+
+def curve_of(tables: NDArray[np.int8], table: int) -> NDArray[np.int64]:
+    """Return the numbers L, (CURVE_ENTRIES,), of the curve from table number `table` on.
+
+    `tables` has shape (tables, 256). A curve beyond its end raises ValueError.
+    """
+    if table + CURVE_TABLES > len(tables):
+        raise ValueError(f"a curve from table {table} on needs {CURVE_TABLES} tables")
+    raw = tables[table : table + CURVE_TABLES].tobytes()[: 2 * CURVE_ENTRIES]
+    return np.frombuffer(raw, "<i2").astype(np.int64)
+
+
+def looked_up(
+    a: NDArray[np.integer[Any]], zero: int, tables: NDArray[np.int8], table: int
+) -> NDArray[np.int32]:
+    """Return s of Vector COPY with function QUOTIENT for operands `a` of any shape.
+
+    `tables` has shape (tables, 256). Numbers beyond its end raise ValueError.
+    """
+    if table + LONG_TABLES > len(tables):
+        raise ValueError(f"a table of int32 from table {table} on needs {LONG_TABLES} tables")
+    numbers = np.frombuffer(tables[table : table + LONG_TABLES].tobytes(), "<i4")
+    return numbers[(a.astype(np.int64) - zero) % 256].astype(np.int32)
+
+
+def on_curve(v: NDArray[np.integer[Any]], curve: NDArray[np.int64]) -> NDArray[np.int16]:
+    """Return the values of a curve for int16 arguments `v` of any shape."""
+    v = v.astype(np.int64)
+    i = (CURVE_ENTRIES >> 1) + (v >> CURVE_SHIFT)
+    f = v % (1 << CURVE_SHIFT)
+    half = 1 << (CURVE_SHIFT - 1)
+    return (curve[i] + (((curve[i + 1] - curve[i]) * f + half) >> CURVE_SHIFT)).astype(np.int16)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of curves beside the lanes: rows of tables, and a delay for late results."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from systola.arch.config import Config
+from systola.arch.isa import Function
+from systola.hdl.activation.controls import EndControl
+from systola.hdl.activation.spacings import OPERAND_LATENCY
+from systola.hdl.activation.table_lane import CURVE_LATENCY
+from systola.hdl.activation.vector_lane import VectorLane
+from systola.hdl.parts.delay_line import DelayLine
+from systola.hdl.parts.promise import promised
+from systola.hdl.ports import TABLE_ROW_BYTES, TableRowSignature, TableWriteSignature
+
+GATHER_STAGE = OPERAND_LATENCY + VectorLane.VALUE_STAGE - 1
+"""Cycles from the read of a line to the cycle before lanes look its elements up."""
+
+
+class CurveStage(wiring.Component):
+    """Delays vectors with curves by CURVE_LATENCY cycles; all others pass in the same cycle. It
+    also collects the bytes of tables to rows.
+
+    | port | |
+    |---|---|
+    | `control`, `valid` | a vector, if there is one, in the cycle before TABLE_STAGE of the lanes |
+    | `on_curve` | its function is a curve, in the same cycle |
+    | `table` | its table, a cycle later |
+    | `gathers`, `gathered_table` | a line is read whose sums come from a table of int32 |
+    | `gathers_now` | in the next cycle the lanes look up a line that was read GATHER_STAGE cycles \
+ago; `table` is its table then |
+    | `passed`, `passed_valid` | the vector that leaves |
+    | `bytes` | writes of bytes, in the order of their addresses |
+    | `row` | the write of a row, in the cycle of its last byte |
+
+    The caller keeps vectors without curves away from those with curves, so that no two leave at
+    once. Throughput: a vector and a byte a cycle.
+    """
+
+    def __init__(self, *, config: Config):
+        self._layout = layout = EndControl(config=config)
+        super().__init__(
+            {
+                "control": In(layout),
+                "valid": In(1),
+                "on_curve": Out(1),
+                "gathers": In(1),
+                "gathered_table": In(layout.members["table"]),
+                "gathers_now": Out(1),
+                "table": Out(layout.members["table"]),
+                "passed": Out(layout),
+                "passed_valid": Out(1),
+                "bytes": In(TableWriteSignature(tables=config.tables)),
+                "row": Out(TableRowSignature(tables=config.tables)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        control = self.control
+        m.submodules.waiting = waiting = DelayLine(layout=self._layout, cycles=CURVE_LATENCY)
+        m.submodules.gathering = gathering = DelayLine(
+            layout=data.StructLayout({"table": len(self.table)}), cycles=GATHER_STAGE
+        )
+        passes = self.valid & ~self.on_curve
+        promised(m, platform, ~(passes & waiting.output_valid), "vectors leave one by one")
+        m.d.comb += [
+            self.on_curve.eq(self.valid & (control.function == Function.TABLE) & control.wide),
+            waiting.input.eq(control),
+            waiting.input_valid.eq(self.on_curve),
+            self.passed.eq(Mux(waiting.output_valid, waiting.output, control)),
+            self.passed_valid.eq(waiting.output_valid | passes),
+        ]
+        m.d.comb += [
+            gathering.input.table.eq(self.gathered_table),
+            gathering.input_valid.eq(self.gathers),
+            self.gathers_now.eq(gathering.output_valid),
+        ]
+        m.d.sync += self.table.eq(
+            Mux(gathering.output_valid, gathering.output.table, control.table)
+        )
+
+        written, row = self.bytes, self.row
+        within = exact_log2(TABLE_ROW_BYTES)
+        earlier = Signal(8 * (TABLE_ROW_BYTES - 1), reset_less=True)
+        with m.If(written.enable):
+            m.d.sync += earlier.eq(Cat(earlier, written.data)[8:])
+        m.d.comb += [
+            row.enable.eq(written.enable & written.address[:within].all()),
+            row.address.eq(written.address[within:]),
+            row.data.eq(Cat(earlier, written.data)),
+        ]
+        return m

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and curves: which instructions take them, and how many tables they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from systola.arch.isa import CURVE_TABLES, LONG_TABLES, Function, Operation
+
+
+def is_curve(operands: Mapping[str, int]) -> bool:
+    """Return whether the function of Activate or Vector is a curve."""
+    return operands["function"] == Function.TABLE and bool(operands["wide"])
+
+
+def tables(operands: Mapping[str, int]) -> slice:
+    """Return the tables of an Activate or Vector."""
+    first, number = operands["table"], 0
+    if operands["function"] == Function.TABLE:
+        number = CURVE_TABLES if operands["wide"] else 1
+    elif operands["function"] == Function.QUOTIENT and operands.get("operation") == Operation.COPY:
+        number = LONG_TABLES
+    return slice(first, first + number)
