@@ -108,7 +108,7 @@ def test_instructions_have_names(tmp_path: Path) -> None:
     assert numbers == [
         "0000000 require_machine rows=4, columns=4, host_bus=4, weight_bus=4",
         "0000001 nop",
-        "0000002 set_register register=1, value=7, first=0, second=0",
+        "0000002 set_register first=0, second=0, register=1, value=7",
         "0000003 halt",
     ]
 

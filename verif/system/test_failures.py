@@ -97,7 +97,7 @@ def check_blame(text, config, result):
     assert (
         f"byte 0x{place:x} is row {ROWS - 1}, column {COLUMN} of what instruction 1 writes" in text
     )
-    assert "writes: write_host_memory host=2048, buffer=2, rows=4" in text
+    assert "writes: write_host_memory rows=4, host=2048, buffer=2" in text
     assert f"the machine wrote it in cycle {entered - 2 - 1 - LATENCY} after START" in text
 
 
