@@ -85,7 +85,7 @@ class ResultLanes(wiring.Component):
     | `before`           | low bytes for `pair`, with the others, if the core `reads_pairs` |
     | `issue`            | a vector is issued; with it comes the last line of its sum |
     | `vector`           | control of the vector |
-    | `said`             | its instruction's settings, from a cycle before its first `issue` on |
+    | `said`             | its settings, from a cycle before the first `issue` to the last one |
     | `accumulators`     | sums of the row, ROW_LATENCY cycles after `issue` |
     | `parameters`       | writes into the parameter memory |
     | `tables`           | writes into the tables |
