@@ -220,6 +220,17 @@ left. Its state x has 64 bits.
 
 - UNAVAILABLE where there is no training."""
 
+_TRANSPOSE = """\
+R = C wherever there is this instruction. For t = 0 .. `count` - 1, i and j = 0 .. C - 1:
+
+1. Byte j of line `destination` + t * C + i becomes byte i of line `buffer` + t * `step` + j.
+2. Lines read: `buffer` to `buffer` + (`count` - 1) * `step` + C - 1, lines between tiles included.
+3. Lines written: `count` * C.
+
+- BUFFER_RANGE looks at the lines read, then at the lines written.
+- OVERLAP looks at the lines read, lines between tiles included.
+- UNAVAILABLE where there is no training."""
+
 ACTIVATION: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.ACTIVATE,
@@ -422,14 +433,7 @@ ACTIVATION: tuple[Instruction, ...] = (
         writes=(Use(Memory.BUFFER, "destination", "count * C"),),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.OVERLAP),
         summary="Transposes tiles of lines.",
-        semantics=(
-            "For t = 0 .. `count` - 1, i and j = 0 .. C - 1 (R = C wherever there is this "
-            "instruction): byte j of line `destination` + t * C + i becomes byte i of line "
-            "`buffer` + t * `step` + j. Lines read, and looked at by BUFFER_RANGE and then "
-            "OVERLAP: `buffer` to `buffer` + (`count` - 1) * `step` + C - 1, those between tiles "
-            "included; lines written: `count` * C, looked at by BUFFER_RANGE second. UNAVAILABLE "
-            "where there is no training."
-        ),
+        semantics=_TRANSPOSE,
     ),
     Instruction(
         opcode=Opcode.RANDOM,

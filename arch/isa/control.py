@@ -50,6 +50,16 @@ window holds until the next Set_Config_Window or the end of the program.
 A line holds one pixel of a block. So the instructions that use the window need W <= `pitch`
 (WINDOW), but for packed channels."""
 
+_REQUIRE_MACHINE = """\
+OTHER_MACHINE unless the machine has an array of `rows` x `columns` and buses of `host_bus` and
+`weight_bus` bytes.
+
+These four numbers decide the places of bytes: in lines, in weight tiles, and in both memories. A
+program that is built for other numbers may break no other rule and still write wrong bytes. Sizes
+of memories are not among them, as each range has a fault of its own.
+
+The tools put this instruction first in every program that they make. A program may leave it out."""
+
 CONTROL: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.NOP,
@@ -127,14 +137,7 @@ CONTROL: tuple[Instruction, ...] = (
         ),
         checks=(Fault.OTHER_MACHINE,),
         summary="Stops a program that was built for another machine.",
-        semantics=(
-            "OTHER_MACHINE unless the machine has an array of `rows` x `columns` and buses of "
-            "`host_bus` and `weight_bus` bytes. These four numbers decide the places of bytes: in "
-            "lines, in weight tiles, and in both memories. A program that is built for other "
-            "numbers may break no other rule and still write wrong bytes. Sizes of memories are "
-            "not among them, as each range has a fault of its own. The tools put this instruction "
-            "first in every program that they make. A program may leave it out."
-        ),
+        semantics=_REQUIRE_MACHINE,
     ),
     Instruction(
         opcode=Opcode.SET_REGISTER,

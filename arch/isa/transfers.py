@@ -61,6 +61,17 @@ array. The output pitch P_out is C rounded up to whole beats.
 
 - HOST_WINDOW takes whole pitches: `host` + (`rows` - 1) * `stride` + `blocks` * P_out."""
 
+_LOAD_PARAMETERS = f"""\
+An entry serves the C channels of one N tile. It takes {PARAMETER_PLANES} planes of P_out bytes in
+host memory, one after the other. Entries follow each other in the same way. Byte c of a plane
+belongs to channel c.
+
+1. Planes 0 to 3 are the bytes of the bias (int32, least significant first).
+2. Planes 4 to 7 are the bytes of the multiplier. Bit 31 is ignored.
+3. Plane 8 is the shift: bits 4:0 right shift r, bits 7:5 left shift l.
+
+- HOST_WINDOW takes all `count` * {PARAMETER_PLANES} * P_out bytes."""
+
 TRANSFERS: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.READ_HOST_MEMORY,
@@ -95,14 +106,7 @@ TRANSFERS: tuple[Instruction, ...] = (
         writes=(Use(Memory.PARAMETERS, "parameter", "count"),),
         checks=(Fault.PARAMETER_RANGE, Fault.HOST_WINDOW),
         summary="Loads bias, multiplier and shift of output channels.",
-        semantics=(
-            f"An entry serves the C channels of one N tile and takes {PARAMETER_PLANES} planes of "
-            "P_out bytes in host memory, one after the other, entries likewise; byte c of a plane "
-            "belongs to channel c. Planes 0 to 3 are the bytes of the bias (int32, least "
-            "significant first), 4 to 7 the bytes of the multiplier (bit 31 is ignored). Plane 8 "
-            "is the shift: bits 4:0 right shift r, bits 7:5 left shift l. The window check takes "
-            f"all `count` * {PARAMETER_PLANES} * P_out bytes."
-        ),
+        semantics=_LOAD_PARAMETERS,
     ),
     Instruction(
         opcode=Opcode.LOAD_TABLE,
