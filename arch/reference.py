@@ -49,54 +49,64 @@ numbers of index registers and the flags follow from bit {OPCODE_BITS} upwards, 
 other. Other fields begin at half bytes. Bits that belong to no field must be zero.
 
 Instructions run one after the other, loops repeated, up to Halt or a fault. The units of the
-machine overlap them, but the result of every program is that of running each instruction to its
-end before the next one starts. One thing is left undefined, because instructions are fetched
-ahead and kept for the passes of a loop: what is executed where a program has overwritten its own
-instructions. On-chip memories keep their contents from one program to the next, and are undefined
-after power-up. R and C are the rows and columns of the array.
+machine overlap them. But every program has the same result as if each instruction ran to its end
+before the next one starts. One thing is left undefined, because instructions are fetched ahead and
+kept for the passes of a loop: the execution of instructions that a program has overwritten itself.
+On-chip memories keep their contents from one program to the next, and are undefined after power-up.
+R and C are the rows and columns of the array.
 
 An operand with a field `..._register` means the sum of its own field and that index register,
 modulo 2^width of its field; every check, and FAULT_ADDRESS, takes the sum. Register 0 is always
 zero.
 
-The table behind the text of an instruction has the parts of memories that it reads and writes: the
-operand with the first address, and a formula for how many there are. A comparison is 1 or 0 there,
-and what has no addresses is not used. Beside operands and names of their values it takes these:
+The table after the text of an instruction has the parts of memories that it reads and writes: the
+operand with the first address, and a formula for the number of addresses. A comparison is 1 or 0
+there, and a part without addresses is not used. Beside operands and names of their values it takes
+these:
 
 {table(("Name", "Meaning"), SIZES.items())}"""
 
 _LINK_TEXT = """## Links
 
 Send, Receive, Reduce and Barrier are for a configuration with links, a core of a
-[pod](pod.md): n of them in a ring, the right neighbour of core i being core i + 1, that of the last
-one core 0. Without links their opcodes are UNAVAILABLE, before any other check.
+[pod](pod.md). A pod has n of them in a ring: the right neighbour of core i is core i + 1, of the
+last core it is core 0. Without links their opcodes are UNAVAILABLE, before any other check.
 
-A link carries beats as wide as the host bus: a line of the unified buffer, or an accumulator row of
-4 C bytes, each value least significant byte first, filled up to whole beats. A neighbour gets lines
-and rows in the order in which they were sent, without an address: what one Send sends may be taken
-by several Receives or Reduces, and the other way round. Each leaves when there is room for all of
-its beats: 16 may have been sent that the neighbour has not taken, or, where that is more, those of
-two accumulator rows, up to the next power of two. What nobody has taken when the programs of the
-pod have ended is dropped.
+A link carries beats as wide as the host bus. A line of the unified buffer, or an accumulator row of
+4 C bytes, each value least significant byte first, is filled up to whole beats.
 
-Of the four parts, a Send to each side, and a Receive or Reduce from each, a core does the
-instructions of one in order; later instructions of the others, and those that are not of the
-links, go on meanwhile, unless they touch lines or rows that an earlier one has not sent or
-received yet. So the result of a program is, as ever, that of its instructions one after the other;
-and what is sent is never lost, and never asked for but by waiting: what the cores compute, and
-whether they come to an end, does not depend on how fast each one is. What
-waits, and no more, is an instruction of a part of which `queue_depth` of the configuration are
-under way, one that touches lines or rows of a Send, Receive or Reduce before it (between two of
-these it is single lines and rows that wait), and Halt, Synchronize, those that wait like it, and
-Barrier, for all before them. Where a pod cannot go on, each core that waits ends in LINK_TIMEOUT.
-Hardware may wait for less, and run a program to its end that the golden model stops so. A fault of
-one core stops the others, wherever they are; in the golden model they go on as far as they can.
+- A neighbour gets lines and rows in the order in which they were sent, without an address. So
+  several Receives or Reduces may take the lines or rows of one Send, and the other way round.
+- A line or row leaves when there is room for all of its beats. There is room for 16 beats that the
+  neighbour has not taken. If two accumulator rows have more beats, there is room for these, up to
+  the next power of two.
+- Lines and rows that no core has taken when the programs of the pod have ended are dropped.
+
+A core has four parts: a Send to each side, and a Receive or Reduce from each side. Each part does
+its instructions in order. Later instructions of the other parts, and instructions that are not of
+the links, go on meanwhile. They do not if they touch lines or rows that an earlier instruction has
+not sent or received yet. So the result of a program is, as ever, the result of its instructions one
+after the other.
+
+Lines and rows that are sent are never lost. A core asks for them only by waiting. So the results of
+the cores, and whether they come to an end, do not depend on the speed of each core. Only these
+wait:
+
+1. An instruction of a part that has `queue_depth` (of the configuration) instructions under way.
+2. An instruction that touches lines or rows of a Send, Receive or Reduce before it. Between two of
+   these, single lines and rows wait.
+3. Halt, Synchronize, the instructions that wait like it, and Barrier, for all instructions before
+   them.
+
+Where a pod cannot go on, each core that waits ends in LINK_TIMEOUT. Hardware may wait for less, and
+run a program to its end that the golden model stops so. A fault of one core stops the others,
+wherever they are; in the golden model they go on as far as they can.
 """
 
 _FAULT_INTRODUCTION = """
 A fault ends the program: FAULT appears in STATUS, the cause in FAULT_CAUSE, the number of the
 instruction (the first one is 0) in FAULT_PC. For every instruction ILLEGAL_OPCODE is checked
-first, then ILLEGAL_FIELD, then what its section names, in that order. These faults and
+first, then ILLEGAL_FIELD, then the checks that its section names, in that order. These faults and
 FETCH_WINDOW stop the program before the instruction has any effect: all earlier instructions have
 completed, no later one has begun.
 """

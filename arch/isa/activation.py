@@ -57,6 +57,194 @@ _TABLE = Field(
 )
 _BLOCKS_OF_CHANNELS = Field(name="blocks", width=12, doc="blocks of C channels", minimum=1)
 
+_ACTIVATE = f"""\
+For n = 0 .. `n_tiles` - 1, m = 0 .. `rows` - 1 and each column c:
+
+1. s = the sum in column c of accumulator row `accumulator` + n * `rows` + m.
+2. Entry `parameter` + n has, for channel c, the bias, the multiplier q (31 bits, unsigned), the
+   left shift l and the right shift r.
+3. x = s + bias, modulo 2^32.
+4. x' = x * 2^l, saturated to int32.
+5. `rounding` DOUBLE: h = (x' * q + 2^30) >> 31; y = r = 0 ? h : (h + 2^(r-1) - (h < 0)) >> r.
+6. `rounding` SINGLE: y = (x' * q + 2^(30+r)) >> (31+r).
+7. v = y + `zero_point`, clamped to [low, high].
+8. TABLE replaces v by table `table`, entry v.
+9. The result goes to byte c of line `buffer` + n * `rows` + m. Bytes of the line beyond C become 0.
+
+Shifts are arithmetic, nothing overflows. The bounds depend on `function`:
+
+- NONE and TABLE: [-128, 127].
+- RELU: [`zero_point`, 127].
+- RELU6: low = `zero_point`, high = `ceiling`. Where low > high the result is high.
+
+With `wide` the results are int16. In place of lines 7 to 9:
+
+1. v = y + d, clamped to [-32768, 32767]. d = `zero_point`, or with `accumulate` the int16 that the
+   lines of the result hold.
+2. SIGMOID takes v as a fixed-point number of 3 integer and 12 fractional bits. Its result has 15
+   fractional bits: `logistic` of gemmlowp's 16-bit fixed-point arithmetic, bit for bit.
+3. TANH takes v as a fixed-point number of `table` integer and 15 - `table` fractional bits. Its
+   result has 15 fractional bits: gemmlowp's `tanh`, bit for bit.
+4. EXP takes v like TANH and gives exp(-|v|) with 15 fractional bits: gemmlowp's
+   `exp_on_negative_values` of -|v|, and 32767 for v = 0.
+5. EXP with `table` = {RECIPROCAL} or {INVERSE_ROOT} is a reciprocal of |v|, as below.
+6. TABLE replaces v by the number of a curve, as below.
+7. The low bytes of the results go to line `buffer` + 2 * (n * `rows` + m), the high bytes to the
+   next line. So twice the lines are written. Bytes of the lines beyond C become 0.
+
+EXP with `table` = {RECIPROCAL} or {INVERSE_ROOT} takes x = |v| with 15 fractional bits. With
+`table` = {RECIPROCAL} it gives 1/x with 13 fractional bits, with `table` = {INVERSE_ROOT} 1/sqrt(x)
+with 14. For |v| <= 8192 neither fits, and the result is 32767. Let p(a, b) = (a * b + 2^14) >> 15.
+
+1. Start: y = 32767 + p(-|v|, 15500).
+2. Three steps of Newton's: e = 2^13 + p(p(y, y), -|v|); y = min(y + p(2 * e, y), 32767).
+3. 1/sqrt(x) is y, and 1/x is p(y, y).
+
+A curve is {CURVE_ENTRIES} int16 numbers L[0], L[1], ..., in {CURVE_TABLES} tables. They begin with
+the first byte of table `table`, and each has its low byte first.
+
+1. i = {CURVE_ENTRIES >> 1} + (v >> {CURVE_SHIFT}), f = v modulo 2^{CURVE_SHIFT}.
+2. The result is L[i] + (((L[i + 1] - L[i]) * f + {1 << CURVE_SHIFT - 1}) >> {CURVE_SHIFT}).
+
+`exponent` = k > 0 gives other shifts in place of the entry's, for all channels (E: see Measure):
+
+1. r = E[k], clamped to [0, 31].
+2. l = -E[k], clamped to [0, 7].
+
+`stochastic` rounds at random. For each vector, in the order of n and then m, all generators of
+Random make a step, from where the last Random or vector with `stochastic` has left them. At the
+start of a program their states are zero, and stay so until a Random.
+
+1. t, the random number of column 8 * g + j, is bits 8j + 3 to 8j of the state of generator g.
+2. y = (x' * q + t * 2^(27+r)) >> (31+r), for any `rounding`.
+
+So y is sometimes one more than the quotient without its fraction. The first four bits of the
+fraction are the share of these cases, in sixteenths. Without a fraction there are none. On average
+y is up to 1/16 less than exact.
+
+- ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`.
+- ILLEGAL_FIELD: RELU or RELU6 with `wide`; TABLE with `wide` where there is no attention.
+- ILLEGAL_FIELD: TANH or EXP with `table` > {TANH_INTEGER_BITS}; for EXP where there is training,
+  `table` > {INVERSE_ROOT}.
+- ILLEGAL_FIELD: QUOTIENT.
+- ILLEGAL_FIELD: `stochastic` where there is no training.
+- UNAVAILABLE: `wide` where there are no 16-bit modes, TABLE where there are no tables, EXP or
+  `exponent` where there is no training.
+- TABLE_RANGE is checked for function TABLE only."""
+
+_DEPTHWISE = """\
+The window is set by Set_Config_Window. T = kernel_height * kernel_width. For b = 0 .. `blocks` - 1,
+for each window (p, q) and each channel c of C:
+
+1. s = the sum over the taps of x * w, modulo 2^32.
+2. x is byte c of line `buffer` + b * H * `pitch` + y * `pitch` + x, or, outside the map, `fill`.
+3. w is byte c of line `taps` + b * T + i * kernel_width + j.
+4. The result is made from s as in Activate, with entry `parameter` + b and `function` NONE, RELU or
+   RELU6.
+5. It goes to byte c of line `destination` + (b * OH + p) * OW + q. Bytes beyond C become 0.
+
+One tap a cycle.
+
+- ILLEGAL_FIELD: `function` TABLE.
+- UNAVAILABLE where there are no depthwise lanes.
+- BUFFER_RANGE looks at `buffer` with `blocks` * H * `pitch` lines, then `taps` with `blocks` * T,
+  then `destination` with `blocks` * OH * OW."""
+
+_POOL = """\
+The window is set by Set_Config_Window. Pixels and results lie as for Depthwise. Taps outside the
+map do not count.
+
+1. MAX: s is the largest of the taps, -128 if none is inside.
+2. AVERAGE, SUM: s is the sum of the taps.
+3. s is requantised to y as in Activate, with entry `parameter`. For AVERAGE the entry is
+   `parameter` + t - 1, where t is the number of taps inside (1 if there is none). So entries for
+   all counts serve windows at the edges.
+4. v = y + `zero_point`, clamped to [`floor`, `ceiling`]. Where these cross, the result is
+   `ceiling`.
+
+One tap a cycle. Entries used: for AVERAGE kernel_height * kernel_width, else one.
+
+- BUFFER_RANGE looks at `buffer` with `blocks` * H * `pitch` lines, then `destination` with
+  `blocks` * OH * OW."""
+
+_VECTOR = f"""\
+For m = 0 .. `rows` - 1 and each byte c of C:
+
+1. a and b are byte c of lines `buffer` + m and `operand` + m. With `wide_operands` they are int16,
+   with the low byte in line 2m and the high byte in line 2m + 1 of the operand.
+2. x1 = a - `zero_a`, x2 = b - `zero_b` (see Set_Config_Scale).
+3. COPY: s = x1. Operand b is not read.
+4. ADD: s = f(x1, `multiplier_a`, `shift_a`) + f(x2, `multiplier_b`, `shift_b`), modulo 2^32.
+5. SUBTRACT: s = f(x1, `multiplier_a`, `shift_a`) - f(x2, `multiplier_b`, `shift_b`), modulo 2^32.
+6. f(x, q, r): h = (x * q + 2^(k-1)) >> k with k = 11 (int16: 16); f = r = 0 ? h : (h + 2^(r-1) -
+   (h < 0)) >> r.
+7. MULTIPLY: s = x1 * x2.
+8. MULTIPLY with function QUOTIENT: s = x2 * 2^({QUOTIENT_BITS} - n), and 0 for
+   n > {QUOTIENT_BITS}. n is the smallest number from 0 on for which x1 lies in
+   [-2^n, 2^n - 1]. All that follows is as for function NONE.
+9. COPY with function QUOTIENT: s = number k of 256 numbers of int32, k = x1 modulo 256. They lie in
+   {LONG_TABLES} tables from the first byte of table `table` on, each with its low byte first. All
+   that follows is as for function NONE.
+10. The result is made from s as in Activate, with entry `parameter` for all vectors. `function`,
+    `rounding`, `zero_point`, `table`, `wide`, `accumulate` and `exponent` mean the same; `ceiling`
+    is set by Set_Config_Scale.
+11. With `wide`, function NONE or QUOTIENT, and `limit` > 0 the result is clamped to
+    [-`limit`, `limit`] at last.
+12. The result goes to line `destination` + m. With `wide` it goes to lines `destination` + 2m
+    and `destination` + 2m + 1. Bytes beyond C become 0.
+
+Results may replace operands: OVERLAP does not count an operand that lies in exactly the lines of
+the destination.
+
+- ILLEGAL_FIELD as for Activate, but QUOTIENT only with ADD or SUBTRACT, with MULTIPLY where there
+  is no training, with COPY where there is no attention.
+- UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit modes, TABLE where there are no
+  tables, EXP or `exponent` where there is no training.
+- BUFFER_RANGE looks at `buffer`, then (not for COPY) `operand`, then `destination`."""
+
+_MEASURE = f"""\
+The activation unit has {EXPONENT_REGISTERS} exponent registers E[0] to
+E[{EXPONENT_REGISTERS - 1}] of 8 bits, two's complement. E[0] is always zero, and all are
+zero at the start of a program.
+
+1. e = E[`first`] + E[`second`] - E[`third`] + `value`, modulo 2^8.
+2. NONE: E[`exponent`] = e.
+3. ACCUMULATORS and LINES: E[`exponent`] = the larger of e and b - `bits`. b is the smallest number
+   from 0 on for which all s lie in [-2^b, 2^b - 1].
+4. ACCUMULATORS: s are the C sums of each of the `rows` accumulator rows from `accumulator` on.
+5. LINES: s are the C int16 values of each of the `rows` pairs of lines from `buffer` on. The low
+   bytes are in line `buffer` + 2m, the high bytes in the next.
+
+For NONE `rows` is ignored, but for its minimum.
+
+- ACCUMULATOR_RANGE and BUFFER_RANGE look only at the memory that `source` names; for NONE at
+  neither.
+- UNAVAILABLE where there is no training."""
+
+_RANDOM = f"""\
+Generator g serves the columns from {RANDOM_LANES} * g on, {RANDOM_LANES} of them or as many as are
+left. Its state x has 64 bits.
+
+1. Start: x = (2^63 + 2^32 * `seed` + `counter`) XOR (g * 0x{RANDOM_GROUP:X} modulo 2^63).
+2. A step: x ^= x << 13, x ^= x >> 7, x ^= x << 17, modulo 2^64 (Marsaglia's xorshift64).
+3. {RANDOM_WARM_UP} steps come first. Then there is a step for each m = 0 .. `rows` - 1.
+4. After the step for m, byte {RANDOM_LANES} * g + j of line `destination` + m becomes
+   x[j] XOR (x[j + 1] AND x[j + 2]). x[i] is bits 8i + 7 to 8i of x, for i modulo 8.
+5. Bytes beyond C become 0.
+
+- UNAVAILABLE where there is no training."""
+
+_TRANSPOSE = """\
+R = C wherever there is this instruction. For t = 0 .. `count` - 1, i and j = 0 .. C - 1:
+
+1. Byte j of line `destination` + t * C + i becomes byte i of line `buffer` + t * `step` + j.
+2. Lines read: `buffer` to `buffer` + (`count` - 1) * `step` + C - 1, lines between tiles included.
+3. Lines written: `count` * C.
+
+- BUFFER_RANGE looks at the lines read, then at the lines written.
+- OVERLAP looks at the lines read, lines between tiles included.
+- UNAVAILABLE where there is no training."""
+
 ACTIVATION: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.ACTIVATE,
@@ -65,15 +253,15 @@ ACTIVATION: tuple[Instruction, ...] = (
             *registers("accumulator", "buffer", "parameter"),
             *beside(_FUNCTION, _TABLE, _ROUNDING),
             flag("wide", "results of int16"),
-            flag("accumulate", "add to what the lines hold"),
+            flag("accumulate", "add to the old content of the lines"),
             Field(
                 name="exponent",
                 width=3,
-                doc="exponent register with the shift; 0: that of the entry",
+                doc="exponent register with the shift; 0: the entry's",
                 default=0,
                 beside=True,
             ),
-            flag("stochastic", "rounded at random, whatever `rounding` says"),
+            flag("stochastic", "rounded at random, for any `rounding`"),
             ACCUMULATOR,
             BUFFER,
             ROWS,
@@ -96,55 +284,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             Fault.TABLE_RANGE,
         ),
         summary="Requantises accumulators into the unified buffer.",
-        semantics=(
-            "For n = 0 .. `n_tiles` - 1, m = 0 .. `rows` - 1 and each column c: s = accumulator "
-            "row `accumulator` + n * `rows` + m; bias, multiplier q (31 bits, unsigned), left and "
-            "right shift l, r from entry `parameter` + n, channel c. x = s + bias modulo 2^32; "
-            "x' = x * 2^l saturated to int32. "
-            "DOUBLE: h = (x' * q + 2^30) >> 31; y = r = 0 ? h : (h + 2^(r-1) - (h < 0)) >> r. "
-            "SINGLE: y = (x' * q + 2^(30+r)) >> (31+r). Shifts are arithmetic, nothing overflows. "
-            "v = y + `zero_point`, clamped to [low, high]: NONE and TABLE [-128, 127]; RELU "
-            "[`zero_point`, 127]; RELU6 low = `zero_point`, high = `ceiling`, and where low > "
-            "high the result is high. TABLE replaces v by table `table`, entry v. The result "
-            "goes to byte c of line `buffer` + n * `rows` + m; bytes of the line beyond C "
-            "become 0. TABLE_RANGE is checked for function TABLE only. "
-            "`wide`: v = y + d, clamped to [-32768, 32767]; d = `zero_point`, or with `accumulate` "
-            "the int16 that those lines hold. SIGMOID takes v as a fixed-point number of 3 "
-            "integer and 12 fractional bits, TANH as one of `table` integer and 15 - `table` "
-            "fractional bits; their result has 15 fractional bits. Both are the functions "
-            "`logistic` and `tanh` of gemmlowp's 16-bit fixed-point arithmetic, bit for bit. EXP "
-            "takes v like TANH and gives exp(-|v|) with 15 fractional bits: gemmlowp's "
-            "`exp_on_negative_values` of -|v|, 32767 for v = 0. "
-            f"EXP with `table` = {RECIPROCAL} or {INVERSE_ROOT} takes x = |v| with 15 fractional "
-            f"bits and gives 1/x with 13 fractional bits ({RECIPROCAL}) or 1/sqrt(x) with 14 "
-            f"({INVERSE_ROOT}), 32767 for |v| <= 8192, where neither fits; with p(a, b) = (a * b + "
-            "2^14) >> 15: y = 32767 + p(-|v|, 15500); three steps of Newton's, y = min(y + p(2 * "
-            "e, y), 32767) with e = 2^13 + p(p(y, y), -|v|); y is 1/sqrt(x), p(y, y) is 1/x. "
-            f"TABLE with `wide` is a curve: {CURVE_ENTRIES} int16 numbers L[0], L[1], ..., each "
-            f"with its low byte first, from the first byte of table `table` on, in {CURVE_TABLES} "
-            f"tables. With i = {CURVE_ENTRIES >> 1} + (v >> {CURVE_SHIFT}) and f = v modulo "
-            f"2^{CURVE_SHIFT} it gives L[i] + (((L[i + 1] - L[i]) * f + {1 << CURVE_SHIFT - 1}) >> "
-            f"{CURVE_SHIFT}). The "
-            "low bytes of the int16 results go to line `buffer` + 2 * (n * `rows` + m), the "
-            "high bytes to the next; twice the lines are written. "
-            "`exponent` = k > 0: in place of the entry's shifts r = E[k] clamped to [0, 31], "
-            "l = -E[k] clamped to [0, 7], for all channels; E: see Measure. "
-            "`stochastic`: for each vector, in the order of n and then m, all generators of Random "
-            "make a step from where the last Random or vector with `stochastic` has left them; at "
-            "the start of a program their states are zero, and stay so until a Random. Then y = "
-            "(x' * q + t * 2^(27+r)) >> (31+r) with the random number t of column 8 * g + j, bits "
-            "8j + 3 to 8j of the state of generator g. So y is "
-            "one more than the quotient without its fraction as often as the first four bits of "
-            "the fraction say, in sixteenths: never where there is none, on average up to 1/16 "
-            "less than exact. "
-            "ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`, RELU or RELU6 with "
-            "it, TABLE with it where there is no attention, TANH or EXP with `table` > "
-            f"{TANH_INTEGER_BITS} (EXP where there is training: > {INVERSE_ROOT}), QUOTIENT, "
-            "`stochastic` where there is no training. "
-            "UNAVAILABLE: `wide` "
-            "where there are no 16-bit modes, TABLE where there are no tables, EXP or `exponent` "
-            "where there is no training."
-        ),
+        semantics=_ACTIVATE,
     ),
     Instruction(
         opcode=Opcode.DEPTHWISE,
@@ -185,18 +325,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             Fault.PARAMETER_RANGE,
         ),
         summary="Convolves each channel of a feature map with a kernel of its own.",
-        semantics=(
-            "The window is that of Set_Config_Window; T = kernel_height * kernel_width. For b = "
-            "0 .. `blocks` - 1, for each window (p, q) and each channel c of C: s = the sum over "
-            "the taps of x * w, modulo 2^32. x is byte c of line `buffer` + b * H * `pitch` + y * "
-            "`pitch` + x, or, outside the map, `fill`; w is byte c of line `taps` + b * T + i * "
-            "kernel_width + j. The result is that of Activate with s, entry `parameter` + b, and "
-            "`function` NONE, RELU or RELU6 (TABLE is ILLEGAL_FIELD); it goes to byte c of line "
-            "`destination` + (b * OH + p) * OW + q; bytes beyond C become 0. BUFFER_RANGE looks at "
-            "`buffer` with `blocks` * H * `pitch` lines, then `taps` with `blocks` * T, then "
-            "`destination` with `blocks` * OH * OW. UNAVAILABLE where there are no depthwise "
-            "lanes. One tap a cycle."
-        ),
+        semantics=_DEPTHWISE,
     ),
     Instruction(
         opcode=Opcode.POOL,
@@ -205,9 +334,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             *registers("buffer", "destination"),
             *beside(
                 _ROUNDING,
-                Field(
-                    name="reduction", width=2, doc="what is done with a window", values=Reduction
-                ),
+                Field(name="reduction", width=2, doc="operation on each window", values=Reduction),
             ),
             _PARAMETER,
             BUFFER,
@@ -224,17 +351,7 @@ ACTIVATION: tuple[Instruction, ...] = (
         writes=(Use(Memory.BUFFER, "destination", "blocks * windows"),),
         checks=(Fault.WINDOW, Fault.BUFFER_RANGE, Fault.OVERLAP, Fault.PARAMETER_RANGE),
         summary="Reduces each window of a feature map to one pixel.",
-        semantics=(
-            "The window is that of Set_Config_Window, pixels and results lie as for Depthwise, "
-            "taps outside the map do not count. MAX: s is the largest of the taps, -128 if none "
-            "is inside. AVERAGE, SUM: s is their sum. s is requantised as in Activate, with entry "
-            "`parameter`, for AVERAGE with entry `parameter` + t - 1, t being the taps inside (1 "
-            "if there is none): entries for all counts serve windows at the edges. v = y + "
-            "`zero_point`, clamped to [`floor`, `ceiling`]; where these cross, the result is "
-            "`ceiling`. BUFFER_RANGE looks at `buffer` with `blocks` * H * `pitch` lines, then "
-            "`destination` with `blocks` * OH * OW. Entries: for AVERAGE kernel_height * "
-            "kernel_width, else one. One tap a cycle."
-        ),
+        semantics=_POOL,
     ),
     Instruction(
         opcode=Opcode.VECTOR,
@@ -243,17 +360,17 @@ ACTIVATION: tuple[Instruction, ...] = (
             *registers("buffer", "operand", "destination"),
             *beside(_FUNCTION, _TABLE, _ROUNDING),
             flag("wide", "results of int16"),
-            flag("accumulate", "add to what the destination holds"),
+            flag("accumulate", "add to the old content of the destination"),
             *beside(
                 Field(
                     name="exponent",
                     width=2,
-                    doc="exponent register 1 to 3 with the shift; 0: that of the entry",
+                    doc="exponent register 1 to 3 with the shift; 0: the entry's",
                     default=0,
                 ),
             ),
             flag("wide_operands", "operands of int16"),
-            *beside(Field(name="operation", width=2, doc="what is computed", values=Operation)),
+            *beside(Field(name="operation", width=2, doc="computation", values=Operation)),
             Field(name="buffer", width=20, doc="first unified-buffer line of operand a"),
             Field(
                 name="operand", width=20, doc="first unified-buffer line of operand b", default=0
@@ -283,33 +400,7 @@ ACTIVATION: tuple[Instruction, ...] = (
             Fault.TABLE_RANGE,
         ),
         summary="Computes with the elements of one or two operands.",
-        semantics=(
-            "For m = 0 .. `rows` - 1 and each byte c of C: a and b are byte c of lines `buffer` + "
-            "m and `operand` + m; with `wide_operands` int16 with the low byte in line 2m, the "
-            "high byte in line 2m + 1 of the operand. x1 = a - `zero_a`, x2 = b - `zero_b` (see "
-            "Set_Config_Scale). COPY: s = x1, operand b is not read. ADD and SUBTRACT: s = f(x1, "
-            "`multiplier_a`, `shift_a`) + or - f(x2, `multiplier_b`, `shift_b`), modulo 2^32, "
-            "where h = (x * q + 2^(k-1)) >> k with k = 11 (int16: 16), and f = r = 0 ? h : (h + "
-            "2^(r-1) - (h < 0)) >> r. MULTIPLY: s = x1 * x2. MULTIPLY with function QUOTIENT: s = "
-            f"x2 * 2^({QUOTIENT_BITS} - n), and 0 for n > {QUOTIENT_BITS}; n is the smallest "
-            "number from 0 on for which x1 lies in [-2^n, 2^n - 1], and what follows is as for "
-            "NONE. COPY with function QUOTIENT: s = number k of 256 numbers of int32, each with "
-            "its low byte first, from the first byte of table `table` on, in "
-            f"{LONG_TABLES} tables; k is x1 modulo 256, and what follows is as for NONE. Then as "
-            "Activate with s and entry "
-            "`parameter` for all vectors: `function`, `rounding`, `zero_point`, `table`, `wide`, "
-            "`accumulate`, `exponent` mean the same, `ceiling` is that of Set_Config_Scale. With "
-            "`wide`, function NONE or QUOTIENT, and `limit` > 0 the result is clamped to "
-            "[-`limit`, `limit`] at last. The result goes to line `destination` + m, or lines + 2m "
-            "and + 2m + 1 with `wide`; bytes beyond C become 0. BUFFER_RANGE looks at `buffer`, "
-            "then (not for COPY) "
-            "`operand`, then `destination`. OVERLAP does not count an operand that lies in "
-            "exactly the lines of the destination: results may replace operands. ILLEGAL_FIELD as "
-            "for Activate, but QUOTIENT only with ADD or SUBTRACT, with MULTIPLY where there is no "
-            "training, with COPY where there is no attention. UNAVAILABLE: `wide` or "
-            "`wide_operands` where there are no 16-bit modes, TABLE where there are no tables, EXP "
-            "or `exponent` where there is no training."
-        ),
+        semantics=_VECTOR,
     ),
     Instruction(
         opcode=Opcode.MEASURE,
@@ -317,7 +408,7 @@ ACTIVATION: tuple[Instruction, ...] = (
         needs=Hardware.TRAINING,
         fields=(
             *registers("accumulator", "buffer"),
-            *beside(Field(name="source", width=2, doc="what is measured", values=Source)),
+            *beside(Field(name="source", width=2, doc="numbers that are measured", values=Source)),
             Field(
                 name="accumulator",
                 width=16,
@@ -344,19 +435,7 @@ ACTIVATION: tuple[Instruction, ...] = (
         ),
         checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE, Fault.BUFFER_RANGE),
         summary="Sets an exponent register from the largest magnitude, or from other registers.",
-        semantics=(
-            f"The activation unit has {EXPONENT_REGISTERS} exponent registers E[0] to "
-            f"E[{EXPONENT_REGISTERS - 1}] of 8 bits, two's complement; E[0] is always zero, and "
-            "all are zero at the start of a program. e = E[`first`] + E[`second`] - E[`third`] + "
-            "`value`, modulo 2^8. NONE: E[`exponent`] = e. ACCUMULATORS and LINES: E[`exponent`] = "
-            "the larger of e and b - `bits`; b is the smallest number from 0 on for which all s "
-            "lie in [-2^b, 2^b - 1]. s are the C sums of each of the `rows` accumulator rows from "
-            "`accumulator` on, or the C int16 values of each of the `rows` pairs of lines from "
-            "`buffer` on: low bytes in line `buffer` + 2m, high bytes in the next. "
-            "ACCUMULATOR_RANGE and BUFFER_RANGE look at what `source` names only; for NONE there "
-            "is neither, and `rows` is ignored, but for its minimum. UNAVAILABLE where there is "
-            "no training."
-        ),
+        semantics=_MEASURE,
     ),
     Instruction(
         opcode=Opcode.TRANSPOSE,
@@ -373,14 +452,7 @@ ACTIVATION: tuple[Instruction, ...] = (
         writes=(Use(Memory.BUFFER, "destination", "count * C"),),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.OVERLAP),
         summary="Transposes tiles of lines.",
-        semantics=(
-            "For t = 0 .. `count` - 1, i and j = 0 .. C - 1 (R = C wherever there is this "
-            "instruction): byte j of line `destination` + t * C + i becomes byte i of line "
-            "`buffer` + t * `step` + j. Lines read, and looked at by BUFFER_RANGE and then "
-            "OVERLAP: `buffer` to `buffer` + (`count` - 1) * `step` + C - 1, those between tiles "
-            "included; lines written: `count` * C, looked at by BUFFER_RANGE second. UNAVAILABLE "
-            "where there is no training."
-        ),
+        semantics=_TRANSPOSE,
     ),
     Instruction(
         opcode=Opcode.RANDOM,
@@ -396,15 +468,6 @@ ACTIVATION: tuple[Instruction, ...] = (
         writes=(Use(Memory.BUFFER, "destination", "rows"),),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
         summary="Fills lines with random bytes.",
-        semantics=(
-            f"Generator g serves the columns from {RANDOM_LANES} * g on, {RANDOM_LANES} of them or "
-            "as many as are left. Its state x has 64 bits; at the start x = (2^63 + 2^32 * `seed` "
-            f"+ `counter`) XOR (g * 0x{RANDOM_GROUP:X} modulo 2^63). A step: x ^= x << 13, x ^= x "
-            ">> 7, x ^= x << 17, modulo 2^64 (Marsaglia's xorshift64). After "
-            f"{RANDOM_WARM_UP} steps, for m = 0 .. `rows` - 1: a step; then byte "
-            f"{RANDOM_LANES} * g + j of line `destination` + m becomes x[j] XOR (x[j + 1] AND "
-            "x[j + 2]), x[i] being bits 8i + 7 to 8i of x and i modulo 8. Bytes beyond C become "
-            "0. UNAVAILABLE where there is no training."
-        ),
+        semantics=_RANDOM,
     ),
 )

@@ -14,6 +14,52 @@ from systola.arch.isa.fields import (
     registers,
 )
 
+_DEBUG_TAG = f"""\
+`tag` and the number of cycles since START enter the trace of the registers. They enter in the first
+cycle in which all earlier instructions of the units in `wait` have completed, and all earlier tags
+have entered. Tags enter one a cycle, in program order. Bits of `wait`:
+
+- 0, host_reader: Read_Host_Memory and its alternate, Load_Parameters and Load_Table, once the last
+  line, entry or byte is on the chip.
+- 1, matrix_unit: MatrixMultiply and Convolve, once the last sum is in the accumulators.
+- 2, activation_unit: Activate, Depthwise, Pool, Vector, Measure, Transpose and Random, once the
+  last line is in the buffer.
+- 3, host_writer: Write_Host_Memory and its alternate, once the last write is acknowledged.
+
+There is no bit for Read_Weights: later instructions consume the tiles, and a MatrixMultiply that
+has completed had its own.
+
+With `wait` = 0, and no tag waiting, the tag enters in the cycle after its issue. Later instructions
+are not held up, but for Debug_Tag itself while {TAGS_WAITING} tags wait.
+
+The instruction completes when its tag enters. Synchronize, and the instructions that wait like it,
+wait for all tags. So does the end of a program by Halt or by a fault found before issue. A bus
+error and SOFT_RESET drop the tags that wait. There is no other effect."""
+
+_SET_CONFIG_WINDOW = """\
+A feature map in the buffer is H rows of W pixels. There are OH x OW windows.
+
+1. Row y starts `pitch` lines after row y - 1.
+2. Tap (i, j) of window (p, q) is the pixel at row y = `top` + p * `stride_y` + i * `dilation_y`
+   and column x = `left` + q * `stride_x` + j * `dilation_x`.
+3. It is inside the map where 0 <= y < H and 0 <= x < W.
+
+Padding before the map is a negative `top` or `left`. Padding after it follows from OH and OW. The
+window holds until the next Set_Config_Window or the end of the program.
+
+A line holds one pixel of a block. So the instructions that use the window need W <= `pitch`
+(WINDOW), but for packed channels."""
+
+_REQUIRE_MACHINE = """\
+OTHER_MACHINE unless the machine has an array of `rows` x `columns` and buses of `host_bus` and
+`weight_bus` bytes.
+
+These four numbers decide the places of bytes: in lines, in weight tiles, and in both memories. A
+program that is built for other numbers may break no other rule and still write wrong bytes. Sizes
+of memories are not among them, as each range has a fault of its own.
+
+The tools put this instruction first in every program that they make. A program may leave it out."""
+
 CONTROL: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.NOP,
@@ -61,7 +107,7 @@ CONTROL: tuple[Instruction, ...] = (
             "RESUME to CONTROL, and the program goes on. A RESUME that came while no instruction "
             "waited is kept for the next one; one is kept at most, and none from one program to "
             "the next. What the host wrote to its memory before RESUME is seen by the "
-            "instructions behind."
+            "instructions after it."
         ),
     ),
     Instruction(
@@ -78,24 +124,7 @@ CONTROL: tuple[Instruction, ...] = (
             ),
         ),
         summary="Marks a point of the program in the trace, or the completion of work.",
-        semantics=(
-            "`tag` and the number of cycles since START enter the trace of the registers in the "
-            "first cycle in which all earlier instructions of the units in `wait` have completed, "
-            "and all earlier tags have entered: one a cycle, in program order. Bits of `wait`: 0, "
-            "host_reader: Read_Host_Memory and its alternate, Load_Parameters and Load_Table, once "
-            "the last line, entry or byte is on the chip; 1, matrix_unit: MatrixMultiply and "
-            "Convolve, once the last sum is in the accumulators; 2, activation_unit: Activate, "
-            "Depthwise, Pool, Vector, Measure, Transpose and Random, once the last line is in the "
-            "buffer; 3, host_writer: "
-            "Write_Host_Memory and its alternate, once the last write is acknowledged. There is "
-            "none for Read_Weights: later instructions consume the tiles, and a MatrixMultiply "
-            "that has completed had its own. With `wait` = 0, and no tag waiting, the tag enters "
-            "in the cycle behind its issue. Later instructions are not held up, but for Debug_Tag "
-            f"itself while {TAGS_WAITING} tags wait. The instruction completes when its tag "
-            "enters: Synchronize, the instructions that wait like it, and the end of a program by "
-            "Halt or by a fault found before issue wait for all tags. A bus error and SOFT_RESET "
-            "drop those that wait. No other effect."
-        ),
+        semantics=_DEBUG_TAG,
     ),
     Instruction(
         opcode=Opcode.REQUIRE_MACHINE,
@@ -108,14 +137,7 @@ CONTROL: tuple[Instruction, ...] = (
         ),
         checks=(Fault.OTHER_MACHINE,),
         summary="Stops a program that was built for another machine.",
-        semantics=(
-            "OTHER_MACHINE unless the machine has an array of `rows` x `columns` and buses of "
-            "`host_bus` and `weight_bus` bytes. These four numbers decide the places of bytes: in "
-            "lines, in weight tiles, and in both memories. A program that is built for other "
-            "numbers may break no other rule and still write wrong bytes. Sizes of memories are "
-            "not among them, as each range has a fault of its own. The tools put this instruction "
-            "first in every program that they make. A program may leave it out."
-        ),
+        semantics=_REQUIRE_MACHINE,
     ),
     Instruction(
         opcode=Opcode.SET_REGISTER,
@@ -155,7 +177,7 @@ CONTROL: tuple[Instruction, ...] = (
         checks=(Fault.LOOP,),
         summary="Ends the body of the innermost loop.",
         semantics=(
-            "Goes back to the instruction behind the innermost open Loop, or, after its last "
+            "Goes back to the instruction after the innermost open Loop, or, after its last "
             "iteration, closes it and goes on."
         ),
     ),
@@ -178,16 +200,7 @@ CONTROL: tuple[Instruction, ...] = (
             Field(name="out_width", width=12, doc="OW: windows along a row", minimum=1),
         ),
         summary="Sets the window that Convolve, Depthwise and Pool move over a feature map.",
-        semantics=(
-            "A feature map in the buffer is H rows of W pixels; row y starts `pitch` lines behind "
-            "row y - 1. There are OH x OW windows; tap (i, j) of window (p, q) is the pixel at "
-            "row y = `top` + p * `stride_y` + i * `dilation_y` and column x = `left` + q * "
-            "`stride_x` + j * `dilation_x`. It is inside where 0 <= y < H and 0 <= x < W. A line "
-            "holds one pixel of a block, so the instructions that use the window need W <= `pitch` "
-            "(WINDOW), but for packed channels. Padding "
-            "before the map is a negative `top` or `left`; padding behind it follows from OH and "
-            "OW. The window holds until the next Set_Config_Window or the end of the program."
-        ),
+        semantics=_SET_CONFIG_WINDOW,
     ),
     Instruction(
         opcode=Opcode.SET_CONFIG_SCALE,

@@ -246,4 +246,4 @@ CEILING = Field(
     doc="RELU6: the code of 6.0, upper bound of the result",
     default=127,
 )
-FILL = Field(name="fill", width=8, signed=True, doc="what lies outside the feature map", default=0)
+FILL = Field(name="fill", width=8, signed=True, doc="value outside the feature map", default=0)

@@ -22,6 +22,67 @@ from systola.arch.isa.fields import (
     registers,
 )
 
+_MATRIX_MULTIPLY = """\
+For n = 0 .. `n_tiles` - 1, for k = 0 .. `k_tiles` - 1:
+
+1. The next tile W is taken from the weight queue.
+2. For m = 0 .. `rows` - 1 x is the first R bytes, int8, of line `buffer` + k * `rows` + m.
+3. The vector x W is added to accumulator row `accumulator` + n * `rows` + m, 32 bits, modulo 2^32.
+4. With `accumulate` = 0 the product of k = 0 replaces the row.
+
+Lines read: `rows` * `k_tiles`. Accumulator rows: `rows` * `n_tiles`. Tiles consumed: `k_tiles` *
+`n_tiles`.
+
+- `wide_vectors`: x is int16, in two lines. Its low bytes are in line `buffer` + 2 * (k * `rows` +
+  m), its high bytes in the next. Twice the lines are read, at half the rate.
+- `wide_weights`: W is int16, in two tiles of the queue: first one of its low bytes, then one of its
+  high bytes. Twice the tiles are consumed, at half the rate.
+
+`from_buffer`: W comes from the buffer. The queue is neither needed nor changed.
+
+1. Tile t = n * `k_tiles` + k is the R lines from `weights` + t * R on, their first C bytes row
+   after row.
+2. With `wide_weights` row i has its low bytes in line `weights` + 2 * (t * R + i), its high bytes
+   in the next.
+3. Lines read for the weights: R * `k_tiles` * `n_tiles`, twice as many with `wide_weights`.
+
+Without `from_buffer`, `weights` is ignored.
+
+- UNAVAILABLE: `wide_vectors` or `wide_weights` where there are no 16-bit modes, `from_buffer` where
+  there is no training.
+- BUFFER_RANGE looks at the lines of the weights after the lines of the vectors.
+- WEIGHT_OVERFLOW: `from_buffer` while tiles are queued (only then; FAULT_ADDRESS is `weights`).
+- WEIGHT_UNDERFLOW is for tiles from the queue alone."""
+
+_CONVOLVE = """\
+The window is set by Set_Config_Window. `channels` = 0: pixel (y, x) of block k is the first R bytes
+of line `buffer` + k * `plane` + y * `pitch` + x. For n = 0 .. `n_tiles` - 1, for each row i, then
+each column j of the kernel, for k = 0 .. `k_tiles` - 1:
+
+1. The next tile W is taken from the weight queue.
+2. For each window (p, q), row by row, x is the pixel of tap (i, j) in block k, or, outside the map,
+   a vector of `fill`.
+3. The vector x W is added to accumulator row `accumulator` + n * OH * OW + p * OW + q.
+4. With `accumulate` = 0 the first product replaces the row.
+
+Tiles consumed: `n_tiles` * kernel_height * kernel_width * `k_tiles`.
+
+`channels` > 0: the channels are packed. For each n, then each row i of the kernel, one tile is
+taken.
+
+1. A row of the map is W * `channels` consecutive bytes, R to a line.
+2. Byte t of row y is byte t mod R of line `buffer` + y * `pitch` + floor(t / R).
+3. Element e of x is byte (`left` + q * `stride_x`) * `channels` + e of row y. It is `fill` where y
+   is outside the map, or that byte outside the row.
+4. So x has the taps of a row of the kernel side by side, and after them the bytes that follow,
+   for which the weights have zeros.
+
+Tiles consumed: `n_tiles` * kernel_height. `plane` is ignored.
+
+- WINDOW, for `channels` > 0, unless `k_tiles` = 1, `dilation_x` = 1, kernel_width * `channels` <=
+  R, `stride_x` * `channels` <= R, -R <= `left` * `channels` < R, and W * `channels` <= R * `pitch`.
+- BUFFER_RANGE looks at lines `buffer` to `buffer` + (`k_tiles` - 1) * `plane` + H * `pitch` - 1."""
+
 MATRIX: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.READ_WEIGHTS,
@@ -47,7 +108,7 @@ MATRIX: tuple[Instruction, ...] = (
         executor=Executor.MATRIX_UNIT,
         fields=(
             *registers("buffer", "accumulator", "weights"),
-            flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
+            flag("accumulate", "1: add to the accumulators; 0: overwrite"),
             flag("wide_vectors", "vectors of int16"),
             flag("wide_weights", "weights of int16"),
             flag("from_buffer", "1: weights from lines of the unified buffer; 0: from the queue"),
@@ -73,35 +134,14 @@ MATRIX: tuple[Instruction, ...] = (
             Fault.WEIGHT_UNDERFLOW,
         ),
         summary="Multiplies a matrix by weight tiles into the accumulators.",
-        semantics=(
-            "For n = 0 .. `n_tiles` - 1, for k = 0 .. `k_tiles` - 1: takes the next tile W from "
-            "the weight queue, and for m = 0 .. `rows` - 1 adds the vector x W (x: the first R "
-            "bytes, int8, of line `buffer` + k * `rows` + m) to accumulator row `accumulator` + "
-            "n * `rows` + m, 32 bits, modulo 2^32. With `accumulate` = 0 the product of k = 0 "
-            "replaces the row. Lines read: `rows` * `k_tiles`; accumulator rows: `rows` * "
-            "`n_tiles`; tiles consumed: `k_tiles` * `n_tiles`. "
-            "`wide_vectors`: x is int16, in two lines: its low bytes in line `buffer` + "
-            "2 * (k * `rows` + m), its high bytes in the next; twice the lines are read. "
-            "`wide_weights`: W is int16, in two tiles of the queue: first one of its low bytes, "
-            "then one of its high bytes; twice the tiles are consumed. The rate is half for each. "
-            "`from_buffer`: the queue is neither needed nor changed. Tile t = n * `k_tiles` + k "
-            "is the R lines from `weights` + t * R on, their first C bytes row after row; with "
-            "`wide_weights` row i has its low bytes in line `weights` + 2 * (t * R + i), its high "
-            "bytes in the next. Lines read: R * `k_tiles` * `n_tiles`, twice as many with "
-            "`wide_weights`; BUFFER_RANGE looks at them after those of the vectors. "
-            "WEIGHT_OVERFLOW: `from_buffer` while tiles are queued (only then; FAULT_ADDRESS is "
-            "`weights`). WEIGHT_UNDERFLOW is for tiles from the queue alone. Without "
-            "`from_buffer`, `weights` is ignored. "
-            "UNAVAILABLE where there are no 16-bit modes and one of the two is set, and for "
-            "`from_buffer` where there is no training."
-        ),
+        semantics=_MATRIX_MULTIPLY,
     ),
     Instruction(
         opcode=Opcode.CONVOLVE,
         executor=Executor.MATRIX_UNIT,
         fields=(
             *registers("buffer", "accumulator"),
-            flag("accumulate", "1: add to what the accumulators hold; 0: overwrite"),
+            flag("accumulate", "1: add to the accumulators; 0: overwrite"),
             replace(BUFFER, at=32),
             ACCUMULATOR,
             Field(name="plane", width=20, doc="lines from one block of channels to the next"),
@@ -124,26 +164,6 @@ MATRIX: tuple[Instruction, ...] = (
             Fault.WEIGHT_UNDERFLOW,
         ),
         summary="Convolves a feature map with weight tiles into the accumulators.",
-        semantics=(
-            "The window is that of Set_Config_Window. `channels` = 0: pixel (y, x) of block k is "
-            "the first R bytes of line `buffer` + k * `plane` + y * `pitch` + x. For n = 0 .. "
-            "`n_tiles` - 1, for each row i, then each column j of the kernel, for k = 0 .. "
-            "`k_tiles` - 1: takes the next tile W from the weight queue, and for each window "
-            "(p, q), row by row, adds x W to accumulator row `accumulator` + n * OH * OW + p * OW "
-            "+ q. x is the pixel of tap (i, j) of that window in block k, or, outside the map, a "
-            "vector of `fill`. With `accumulate` = 0 the first product replaces the row. Tiles "
-            "consumed: `n_tiles` * kernel_height * kernel_width * `k_tiles`. "
-            "`channels` > 0: a row of the map is W * `channels` consecutive bytes, R to a line; "
-            "byte t of row y is byte t mod R of line `buffer` + y * `pitch` + floor(t / R). For "
-            "each n, then each row i of the kernel, one tile is taken. Element e of x is byte "
-            "(`left` + q * `stride_x`) * `channels` + e of row y, or `fill` where y is outside the "
-            "map or that byte outside the row: the taps of a row of the kernel side by side, and "
-            "behind them whatever follows, for which the weights have zeros. Tiles consumed: "
-            "`n_tiles` * kernel_height. WINDOW unless `k_tiles` = 1, `dilation_x` = 1, "
-            "kernel_width * `channels` <= R, `stride_x` * `channels` <= R, -R <= `left` * "
-            "`channels` < R, and W * `channels` <= R * `pitch`; `plane` is ignored. "
-            "BUFFER_RANGE looks at lines `buffer` to `buffer` + (`k_tiles` - 1) * `plane` + H * "
-            "`pitch` - 1."
-        ),
+        semantics=_CONVOLVE,
     ),
 )

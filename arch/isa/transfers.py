@@ -34,6 +34,44 @@ _MATRIX = (
     Field(name="tail", width=8, doc="bytes of the last block of each row", less=1),
 )
 
+_READ_HOST_MEMORY = """\
+Each of the `rows` rows in host memory is `blocks` input vectors of R bytes. R is the rows of the
+array. A vector takes one input pitch P_in: R rounded up to whole beats of the host bus.
+
+1. Block b of row m goes to line `buffer` + b * `rows` + m.
+2. Its bytes come from `host` + m * `stride` + b * P_in.
+3. The last block (b = `blocks` - 1) has only `tail` bytes (at most R). The rest of its line becomes
+   0, as do bytes of a line beyond R.
+4. Lines written: `rows` * `blocks`.
+5. The bytes touched in host memory end at `host` + (`rows` - 1) * `stride` + `blocks` * P_in: whole
+   pitches, padding included.
+
+- HOST_WINDOW: that end must not exceed the host window."""
+
+_WRITE_HOST_MEMORY = """\
+This is the reverse of Read_Host_Memory, with output vectors of C bytes. C is the columns of the
+array. The output pitch P_out is C rounded up to whole beats.
+
+1. Bytes 0 to C - 1 of line `buffer` + b * `rows` + m go to `host` + m * `stride` + b * P_out.
+2. For the last block only `tail` bytes (at most C) are written.
+3. No other byte is written, not even padding.
+4. Lines read: `rows` * `blocks`.
+5. Copies are made in the order of b, then m. That order shows only where rows overlap in host
+   memory.
+
+- HOST_WINDOW takes whole pitches: `host` + (`rows` - 1) * `stride` + `blocks` * P_out."""
+
+_LOAD_PARAMETERS = f"""\
+An entry serves the C channels of one N tile. It takes {PARAMETER_PLANES} planes of P_out bytes in
+host memory, one after the other. Entries follow each other in the same way. Byte c of a plane
+belongs to channel c.
+
+1. Planes 0 to 3 are the bytes of the bias (int32, least significant first).
+2. Planes 4 to 7 are the bytes of the multiplier. Bit 31 is ignored.
+3. Plane 8 is the shift: bits 4:0 right shift r, bits 7:5 left shift l.
+
+- HOST_WINDOW takes all `count` * {PARAMETER_PLANES} * P_out bytes."""
+
 TRANSFERS: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.READ_HOST_MEMORY,
@@ -43,16 +81,7 @@ TRANSFERS: tuple[Instruction, ...] = (
         writes=(Use(Memory.BUFFER, "buffer", "rows * blocks"),),
         checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
         summary="Copies a matrix from host memory into the unified buffer.",
-        semantics=(
-            "Each of the `rows` rows in host memory is `blocks` input vectors of R bytes, R being "
-            "the rows of the array, one every input pitch P_in (R rounded up to whole beats of the "
-            "host bus). Block b of row m goes to line `buffer` + b * `rows` + m; its bytes come "
-            "from `host` + m * `stride` + b * P_in. The last block (b = `blocks` - 1) has only "
-            "`tail` bytes (at most R); the rest of its line becomes 0, as do bytes of a line "
-            "beyond R. Lines written: `rows` * `blocks`. The bytes touched in host memory end at "
-            "`host` + (`rows` - 1) * `stride` + `blocks` * P_in, whole pitches, padding included: "
-            "that end must not exceed the host window."
-        ),
+        semantics=_READ_HOST_MEMORY,
     ),
     Instruction(
         opcode=Opcode.WRITE_HOST_MEMORY,
@@ -62,15 +91,7 @@ TRANSFERS: tuple[Instruction, ...] = (
         writes=(Use(Memory.HOST, "host", "(rows - 1) * stride + blocks * P_out"),),
         checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
         summary="Copies a matrix from the unified buffer into host memory.",
-        semantics=(
-            "The reverse of Read_Host_Memory with output vectors of C bytes, C being the columns "
-            "of the array, and the output pitch P_out (C rounded up to whole beats): bytes 0 to "
-            "C - 1 of line `buffer` + b * `rows` + m go to `host` + m * `stride` + b * P_out, only "
-            "`tail` bytes (at most C) of them for the last block. No other byte is written, not "
-            "even padding. Lines read: `rows` * `blocks`. The window check takes whole pitches: "
-            "`host` + (`rows` - 1) * `stride` + `blocks` * P_out. Copies are made in the order of "
-            "b, then m; that order shows only where rows overlap in host memory."
-        ),
+        semantics=_WRITE_HOST_MEMORY,
     ),
     Instruction(
         opcode=Opcode.LOAD_PARAMETERS,
@@ -85,14 +106,7 @@ TRANSFERS: tuple[Instruction, ...] = (
         writes=(Use(Memory.PARAMETERS, "parameter", "count"),),
         checks=(Fault.PARAMETER_RANGE, Fault.HOST_WINDOW),
         summary="Loads bias, multiplier and shift of output channels.",
-        semantics=(
-            f"An entry serves the C channels of one N tile and takes {PARAMETER_PLANES} planes of "
-            "P_out bytes in host memory, one after the other, entries likewise; byte c of a plane "
-            "belongs to channel c. Planes 0 to 3 are the bytes of the bias (int32, least "
-            "significant first), 4 to 7 those of the multiplier (bit 31 is ignored), plane 8 is "
-            "the shift: bits 4:0 right shift r, bits 7:5 left shift l. The window check takes all "
-            f"`count` * {PARAMETER_PLANES} * P_out bytes."
-        ),
+        semantics=_LOAD_PARAMETERS,
     ),
     Instruction(
         opcode=Opcode.LOAD_TABLE,

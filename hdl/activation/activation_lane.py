@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lane of the activation unit: all that is done for one column."""
+"""The lane of the activation unit: all the work for one column, or for two that take turns."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, enum, wiring
@@ -19,38 +19,44 @@ from systola.hdl.ports import TableRowSignature, TableWriteSignature
 
 
 class Pick(enum.Enum, shape=2):
-    """Which byte of a lane goes into the line that is written."""
+    """A choice of the byte of a lane for the line that is written."""
 
     PLAIN = 0
     """The result, or its low byte."""
     TABLE = 1
-    """What the table holds for the result."""
+    """The entry of the table for the result."""
     GATE = 2
     """The low byte of the gate's result."""
     HIGH = 3
-    """The high byte of the one picked before."""
+    """The high byte of the result that was picked in the turn before, with PLAIN or GATE."""
 
 
 class ScalingControl(data.StructLayout):
-    """With an element at the requantiser: it is to be `scaled`, an int16 (`wide`)."""
+    """A control for an element at the requantiser.
+
+    | field    | meaning |
+    |---|---|
+    | `scaled` | the requantiser scales the element |
+    | `wide`   | the element is an int16 |
+    """
 
     def __init__(self) -> None:
         super().__init__({"scaled": 1, "wide": 1})
 
 
 class ScaleControl(data.StructLayout):
-    """At MULTIPLIER_STAGE of the requantiser: what an element is `scaled` by."""
+    """A control for MULTIPLIER_STAGE of the requantiser: the `multiplier` of a `scaled` element."""
 
     def __init__(self) -> None:
         super().__init__({"scaled": 1, "multiplier": 31})
 
 
 BYTE_SHIFT = 5
-"""Bits by which int8 are shifted further than int16 before they are scaled."""
+"""Bits by which int8 elements are shifted further left than int16 elements before scaling."""
 
 
 def lane_members(config: Config) -> dict[str, wiring.Member]:
-    """The members of an ActivationLane."""
+    """Return the members of an ActivationLane."""
     bits = lane_bits(config)
     members = {
         **line_inputs(config),
@@ -91,32 +97,68 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
 
 
 class ActivationLane(wiring.Component):
-    """`requantiser` (see there), a look-up in `table`, and the choice of the byte to be written.
+    """A lane that makes one result byte a cycle from an accumulator or from bytes of buffer lines.
 
-    The value is `accumulator` or, with `use_sum`, the `sum` of the lane's VectorLane, whose members
-    are here, too; with `scaling` it is the element that the VectorLane took VALUE_STAGE cycles ago,
-    on its way to that sum, with `scale` MULTIPLIER_STAGE cycles later, and the shift right,
-    rounding and offsets are as the requantiser says. `byte_out` comes PICK_STAGE cycles after the
-    value, with `pick`, out of logic: a register comes behind it. One value a cycle, no
-    back-pressure. `table` comes TABLE_STAGE cycles after the value. Each lane has its own copy of
-    the tables. Where there are curves, a TableLane has the tables. `on_curve` comes with `table`,
-    and the number on the curve takes the place of the result CURVE_LATENCY cycles later. `gathers`
-    comes with `table`, VALUE_STAGE cycles after a byte that looks up a number of int32.
+    A VectorLane adds up the elements of buffer lines. A Requantiser makes a code of the value. A
+    table or a GateLane may replace the code. At last a byte is picked for the line that is written.
 
-    With training `magnitude` tells of the value that it has these bits, or its inverse where it is
-    negative, and `dither` is the requantiser's.
+    The column "cycle" counts from the cycle of the value. Stages are constants of Requantiser, or
+    of this class.
 
-    With 16-bit modes: `accumulate`, at OFFSET_STAGE of the requantiser, adds the addend that the
-    VectorLane has then, instead of `zero_point`; the lane has a GateLane for its result, at
-    GATE_STAGE, with `gate`. The gates borrow a multiplier of the requantiser, in cycles in
-    which it has no vector for it.
+    | port          | cycle            | meaning |
+    |---|---|---|
+    | `byte`        |                  | byte of a buffer line, for the VectorLane, in the cycles
+                                         that its docstring has |
+    | `element`     |                  | control of the byte |
+    | `summing`     |                  | control of the sum of the VectorLane |
+    | `tap`         |                  | weight for the VectorLane, with depthwise lanes |
+    | `before`      |                  | low byte for the VectorLane, if the machine `reads_pairs` |
+    | `pair`        |                  | `before` counts |
+    | `waits_at`    |                  | places in the VectorLane's memory, if the machine
+                                         `reads_pairs` |
+    | `accumulator` | 0                | a sum from the accumulators: the value |
+    | `use_sum`     | 0                | the value is the sum of the VectorLane instead |
+    | `scaling`     | 0                | the value is an element instead |
+    | `bias`        | 0                | number that is added to the value, if it is not an element
+                                         |
+    | `shift_left`  | 0                | left shift of the biased value, if it is not an element |
+    | `scale`       | MULTIPLIER_STAGE | multiplier of an element |
+    | `multiplier`  | MULTIPLIER_STAGE | multiplier of any other value |
+    | `shift_right` | SHIFT_STAGE      | right shift of the product |
+    | `rounding`    | ROUNDING_STAGE   | Rounding of the right shift |
+    | `dither`      | DITHER_STAGE     | random number for the rounding, with training |
+    | `zero_point`  | OFFSET_STAGE     | offset of the result |
+    | `accumulate`  | OFFSET_STAGE     | the addend of the VectorLane is the offset, with 16-bit
+                                         modes |
+    | `low`         | CLAMP_STAGE      | smallest result |
+    | `high`        | CLAMP_STAGE      | largest result |
+    | `magnitude`   | 0                | the value's bits below the sign, inverted if it is
+                                         negative, with training |
+    | `table`       | TABLE_STAGE      | number of the table, with tables |
+    | `on_curve`    | TABLE_STAGE      | the result is looked up on a curve, with attention |
+    | `gathers`     | TABLE_STAGE      | a number of int32 is looked up, with attention |
+    | `write`       |                  | writes into the tables, with tables |
+    | `gate`        |                  | control of the GateLane, which takes the result at
+                                         GATE_STAGE, with 16-bit modes |
+    | `pick`        | PICK_STAGE       | choice of the byte, with tables or 16-bit modes |
+    | `byte_out`    | PICK_STAGE       | the byte, from logic; the user puts it into a register |
+
+    An element was taken by the VectorLane VALUE_STAGE cycles before, and is on its way to the sum
+    of the VectorLane.
+
+    Throughput: one value a cycle. No back-pressure. Each lane has its own copy of the tables.
+    With attention, a TableLane has the tables. The number on a curve takes the place of the result
+    CURVE_LATENCY cycles later. A byte that looks up a number of int32 comes VALUE_STAGE cycles
+    before `gathers`. The
+    gates borrow a multiplier of the requantiser, in cycles in which the requantiser has no vector
+    for it. The Requantiser's docstring has the ranges of its inputs.
     """
 
     TABLE_STAGE = Requantiser.LATENCY
     GATE_STAGE = Requantiser.LATENCY
     PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
     _PASSED_ON = ("accumulator", "use_sum", "bias", "shift_right", "rounding", "low", "high")
-    """Inputs of the requantiser that are those of the lane."""
+    """Inputs of the lane that its requantiser takes unchanged."""
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -150,7 +192,7 @@ class ActivationLane(wiring.Component):
                 self.magnitude.eq(value[:-1] ^ value[-1].replicate(MAGNITUDE_BITS)),
                 requantiser.dither.eq(self.dither),
             ]
-        waiting = Signal(lane_bits(config), reset_less=True)  # as long as the tables take
+        waiting = Signal(lane_bits(config), reset_less=True)  # waits as long as a table takes
         plain = Signal(lane_bits(config), reset_less=True)
         m.d.sync += [waiting.eq(requantiser.result), plain.eq(waiting)]
         m.d.comb += self.byte_out.eq(plain[:8])
@@ -188,7 +230,7 @@ class ActivationLane(wiring.Component):
             with m.If(self.accumulate):
                 m.d.comb += requantiser.offset.eq(vector.addend)
             m.submodules.gate_lane = gate = GateLane(turns=config.columns_per_lane)
-            # The high bytes, as many turns as there are after the low ones.
+            # Each high byte waits until the next turn of its column: it follows its low byte.
             high = registers_in_turn(m, unsigned(8), turns=config.columns_per_lane, name="high")
             m.d.comb += [
                 gate.control.eq(self.gate),

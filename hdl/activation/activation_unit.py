@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activate, Depthwise, Pool and Vector: everything that writes results into the unified buffer."""
+"""The activation unit, which writes all results of computations into the unified buffer."""
 
 from contextlib import nullcontext
 
@@ -47,15 +47,16 @@ from systola.hdl.ports import (
 )
 
 LEAST = 128
-"""What 0 is less where a tap of a maximum does not count."""
+"""Number that is subtracted from 0 for a tap outside the map, so that no maximum counts this tap.
+"""
 FOLLOW_LATENCY = 2
-"""Cycles from a list that lets a step go to its read: interlock, read."""
+"""Cycles from the cycle in which a list lets a step go to its read: interlock, read."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 """Cycles from a command to its first read: walk, plan, interlock, read."""
 
 
 def steps_left_out(turns: int) -> dict[Pause, int]:
-    """How many for each pause, where each takes so many cycles."""
+    """Return the number of steps to leave out for each pause, if a step takes `turns` cycles."""
     cycles = {
         Pause.ONE: 1,
         Pause.TAPS: TAP_SPACING,
@@ -68,7 +69,7 @@ def steps_left_out(turns: int) -> dict[Pause, int]:
 
 
 def watched(config: Config) -> dict[str, int]:
-    """Whom instructions wait for, and the bits of the addresses."""
+    """Return the names of the lists that steps wait for, each with the bits of its addresses."""
     line, row = address_bits(config), row_bits(config)
     masks = (
         *("matrix_reading", "activate_writing", "operand_writing"),
@@ -79,7 +80,7 @@ def watched(config: Config) -> dict[str, int]:
 
 
 def checks(config: Config) -> list[Check]:
-    """What a step waits for."""
+    """Return the comparisons of a step with older instructions."""
     entries, tables = parameter_space(config), table_space(config)
     return [
         Check(watched="host_reading", address="read", used="reads"),
@@ -89,7 +90,7 @@ def checks(config: Config) -> list[Check]:
         Check(watched="matrix_reading", address="line", used="narrow"),
         Check(watched="host_writing", address="line", used="narrow"),
         Check(watched="host_reading", address="line", used="narrow"),
-        # An int16 result takes two lines: it waits for whole instructions instead.
+        # An int16 result takes two lines. So it waits until whole instructions have left the lists.
         Check(watched="matrix_reading", used="wide"),
         Check(watched="host_writing", used="wide"),
         Check(watched="host_reading", used="wide"),
@@ -100,33 +101,66 @@ def checks(config: Config) -> list[Check]:
 
 
 class ActivationUnit(wiring.Component):
-    """Makes one vector after the other: StepPlanner has the steps of each instruction, `Interlock`
-    lets them pass when no older instruction uses their addresses any longer, ResultLanes does the
-    work. A step is a read of accumulators or of a buffer line, one a cycle; the last of a vector
-    issues it. A step of a command that is `paired` reads both lines of an int16 operand or addend.
-    Each column has its `ActivationLane`. Where two columns share one, a step takes two cycles, and
-    the pauses below are whole steps, of as many cycles or one more. A program begins with the same
-    turn each time, from `running`, so that it takes the same cycles.
+    """A unit that carries out Activate, Depthwise, Pool, Vector, Measure, Transpose and Random.
 
-    `masks` are those of `command`; `progress` tells of the lists that they name.
-    `command_pop`: all its steps were taken off; it is not needed any longer. The first read comes
-    FRONT_LATENCY cycles after the command, and FOLLOW_LATENCY cycles after the list that lets it
-    go, or one more. It waits where the accumulators' or the buffer's bank is busy; after issue
-    nothing stops a vector: see ResultLanes, and `latency`. WALK_GAP cycles are lost between two
-    instructions, and more where the first of them has less than five steps.
+    It makes one vector after the other. StepPlanner makes the steps of each instruction. An
+    `Interlock` lets a step pass once no older instruction uses its addresses any longer.
+    ResultLanes does the work, with an `ActivationLane` for each column. A step is a read of an
+    accumulator row or of a buffer line. A step of a `paired` command reads both lines of an int16
+    operand or addend. The last step of a vector issues the vector.
 
-    The spacings of ResultLanes are kept: an int16 result takes two cycles at least, one with one of
-    GATES `gate_spacing`; a sum of lines that is added to what its lines hold takes ADDEND_SPACING
-    more, with training only a copy whose element takes one step; DRAIN_SPACING are lost behind an
-    instruction that reads lines, TAP_SPACING behind fewer than three taps. ADD and SUBTRACT need
-    the requantisers for three cycles a vector, or for two where an operand of int8 has a scale of
-    one half, and lose LONG_SPACING where others lose ADDEND_SPACING or DRAIN_SPACING; so do those
-    that ResultLanes names. Steps that would meet the gates of older vectors wait, see GateQueue.
+    | port               | meaning |
+    |---|---|
+    | `command`          | the instruction; it stays until `command_pop` |
+    | `command_valid`    | there is an instruction |
+    | `command_pop`      | all steps of `command` were taken off; the unit needs it no longer |
+    | `masks`            | the entries of each list that `command` awaits |
+    | `progress`         | the reports of the lists that `masks` name |
+    | `enable`           | a row of the accumulators is read |
+    | `address`          | the row |
+    | `ready`            | the accumulators take the read |
+    | `accumulators`     | the sums of the row, ROW_LATENCY cycles after the read |
+    | `operands`         | reads of buffer lines, with their `ready` and their data |
+    | `parameters`       | writes into the parameter memory |
+    | `tables`           | writes into the tables, with tables |
+    | `buffer`           | writes of result lines |
+    | `advance_read`     | accumulator rows below `advance_read_to` have been read, in the cycle
+                           before |
+    | `advance_read_to`  | the first row that has not been read |
+    | `rows_done`        | all rows of the instruction have been read, in the cycle before |
+    | `lines_done`       | all lines of the instruction have been read, in the cycle before |
+    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
+    | `advance_write_to` | the first line that is not written by then |
+    | `write_done`       | all lines of the instruction are written in ANNOUNCED cycles |
+    | `takes_line`       | a step that reads no accumulators was made, in the cycle before; a
+                           counter uses it |
+    | `running`          | a program runs, where columns take turns |
 
-    `advance_read` with `advance_read_to`: accumulator rows below have been read, in the cycle
-    before. `rows_done`: all have; `lines_done`: all buffer lines have. `advance_write`,
-    `advance_write_to`, `write_done`: the same for lines written, as many cycles before the write as
-    ResultLanes says. `takes_line` is for the counters.
+    - Latency: the first read comes FRONT_LATENCY cycles after the command. The read of a step that
+      waits comes FOLLOW_LATENCY cycles after a list lets the step go, or one cycle more. From the
+      read of a vector's accumulators to the write of its line there are `latency` cycles.
+    - Throughput: one step a cycle, less the pauses below.
+    - Back-pressure: a step waits while the bank of the accumulators or of the buffer is busy.
+      Nothing stops a vector after its issue.
+
+    The pauses between steps keep the distances in the docstring of `spacings`:
+
+    - WALK_GAP cycles are lost between two instructions. More are lost if the first instruction has
+      fewer than five steps.
+    - An int16 result takes at least two cycles. With a function of GATES a result takes at least
+      `gate_spacing` cycles.
+    - A sum of lines takes ADDEND_SPACING cycles more if it is added to the old content of its
+      lines. With training only a copy with one step for its element takes them.
+    - DRAIN_SPACING cycles are lost after an instruction that reads lines.
+    - TAP_SPACING cycles are lost after a block of fewer than three taps.
+    - ADD and SUBTRACT need the requantisers for three cycles a vector, or for two if an int8
+      operand has a scale of one half. They lose LONG_SPACING cycles in place of ADDEND_SPACING and
+      DRAIN_SPACING. So do the vectors that `spacings` names for LONG_SPACING.
+    - A step that would meet the gates of older vectors waits, see GateQueue.
+
+    Where two columns share a lane, a step takes two cycles. The pauses are whole steps then: as
+    many cycles, or one more. Each program begins with the same turn, counted from the rise of
+    `running`, so that it takes the same cycles each time.
     """
 
     def __init__(self, *, config: Config):
@@ -165,7 +199,7 @@ class ActivationUnit(wiring.Component):
 
     @staticmethod
     def latency() -> int:
-        """Cycles from the read of a vector's accumulators to the write of its line."""
+        """Return the cycles from the read of a vector's accumulators to the write of its line."""
         return ResultLanes.latency()
 
     def elaborate(self, platform: object) -> Module:
@@ -181,7 +215,7 @@ class ActivationUnit(wiring.Component):
         )
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)
-        # What the step that is offered waits for.
+        # The masks of the step that the planner offers.
         masks = Signal.like(self.masks)
         next_masks = Signal.like(masks)
         m.d.comb += [
@@ -191,12 +225,12 @@ class ActivationUnit(wiring.Component):
         ]
         m.d.sync += masks.eq(kept(next_masks, self.progress))
 
-        # The instruction whose steps are taken, while the planner may have the next one. There is
-        # a pause behind its last step.
+        # The instruction of the steps that are taken. The planner may already have the next
+        # instruction. A pause follows the last step of an instruction.
         command = Signal(ActivateCommand(config=self._config), reset_less=True)
         present = Signal()
-        follows = Signal()  # the one that the planner has is the next one
-        ends = Signal()  # its last step is taken
+        follows = Signal()  # the planner has the instruction after `command`
+        ends = Signal()  # the last step of `command` is taken
         m.d.comb += [
             planner.command.eq(self.command),
             planner.command_valid.eq(self.command_valid),
@@ -217,8 +251,8 @@ class ActivationUnit(wiring.Component):
         adds = (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
         scaled = Signal()
         m.d.comb += scaled.eq((command.source == Source.VECTOR) & adds)
-        # Bit n: n + 1 cycles ago a sum of scaled elements was issued. Like an element it takes the
-        # requantisers for a cycle a turn.
+        # Bit n: n + 1 cycles ago a sum of scaled elements was issued. Like an element, such a sum
+        # takes the requantisers for a cycle a turn.
         scaled_sums = Signal(SLOT_DISTANCE)
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
@@ -307,12 +341,13 @@ class ActivationUnit(wiring.Component):
     def _step(
         self, m: Module, interlock: Interlock, busy: Value
     ) -> tuple[data.View, Signal, Value]:
-        """The step that is made in this cycle, whether it is, and whether it is done with it: none
-        whose element needs the requantisers while they are `busy`, and none that is held up for the
-        gates.
+        """Return the present step, whether ResultLanes sees it, and whether it ends in this cycle.
 
-        Where columns take turns it may read in either of its cycles; ResultLanes hears of it in
-        both, and, when it is over, whether it was `made`.
+        A step with an element for the requantisers waits while these are `busy`. A step that the
+        gates of older vectors hold up waits, too.
+
+        Where columns take turns, a step may read in either of its two cycles. ResultLanes sees the
+        step in both. When they are over, `made` shows whether the step was made.
         """
         layout, turns = Step(config=self._config), self._config.columns_per_lane
         step, valid = Signal(layout, reset_less=True), Signal()
@@ -347,14 +382,14 @@ class ActivationUnit(wiring.Component):
             taken.eq(valid & granted),
         ]
 
-        # A step that cannot follow waits aside, so that the interlock learns of it from a register.
-        # Behind one that pauses comes none at once, and what is loaded then does not count.
+        # A step that cannot follow waits in `aside`, so that the interlock's `ready` is a register.
+        # No step follows a step with a pause at once: the step that is loaded then is not valid.
         passed = interlock.output
         aside, waits = Signal(layout, reset_less=True), Signal()
         room = Signal(init=1)  # nothing waits
         following = Signal(layout)
         comes = Signal()
-        pauses = Signal()  # behind this step
+        pauses = Signal()  # a pause follows this step
         left_out_for = steps_left_out(turns)
         rest, rests = Signal(range(max(left_out_for.values()))), Signal()
         long_rest = Signal.like(rest)
@@ -364,7 +399,7 @@ class ActivationUnit(wiring.Component):
             passed.ready.eq(room & self._turn if self._shared else room),
             following.eq(Mux(waits, aside, passed.payload)),
             comes.eq(waits | passed.valid),
-            # While it rests there is no step, and where there is none nothing has to be granted.
+            # There is no step during a pause. Without a step nothing has to be granted.
             leaves.eq(granted & ~rests),
             proceeds.eq(comes & ~(valid & pauses)),
         ]
@@ -407,7 +442,7 @@ class ActivationUnit(wiring.Component):
         taken: Signal,
         scaled: Signal,
     ) -> None:
-        """The control of a buffer line."""
+        """Set the control of a buffer line."""
         is_vector = command.source == Source.VECTOR
         in_elements = step.phase == Phase.ELEMENTS
         in_operand = step.phase == Phase.OPERAND
@@ -465,7 +500,7 @@ class ActivationUnit(wiring.Component):
     def _control_vector(
         self, m: Module, control: data.View, command: data.View, step: data.View
     ) -> None:
-        """The control of a vector."""
+        """Set the control of a vector."""
         m.d.comb += [
             control.line.eq(step.line),
             control.last.eq(step.ends),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes through the lanes beside the numbers."""
+"""The controls that pass through the lanes of the activation unit beside the numbers."""
 
 from amaranth.hdl import signed
 from amaranth.lib import data
@@ -14,9 +14,23 @@ from systola.hdl.commands import address_bits
 
 
 class LineControl(data.StructLayout):
-    """What accompanies the elements of a buffer line through the front of the lanes, or of zeros
-    instead (`outside`), or a line of a tile to be transposed, or the load of a seed. `pair`: the
-    low bytes of an int16 come with its high bytes, see `reads_pairs`."""
+    """A control that accompanies a buffer line through the front of the lanes.
+
+    | field        | meaning |
+    |---|---|
+    | `pair`       | the low bytes of an int16 come with its high bytes, if the machine
+                     `reads_pairs` |
+    | `load_tap`   | the line has the weights of a tap, which are loaded |
+    | `load_tile`  | the line belongs to a tile that is transposed |
+    | `load_seed`  | a seed is loaded |
+    | `tap`        | number of the tap that is loaded or used |
+    | `outside`    | zeros take the place of the line |
+    | `element`    | control of the elements |
+    | `scaling`    | control of the elements at the requantiser |
+    | `shift`      | right shift of scaled elements |
+    | `multiplier` | multiplier of scaled elements |
+    | `summing`    | control of the sums |
+    """
 
     def __init__(self, *, config: Config) -> None:
         super().__init__(
@@ -37,12 +51,24 @@ class LineControl(data.StructLayout):
 
 
 INSTRUCTIONS = 16
-"""More than have vectors in the lanes at a time: two cycles lie between two of them."""
+"""Count of the numbers for instructions: more than can have vectors in the lanes at a time.
+
+At least two cycles lie between the vectors of two instructions.
+"""
 
 
 class VectorControl(data.StructLayout):
-    """What accompanies a vector through the rest of the lanes. `number`: which of the last
-    INSTRUCTIONS it belongs to."""
+    """A control that accompanies a vector from its issue on.
+
+    | field       | meaning |
+    |---|---|
+    | `line`      | the first line of the result |
+    | `last`      | the vector is the last of its instruction |
+    | `parameter` | its parameter entry |
+    | `use_sum`   | its value is a sum of buffer lines, not an accumulator row |
+    | `scaled`    | the elements of its sum are scaled |
+    | `number`    | its instruction, as one of the last INSTRUCTIONS |
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -58,15 +84,23 @@ class VectorControl(data.StructLayout):
 
 
 class PassingControl(data.StructLayout):
-    """What of it passes from stage to stage: its line waits in a memory, all else is known when the
-    value comes."""
+    """A part of VectorControl that passes from stage to stage of the lanes.
+
+    The line of the vector waits in a memory. The other fields are used before the value comes.
+    """
 
     def __init__(self) -> None:
         super().__init__({"last": 1, "use_sum": 1, "number": range(INSTRUCTIONS)})
 
 
 class InstructionControl(data.StructLayout):
-    """What is the same for all vectors of an instruction, and waits in small memories."""
+    """A control with the settings that all vectors of an instruction share.
+
+    The settings wait in small memories. `accumulate`: the result is added to the lines' old
+    content. `wide`: results are int16. `low`, `high`: bounds of the result. `exponent`: number of
+    the exponent register with the shifts. `stochastic`: the rounding is random. The other fields
+    are operands of the instruction.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -85,7 +119,7 @@ class InstructionControl(data.StructLayout):
 
 
 class EndControl(data.StructLayout):
-    """What accompanies a vector to its line, once the number of its instruction is not needed."""
+    """A control that accompanies a vector to its line, after its instruction's number was used."""
 
     def __init__(self, *, config: Config):
         super().__init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exponent registers: what Measure sets, and shifts that follow from them."""
+"""The exponent registers: Measure sets them, and shifts follow from them."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
@@ -11,24 +11,47 @@ from systola.hdl.commands import MeasureLayout
 
 MAGNITUDE_BITS = 31
 MEASURED = 4
-"""Cycles from `last` to the first `select` that sees the register."""
+"""Cycles from `last` to the first `select` that sees the register's new value."""
 
 
 class ShiftLayout(data.StructLayout):
-    """The shifts of a register, which take the place of an entry's (`replaces`) unless it is the
-    register 0."""
+    """A pair of shifts that an exponent register stands for.
+
+    | field      | meaning |
+    |---|---|
+    | `replaces` | the shifts take the place of the parameter entry's: for any register but 0 |
+    | `right`    | the register, clamped to 0 to 31 |
+    | `left`     | the negated register, clamped to 0 to 7 |
+    """
 
     def __init__(self) -> None:
         super().__init__({"replaces": 1, "right": 5, "left": 3})
 
 
 class ExponentRegisters(wiring.Component):
-    """`shifts` of the register `select`, combinationally.
+    """A memory of the exponent registers, which measures magnitudes and gives shifts.
 
-    A Measure comes in three parts: `take` with what it says, `about`, then each `magnitude` that
-    `counts`, from a cycle later on, a vector each, and with the `last` one, which it may or may not
-    be, the register is set, from `magnitudes` or from other registers alone; both in MEASURED
-    cycles. Within these nothing is selected.
+    | port         | meaning |
+    |---|---|
+    | `select`     | number of the register that is read |
+    | `shifts`     | its shifts, combinational |
+    | `take`       | a Measure comes |
+    | `about`      | with `take`: the fields of the Measure |
+    | `counts`     | a vector of the Measure comes, one cycle after `take` or later |
+    | `magnitude`  | with `counts`: the magnitude of the vector |
+    | `last`       | the Measure is complete, with or without a vector in this cycle |
+    | `magnitudes` | with `last`: the magnitudes count; else the result comes from registers alone |
+
+    Let E[n] be register n, 0 if it has not been set. Then
+
+        e = value + E[first] + E[second] - E[third]
+
+    from the fields of `about`. Register `exponent` becomes e, or with `magnitudes` the larger of e
+    and (bits of the largest magnitude) - `bits`.
+
+    Latency: MEASURED cycles from `last` to a `select` that sees the new value. From `last` until
+    then `select` must not be used: the memory reads other registers. Throughput: one vector a
+    cycle.
     """
 
     def __init__(self) -> None:
@@ -51,7 +74,8 @@ class ExponentRegisters(wiring.Component):
         with m.If(self.take):
             m.d.sync += about.eq(self.about)
 
-        # The magnitudes of all vectors, and the bits of the largest, beside what is added up.
+        # The union of all magnitudes has as many bits as the largest of them. The registers are
+        # added up at the same time.
         row = Signal(MAGNITUDE_BITS)
         held = Signal(MAGNITUDE_BITS)
         stage = Signal(MEASURED - 1)
@@ -71,7 +95,7 @@ class ExponentRegisters(wiring.Component):
 
         memory = m.submodules.memory = Memory(shape=8, depth=EXPONENT_REGISTERS, init=[])
         read, write = memory.read_port(domain="comb"), memory.write_port()
-        known = Signal(EXPONENT_REGISTERS)  # they have been set
+        known = Signal(EXPONENT_REGISTERS)  # bit n: register n has been set
         value = Signal(signed(8))
         m.d.comb += [
             read.addr.eq(self.select),

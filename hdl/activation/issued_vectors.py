@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the issue of a vector to where its row, or the sum of its lines, could be read."""
+"""The delay from the issue of a vector to the cycle in which its row or sum could be read."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -13,12 +13,24 @@ from systola.hdl.parts.promise import promised
 
 
 class IssuedVectors(wiring.Component):
-    """`control` of a vector, and whether there is one (`valid`): a vector of accumulators in the
-    cycle of its `issue`, one of lines SUM_LATENCY cycles later, or SCALED_LATENCY if its elements
-    are scaled. The caller keeps the two apart.
+    """A delay by which vectors of accumulators and of lines come a fixed time before their values.
 
-    Where columns take turns, an `issue` stays for all turns, counts if `made` holds in the cycles
-    behind, and everything is READ_SLACK cycles later.
+    | port         | meaning |
+    |---|---|
+    | `issue`      | a vector is issued |
+    | `vector`     | its control |
+    | `first_turn` | this is the first turn of a step, where columns take turns |
+    | `made`       | the step of an `issue` was made; READ_SLACK cycles later, where columns take
+                     turns |
+    | `control`    | the control of a vector that was issued |
+    | `valid`      | there is a vector at `control` |
+
+    A vector of accumulators comes out in the cycle of its `issue`. A vector of lines (`use_sum`)
+    comes SUM_LATENCY cycles later, or SCALED_LATENCY cycles if its elements are scaled. The caller
+    keeps the two kinds apart: no two vectors may come out in the same cycle. No back-pressure.
+
+    Where columns take turns, an `issue` stays for all turns. It counts if `made` is high in the
+    cycles that follow it. Everything comes READ_SLACK cycles later.
     """
 
     def __init__(self, *, config: Config):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lanes of the activation unit side by side: where there are many, a module converted once."""
+"""The lanes of the activation unit side by side: where there are many, a module converted once."""
 
 from collections.abc import Mapping, Sequence
 from math import gcd
@@ -25,16 +25,16 @@ OF_EACH = (
     "byte_out",
     *("magnitude", "dither"),
 )
-"""Ports that each lane has for itself; all others have one value for the lanes of a group."""
+"""Names of the ports that each lane has for itself; the lanes of a group share all others."""
 
 
 def group_size(config: Config) -> int:
-    """Lanes of a group, all of the same size: an eighth of all, or fewer."""
+    """Return the number of lanes in a group: an eighth of all or fewer, the same for all groups."""
     return gcd(config.cols, max(1, config.cols // 8))
 
 
 def lane_ports(config: Config) -> dict[str, tuple[wiring.Flow, int]]:
-    """Direction and bits of each port of an ActivationLane, by its name in Verilog."""
+    """Return direction and bits of each port of an ActivationLane, by its name in Verilog."""
     lane = wiring.Signature(lane_members(config))
     return {
         "__".join(map(str, path)): (member.flow, Shape.cast(member.shape).width)
@@ -43,10 +43,10 @@ def lane_ports(config: Config) -> dict[str, tuple[wiring.Flow, int]]:
 
 
 class LaneGroup(wiring.Component):
-    """`group_size` lanes, instances of the module `activation_lane`, and nothing else.
+    """A module of `group_size` lanes, instances of the module `activation_lane`, and nothing else.
 
-    Members are the ports of an ActivationLane behind `lane_`, as some of their names are words of
-    Verilog; those in OF_EACH are as many times as wide, lane 0 first.
+    Each member is a port of ActivationLane with `lane_` before its name, as some of the names are
+    words of Verilog. Ports in OF_EACH are as many times as wide; lane 0 has the lowest bits.
     """
 
     def __init__(self, *, config: Config):
@@ -82,7 +82,7 @@ def place_lanes(
     lanes: Sequence[Mapping[str, ValueLike]],
     outputs: Mapping[str, Sequence[Signal]],
 ) -> None:
-    """The lanes, with these values at their inputs, each for itself."""
+    """Place the lanes and connect each one's inputs to its values, and its outputs to `outputs`."""
     for number, values in enumerate(lanes):
         lane = m.submodules[f"lane_{number}"] = ActivationLane(config=config)
         for path, member, port in lane.signature.flatten(lane):
@@ -99,7 +99,7 @@ def place_groups(
     lanes: Sequence[Mapping[str, ValueLike]],
     outputs: Mapping[str, Sequence[Signal]],
 ) -> None:
-    """The same as instances of the module `lane_group`."""
+    """Place the lanes as `place_lanes` does, but as instances of the module `lane_group`."""
     size = group_size(config)
     for number in range(len(lanes) // size):
         first, end = number * size, (number + 1) * size

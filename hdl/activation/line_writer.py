@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the lines of results are written, where a result may have two, or come from the gates."""
+"""The writes of result lines, where a result may have two lines or come from the gates."""
 
 from typing import Any
 
@@ -18,32 +18,39 @@ GATES = 4
 
 
 class EndingVector(data.StructLayout):
-    """What accompanies a vector at one of the last stages of the lanes, if there is one."""
+    """A place for a vector at one of the last stages of the lanes: `control` if it is `valid`."""
 
     def __init__(self, *, config: Config):
         super().__init__({"valid": 1, "control": EndControl(config=config)})
 
 
 class LineWriter(wiring.Component):
-    """Writes a line for each vector, or two, low bytes first, and tells of them before.
+    """A unit that writes one line for each vector, or two, low bytes first, and announces them.
 
-    | port | |
+    | port               | meaning |
     |---|---|
-    | `starts` | the gates start, in the cycle before the vector is `at_gate` |
-    | `finishes` | in the next cycle the gates have the result of the oldest vector |
-    | `at_gate` | the vector whose result the gates take as their argument |
-    | `announced`, `announced_wide` | the vector whose line, or the second of two, is written next |
-    | `end` | the one whose bytes the lanes give |
-    | `next_looks_up` | the one in the cycle behind that takes them from a table |
-    | `written` | the line behind those of the vector that is `announced` |
-    | `pick` | what the lanes give in the next cycle |
-    | `enable`, `address` | of the write, a cycle after the bytes |
-    | `advance_write`, `advance_write_to`, `write_done` | see ResultLanes |
-    | `turn` | of `end`, where columns take turns: all ports stay for as many cycles, and what is \
-written and told comes with the last one |
+    | `starts`           | the gates start, in the cycle before the vector is `at_gate` |
+    | `finishes`         | in the next cycle the gates have the result of the oldest vector |
+    | `at_gate`          | the vector with the result that the gates take as their argument |
+    | `announced`        | the vector that is announced now if it has one line |
+    | `announced_wide`   | the vector that is announced now if it has two lines |
+    | `end`              | the vector with the bytes that the lanes give in this cycle |
+    | `next_looks_up`    | the vector of the next cycle takes its bytes from a table |
+    | `written`          | the first line after the lines of the vector that is `announced` |
+    | `pick`             | choice of the bytes that the lanes give in the next cycle |
+    | `enable`           | a line is written, in the cycle after its bytes |
+    | `address`          | the line |
+    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
+    | `advance_write_to` | the first line that is not written by then |
+    | `write_done`       | the lines that are announced are the last of their instruction |
+    | `turn`             | the turn of `end`, where columns take turns |
 
-    The results of the gates come in the order of their arguments, of at most GATES vectors; the
-    caller leaves them the time that they take. Nothing is written for a Measure.
+    Throughput: one line a cycle. No back-pressure. The results of the gates come in the order of
+    their arguments. At most GATES vectors are in the gates, and the caller leaves them the time
+    that they take. Both lines of a vector are announced together. A Measure writes no line.
+
+    Where columns take turns, all ports stay for as many cycles. Lines are written and announced
+    with the last turn.
     """
 
     def __init__(self, *, config: Config):
@@ -83,7 +90,7 @@ written and told comes with the last one |
             done.eq((end.valid & ~is_gate(end.control.function) & ~silent) | gate.valid),
             finished.eq(Mux(gate.valid, gate.control, end.control)),
         ]
-        # The high ones follow when all columns have had their turn.
+        # The high bytes follow when all columns have had their turn.
         wide: list[Value] = [done & finished.wide]
         for turn in range(turns):
             wide.append(Signal(name=f"wide_{turn}"))
@@ -105,13 +112,13 @@ written and told comes with the last one |
         return m
 
     def _gate(self, m: Module) -> data.View:
-        """The vector whose result the gates have, if the lanes give it now."""
+        """Return the vector with a result from the gates that the lanes give in this cycle."""
         turns = self._config.columns_per_lane
         gate = Signal(EndingVector(config=self._config))
         started, there = Signal(), Signal()
         m.d.sync += [started.eq(self.starts), there.eq(self.finishes)]
 
-        # Their lines wait in a ring.
+        # The lines of vectors in the gates wait in a ring.
         memory = m.submodules.gates = Memory(
             shape=EndControl(config=self._config), depth=GATES, init=[]
         )
@@ -133,7 +140,7 @@ written and told comes with the last one |
         return gate
 
     def _announce(self, m: Module, gate: data.View) -> None:
-        """Two lines are announced together, with the second one."""
+        """Announce one line, or two lines together with the second of them."""
         one, two, shared = self.announced, self.announced_wide, self._config.columns_per_lane > 1
         lines: list[Value] = [self.written]
         for cycle in range(self._config.columns_per_lane):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vectors with function OTHER are: transposed lines, random bytes, measured magnitudes."""
+"""The work for vectors with function OTHER: transposed lines, random bytes, measured magnitudes."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -23,11 +23,31 @@ def is_other(port: data.View) -> Value:
 
 
 class OtherResults(wiring.Component):
-    """`line` is `plain`, the bytes of the lanes, unless a line of a tile or of random bytes is to
-    be written. `issued`, `coming`, `valued` and `ending` are a vector at its issue, with `about`, a
-    cycle before its value, with it and the `magnitude` of all lanes, and a cycle before its line.
-    `shifts` go with `coming`. `load_tile`, `load_seed` with `bytes` and `seed`: see there. `draw`
-    and `dither`: see RandomBytes.
+    """A unit that replaces the bytes of the lanes by transposed lines or random bytes, and
+    measures.
+
+    A vector passes these ports one after the other. The unit acts on vectors with function OTHER.
+
+    | port        | meaning |
+    |---|---|
+    | `issued`    | a vector in the cycle of its issue |
+    | `about`     | with `issued`: the fields of a Measure |
+    | `coming`    | a vector in the cycle before its value; only `exponent` is used |
+    | `shifts`    | with `coming`: the shifts of its exponent register, combinational |
+    | `valued`    | a vector in the cycle of its value |
+    | `magnitude` | with `valued`: the magnitudes of all lanes, ORed |
+    | `ending`    | a vector in the cycle before its line |
+    | `load_tile` | `bytes` are a line of a tile, see Transposer |
+    | `bytes`     | a buffer line |
+    | `load_seed` | the generators begin with `seed`, see RandomBytes |
+    | `seed`      | see RandomBytes |
+    | `draw`      | see RandomBytes |
+    | `dither`    | random bits for each column, see RandomBytes |
+    | `plain`     | the bytes of the lanes |
+    | `line`      | the line that is written: `plain`, or the line of a vector with function OTHER |
+
+    Latency: `line` is combinational from `plain`. A transposed line or random bytes come in the
+    cycle after `ending`. Throughput: one vector a cycle. No back-pressure.
     """
 
     def __init__(self, *, config: Config):

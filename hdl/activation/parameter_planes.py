@@ -19,16 +19,17 @@ MULTIPLIER_PLANES = range(4, 8)
 
 
 class ParameterPlanes(wiring.Component):
-    """Reads an entry in every cycle, whether there is a vector or not, as that is known late.
+    """A memory that reads an entry in every cycle, as it is known late whether there is a vector.
 
-    | port | |
+    | port     | meaning |
     |---|---|
-    | `write` | some planes of an entry are written, at the end of the cycle |
-    | `entry` | which one is read |
-    | `planes` | C bytes of each plane, LATENCY cycles later, as the row of a vector comes; those \
-of the multiplier LATE cycles later, when the requantiser takes them |
+    | `write`  | some planes of an entry are written, at the end of the cycle |
+    | `entry`  | number of the entry that is read |
+    | `planes` | C bytes of each plane |
 
-    Throughput: an entry a cycle. Who reads what is being written is up to the interlocks.
+    Latency: LATENCY cycles from `entry` to `planes`, as for the row of a vector. The planes of the
+    multiplier take LATE cycles, until the requantiser needs them. Throughput: an entry a cycle. No
+    back-pressure. The interlocks keep reads away from an entry that is being written.
     """
 
     LATENCY = ROW_LATENCY
@@ -46,7 +47,7 @@ of the multiplier LATE cycles later, when the requantiser takes them |
 
     @classmethod
     def latency(cls, plane: int) -> int:
-        """Cycles from the number of an entry to the bytes of a plane."""
+        """Return the cycles from the number of an entry to the bytes of a plane."""
         return cls.LATE if plane in MULTIPLIER_PLANES else cls.LATENCY
 
     def elaborate(self, platform: object) -> Module:

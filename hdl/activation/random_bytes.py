@@ -10,11 +10,11 @@ from systola.arch.isa import DITHER_BITS, RANDOM_GROUP, RANDOM_LANES, RANDOM_WAR
 BITS = 8 * RANDOM_LANES
 SEED_BITS = BITS - 1
 READY = RANDOM_WARM_UP + 2
-"""Cycles from `load` to the first `take`, at least."""
+"""Smallest number of cycles from `load` to the first `take`."""
 
 
 def stepped(m: Module, name: str, x: Value) -> Value:
-    """The state after `x`."""
+    """Return the state after `x`."""
     for number, (distance, left) in enumerate(((13, True), (7, False), (17, True))):
         after = Signal(BITS, name=f"{name}_{number}")
         m.d.comb += after.eq(x ^ (x << distance if left else x >> distance))
@@ -23,11 +23,21 @@ def stepped(m: Module, name: str, x: Value) -> Value:
 
 
 class RandomBytes(wiring.Component):
-    """`load` takes a `seed`: the bits of the start below the highest. With `take` the `result`
-    becomes the bytes of the next line, until the next cycle; else it is 0. `dither` are the lowest
-    DITHER_BITS bits of each byte of the states behind that, zeros until the first `load`; with
-    `draw` they are those of the next ones in the cycle behind. A `draw` comes neither with a `take`
-    nor within READY cycles of a `load`.
+    """A unit with the random number generators: it makes lines of random bytes, and random
+    roundings.
+
+    | port     | meaning |
+    |---|---|
+    | `load`   | the generators begin with `seed` |
+    | `seed`   | bits of the first state below the highest bit |
+    | `take`   | `result` becomes the next line |
+    | `result` | the bytes of the line in the cycle after `take`, else 0 |
+    | `draw`   | the generators make a step, so that `dither` changes in the next cycle |
+    | `dither` | lowest DITHER_BITS bits of each byte of the present states |
+
+    `dither` is 0 until the first `load`. A `take` makes a step, too. The first `take` comes READY
+    cycles after `load` or later. A `draw` comes neither with a `take` nor within READY cycles of a
+    `load`. Throughput: one line or step a cycle. No back-pressure.
     """
 
     def __init__(self, *, cols: int):
@@ -45,7 +55,7 @@ class RandomBytes(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        left = Signal(range(READY))  # steps before the first line, whose own is the last of them
+        left = Signal(range(READY))  # steps until the state of the first line
         steps = Signal()
         m.d.comb += steps.eq((left != 0) | self.take | self.draw)
         with m.If(self.load):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lane of the activation unit: from a 32-bit sum to an int8 code, and an operand scaled."""
+"""The requantiser of one lane: from a 32-bit sum to a code, and the scaling of an operand."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
@@ -18,27 +18,46 @@ ELEMENT_SHIFT = 15
 SHIFT_BITS = 5
 """Bits of the number of bits of the shift right."""
 COARSE = 4
-"""The shift right goes in steps of this many bits first, and then by what is left."""
+"""Bits of a coarse step of the shift right; the rest of the shift follows at once."""
 
 
 class Requantiser(wiring.Component):
-    """Bias, multiplier, shifts, offset and clamp: the formula of Activate in arch/isa/
-    (source: LiteRT's MultiplyByQuantizedMultiplier, double and single rounding).
+    """A pipeline for the formula of Activate: bias, multiplier, shifts, offset and clamp.
 
-    `result`, a register, is there LATENCY cycles after the value. One value a cycle, no
-    back-pressure. The value is `accumulator` or, with `use_sum`, `sum`. With `scales` it is
-    `element` << ELEMENT_SHIFT, without `bias`; `number` + `carry` is what comes of a value before
-    the offset, NUMBER_LATENCY cycles after it, in 32 bits (the f of Vector, as `rounding` is
-    DOUBLE). The other inputs come as many cycles after the value as MULTIPLIER_STAGE
-    (`multiplier`), SHIFT_STAGE (`shift_right`), ROUNDING_STAGE (`rounding`), OFFSET_STAGE
-    (`offset`) and CLAMP_STAGE (`low` and `high`, `low` <= `high`) say. Nothing overflows.
+    The formula is in arch/isa/; its source is LiteRT's MultiplyByQuantizedMultiplier, with double
+    and single rounding. The column "cycle" counts from the cycle of the value.
 
-    With `lends` one of its multipliers may be borrowed: in a cycle with `borrow` it takes `first`
-    and `second`, and `lent` is their product LENT_LATENCY cycles later. A value must not be
-    MULTIPLIER_STAGE cycles old in such a cycle.
+    | port          | cycle            | meaning |
+    |---|---|---|
+    | `accumulator` | 0                | the value |
+    | `use_sum`     | 0                | `sum` is the value |
+    | `sum`         | 0                | another value |
+    | `scales`      | 0                | `element` << ELEMENT_SHIFT is the value, without `bias` |
+    | `element`     | 0                | another value |
+    | `bias`        | 0                | number that is added to the value, modulo 2^32 |
+    | `shift_left`  | 0                | left shift, which saturates, 0 to 7 |
+    | `multiplier`  | MULTIPLIER_STAGE | multiplier, 31 bits without a sign |
+    | `shift_right` | SHIFT_STAGE      | right shift, 0 to 31 |
+    | `rounding`    | ROUNDING_STAGE   | Rounding of the right shift |
+    | `dither`      | DITHER_STAGE     | random number in sixteenths, with `dithers` |
+    | `offset`      | OFFSET_STAGE     | number that is added to the product |
+    | `low`         | CLAMP_STAGE      | smallest result |
+    | `high`        | CLAMP_STAGE      | largest result, not below `low` |
+    | `result`      | LATENCY          | the result, a register |
+    | `number`      | NUMBER_LATENCY   | the product, 32 bits, before `carry` is added |
+    | `carry`       | NUMBER_LATENCY   | `number` + `carry` is the rounded product |
+    | `borrow`      |                  | a multiplier is lent in this cycle, with `lends` |
+    | `first`       |                  | with `borrow`: an operand |
+    | `second`      |                  | with `borrow`: the other operand |
+    | `lent`        |                  | the product of both, LENT_LATENCY cycles after `borrow` |
 
-    With `dithers` SINGLE adds `dither`, the t of the formula, DITHER_STAGE cycles after the value;
-    with a half, 8, it is SINGLE itself, and else it must be that.
+    Throughput: one value a cycle. No back-pressure. Nothing overflows. `number` + `carry` is the f
+    of Vector if `rounding` is DOUBLE.
+
+    In a cycle with `borrow` no value may be MULTIPLIER_STAGE cycles old.
+
+    With `dithers`, SINGLE adds `dither`, the t of the formula of `stochastic`. A `dither` of 8, one
+    half, gives SINGLE itself. Every value without random rounding must have this `dither`.
     """
 
     MULTIPLIER_STAGE = 2
@@ -91,7 +110,7 @@ class Requantiser(wiring.Component):
         scaled = self._scaled(m)
         product = self._product(m, scaled)
         shift = Signal(SHIFT_BITS, reset_less=True)
-        longer = Signal(7, reset_less=True)  # bit n: there are more coarse steps than n
+        longer = Signal(7, reset_less=True)  # bit n: the shift has more coarse steps than n
         m.d.sync += [
             shift.eq(self.shift_right),
             longer.eq(Cat(self.shift_right[2:] > n for n in range(7))),
@@ -101,7 +120,7 @@ class Requantiser(wiring.Component):
         return m
 
     def _scaled(self, m: Module) -> Signal:
-        """Stages 0 to 2: the biased sum, shifted left. It saturates."""
+        """Return the biased sum, shifted left with saturation: stages 0 to 2."""
         biased = Signal(signed(32), reset_less=True)
         shift = Signal(3, reset_less=True)
         at_least = Signal(7, reset_less=True)  # bit n: the shift is longer than n
@@ -117,7 +136,8 @@ class Requantiser(wiring.Component):
             shift.eq(self.shift_left),
             at_least.eq(Cat(self.shift_left > n for n in range(7))),
         ]
-        # One table a bit for each bit of the shift; the last two have an input left to saturate.
+        # Each bit of the shift takes one look-up table a bit. The tables of its last two bits have
+        # an input left, which saturates.
         sign = Signal(reset_less=True)
         by_four = Signal(32, reset_less=True)
         rest = Signal(2, reset_less=True)
@@ -143,11 +163,11 @@ class Requantiser(wiring.Component):
         return scaled
 
     def _product(self, m: Module, scaled: Signal) -> Signal:
-        """Stages 2 to 5: the product, without the bits below KEPT_FROM but for those that are
-        compared with `dither`.
+        """Return the product without its lowest bits: stages 2 to 5.
 
-        With the factors in halves: Cat(low * low, high * high) and, HALF_WORD bits higher, the sum
-        of the two mixed products.
+        The bits from KEPT_FROM on are kept, and below them the bits that are compared with
+        `dither`. The factors are in halves. The result is Cat(low * low, high * high) plus,
+        HALF_WORD bits higher, the sum of the two mixed products.
         """
 
         def part(name: str, a: Signal, b: Signal, *, waits: bool = False) -> Signal:
@@ -162,7 +182,7 @@ class Requantiser(wiring.Component):
             Cat(low, high).eq(scaled),
             Cat(factor_low, factor_high).eq(self.multiplier),
         ]
-        # The outer products wait in their blocks while the mixed ones are added.
+        # The outer products wait in their blocks while the mixed products are added.
         outer = Cat(
             part("low_low", low, factor_low, waits=True),
             part("high_high", high, factor_high, waits=True),
@@ -185,7 +205,7 @@ class Requantiser(wiring.Component):
         return product
 
     def _lent(self, m: Module, a: Signal, b: Signal) -> Value:
-        """a * b, from a multiplier that others may use in between."""
+        """Return a * b from a multiplier that others may use in other cycles."""
         number = signed(HALF_WORD + 1)
         m.submodules.low_high = shared = Multiplier(a=number, b=number, pipeline=False)
         m.d.comb += [
@@ -199,19 +219,24 @@ class Requantiser(wiring.Component):
     def _shifted(
         self, m: Module, whole: Signal, shift: Signal, longer: Signal
     ) -> tuple[Signal, Signal]:
-        """Stages 6 and 7: the product shifted right, and what rounding adds.
+        """Return the product shifted right, and the bit that rounding adds: stages 6 and 7.
 
-        Rounding twice, first half up (bit 0 of `product`) and then half away from zero, gives the
-        same as cutting off and adding one where, of the bits cut off, the first one is set and,
-        below zero, any other, or where, above, all the others are. A random number is added to the
-        first DITHER_BITS of them.
+        DOUBLE rounds twice: first half up (bit 0 of `product`), then half away from zero. The same
+        follows from cutting bits off and adding one in these cases. "First" is the highest of the
+        bits cut off.
+
+        - Number below zero: the first is set, and any other of the bits cut off.
+        - Else: the first is set, or all others are.
+
+        SINGLE adds one if the first is set. A random number is added to the first DITHER_BITS of
+        the bits cut off.
         """
         kept, below = self._bits + COARSE, self._below
         product = whole[below:]
         sign = product[-1]
         coarse, fine = shift[2:], shift[:2]
 
-        # Stage 6. What the result cannot hold shows in one bit below the sign.
+        # Stage 6. One bit below the sign shows that the result cannot hold the number.
         groups = [product[i : i + COARSE] for i in range(0, 32, COARSE)]
         beyond = Cat(
             (product[i : i + COARSE] != sign.replicate(COARSE)) & ~longer[k]
@@ -264,8 +289,10 @@ class Requantiser(wiring.Component):
         return moved, carry
 
     def _dithered(self, m: Module, lower: Value, number: Value, rest: Value) -> Value:
-        """Stages 6 and 7: what comes of the bits cut off and `dither`. `lower`: those below the
-        `number` of the next cycle, which is to be shifted by `rest`."""
+        """Return the carry of the bits cut off and `dither`: stages 6 and 7.
+
+        `lower` are the bits below the `number` of the next cycle. That number is shifted by `rest`.
+        """
         below = Signal(len(lower), reset_less=True)
         fraction, total = Signal(DITHER_BITS), Signal(DITHER_BITS + 1)
         m.d.sync += below.eq(lower)
@@ -276,7 +303,7 @@ class Requantiser(wiring.Component):
         return total[-1]
 
     def _clamp(self, m: Module, moved: Signal, carry: Signal) -> None:
-        """Stages 8 and 9: moved + carry, with the offset, clamped."""
+        """Add `carry` and the offset to `moved`, and clamp the sum: stages 8 and 9."""
         total = Signal(signed(len(moved) + 1), reset_less=True)
         sum_of_all = Signal(len(total) + 1)
         result = Signal.like(self.result, reset_less=True)

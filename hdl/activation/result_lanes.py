@@ -66,51 +66,54 @@ from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, Tab
 
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
-"""The first one for which more than the number of a vector's instruction waits in registers."""
+"""First stage at which more of a vector waits in registers than the number of its instruction."""
 SHARERS = 8
-"""Lanes that share the registers of their controls, or an eighth of all."""
+"""Smallest number of lanes that share registers of controls; an eighth of all lanes, if more."""
 
 
 def lanes_are_instances(config: Config) -> bool:
-    """Whether the lanes are instances of the module `lane_group`, like the MXU's tiles."""
+    """Return whether the lanes are instances of the module `lane_group`, like the MXU's tiles."""
     return config.cols > TILE_LIMIT
 
 
 class ResultLanes(wiring.Component):
-    """Takes a buffer line for the front of the lanes with `line`, and makes a result of each vector
-    with `issue`, `vector`, and what its instruction `said`, which begins a cycle before and stays
-    until the last issue. An ActivationLane for each column; the bytes of `operands` come
-    LINE_LATENCY cycles after `line` (with `pair` the low bytes in `before`), the row of
-    `accumulators` ROW_LATENCY cycles after `issue`.
+    """A datapath with an ActivationLane for each column, which makes result lines and never stops.
 
-    Where two columns share a lane, `line` and `issue` with all that belongs to them stay for two
-    cycles, in which `turn` is 0 and 1, and count only if `made` holds in the two cycles behind.
-    Bytes or row come after the one of them with `reads`. Therefore all is READ_SLACK cycles later,
-    and a cycle more, as what is written and told comes with the last turn.
+    | port               | meaning |
+    |---|---|
+    | `line`             | control of a buffer line for the front of the lanes |
+    | `operands`         | bytes of the line, LINE_LATENCY cycles after `line` |
+    | `before`           | low bytes for `pair`, with the others, if the core `reads_pairs` |
+    | `issue`            | a vector is issued; with it comes the last line of its sum |
+    | `vector`           | control of the vector |
+    | `said`             | its settings, from a cycle before the first `issue` to the last one |
+    | `accumulators`     | sums of the row, ROW_LATENCY cycles after `issue` |
+    | `parameters`       | writes into the parameter memory |
+    | `tables`           | writes into the tables |
+    | `buffer`           | writes of result lines |
+    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
+    | `advance_write_to` | the first line that is not written by then |
+    | `write_done`       | all lines of an instruction are written by then |
+    | `about`            | with the last vector of a Measure: its fields |
+    | `seed`             | with the load of a seed: the seed |
+    | `turn`             | number of the column that has its turn, where columns take turns |
+    | `made`             | `line` and `issue` of the two cycles before count, with turns |
+    | `reads`            | bytes or row are read in this cycle, where columns take turns |
+    | `gathers`          | with `line`: its elements are looked up, with attention |
 
-    The line of a vector is written `latency` cycles after its issue, SUM_LATENCY cycles later if it
-    is the sum of lines (`use_sum`), the last of which comes with it, SCALED_LATENCY cycles if their
-    elements are `scaled`, and GateSequencer.latency() later with SIGMOID or TANH, which are for
-    int16 results only; the second line of an int16 result a cycle later. Nothing stops a vector.
-    Of vectors with SIGMOID or TANH each comes `gate_spacing` after the one before, or a multiple of
-    `slots` later, if both are sums of lines that are not scaled, or neither is. All else, and 1/x,
-    comes `gates_alone` after them, and LONG_SPACING more behind a sum of lines. Between other
-    vectors the caller leaves a cycle behind an int16 result, ADDEND_SPACING behind a sum that is
-    added to what is there (with training if it has one step and its addend), and DRAIN_SPACING
-    between a sum and an accumulator row. Where elements are scaled it is LONG_SPACING in both
-    cases, and no element is to be scaled SLOT_DISTANCE cycles after the issue; TAP_SPACING between
-    a tap and its use. `said.low` <= `said.high`. Curves (TABLE with int16 results) are
-    CURVE_LATENCY later: after the last one comes LONG_SPACING, or `gate_pause` if elements are
-    scaled.
-    With `gathers` the elements of a line are looked up in a table of int32: GATHER_SPACING after
-    the last vector with TABLE.
-    With function OTHER, which `table` tells apart: a line of the tile that was loaded before, or of
-    random bytes, or no line, but a Measure of the vector, and what `about` says with the last one;
-    none of these is a sum of lines but the last. LONG_SPACING cycles lie behind the last one of a
-    tile, and of an instruction, and behind the load of a `seed`; also behind the last `stochastic`
-    one, whose rounding takes from the generators.
-    `advance_write`, `advance_write_to`: lines below are written in ANNOUNCED cycles; `write_done`:
-    all are. Both lines of an int16 result are announced together.
+    Latency: a line is written `latency` cycles after `issue`. A sum of lines (`use_sum`) takes
+    SUM_LATENCY more, or SCALED_LATENCY if its elements are `scaled`. SIGMOID and TANH, for int16
+    results only, take GateSequencer.latency() more. The second line of an int16 result takes one
+    more; both lines are announced together. Throughput: one line and one vector a cycle.
+
+    With attention, a result on a curve (TABLE with int16 results) takes CURVE_LATENCY cycles more.
+    With `gathers` the elements of a line are looked up in a table of int32.
+
+    The user keeps the distances of `spacings`, and `said.low` <= `said.high`. With function OTHER,
+    `table` chooses a line of the tile loaded before, random bytes, or a Measure. A Measure alone
+    may be a sum of lines, and is not written. Where two columns share a lane, `line` and `issue`
+    stay for both turns. Lines are written and announced with the last turn, READ_SLACK + 1 cycles
+    later.
     """
 
     def __init__(self, *, config: Config):
@@ -209,7 +212,7 @@ class ResultLanes(wiring.Component):
             "low": bounds.low[: lane_bits(config)],
             "high": bounds.high[: lane_bits(config)],
         }
-        # Without a vector the requantisers scale an element, or nothing.
+        # Without a vector the requantisers scale an element or nothing, which needs DOUBLE.
         inputs["rounding"] = Mux(at[rounding].output_valid, rounds.rounding, Rounding.DOUBLE)
         if config.tables:
             table, write = at[ActivationLane.TABLE_STAGE].output.table, self.tables
@@ -225,7 +228,7 @@ class ResultLanes(wiring.Component):
                 "write__address": write.address,
                 "write__data": write.data,
             }
-        # How far the lines are written with this vector.
+        # The first line after the lines of this vector.
         written = Signal(address_bits(config), reset_less=True)
         m.d.sync += written.eq(ending.line + 1 + ending.wide)
         if config.wide:
@@ -321,20 +324,22 @@ class ResultLanes(wiring.Component):
         return m
 
     def _turn_at(self, stage: int) -> Value:
-        """The turn at a stage, so many cycles after the read, to which READ_SLACK adds nothing."""
+        """Return the turn `stage` cycles after a read. READ_SLACK is whole steps: not counted."""
         return (self.turn - stage)[0]
 
     def _in_first_turn(self, holds: Value, stage: int) -> Value:
-        """What `holds` in all turns as what holds once, when its line is there as a whole."""
+        """Return `holds`, which stays for all turns, in the first turn: its line is complete."""
         return holds & ~self._turn_at(stage) if self._shared else holds
 
     def _in_last_turn(self, holds: Value, stage: int) -> Value:
-        """What `holds` in all turns as what holds once, with the last of them."""
+        """Return `holds`, which stays for all turns, in the last turn only."""
         return holds & self._turn_at(stage) if self._shared else holds
 
     def _now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:
-        """Of a word for each column the words of those whose turn it is `stage` cycles after a
-        read; they are there for all turns, or `once`."""
+        """Return the words of the columns that have their turn `stage` cycles after a read.
+
+        `columns` has a word for each column, for all turns, or `once`: in the first turn.
+        """
         if not self._shared:
             return columns
         first, later = columns[: len(columns) // 2], columns[len(columns) // 2 :]
@@ -345,7 +350,7 @@ class ResultLanes(wiring.Component):
         return Mux(self._turn_at(stage), later, first)
 
     def _said(self, m: Module, vector: data.View, *names: str) -> data.View:
-        """What the instruction of a vector says: some of its fields, from a memory for these."""
+        """Return some settings of a vector's instruction, from a memory for these."""
         members = self.said.shape().members
         layout = data.StructLayout({name: members[name] for name in names})
         memory = Memory(shape=layout, depth=INSTRUCTIONS, init=[])
@@ -362,8 +367,7 @@ class ResultLanes(wiring.Component):
     def _line_controls(
         self, m: Module, operands: Signal
     ) -> tuple[dict[str, Any], dict[str, ValueLike]]:
-        """The controls of a line, delayed to where the fronts of the lanes need them, or one cycle
-        less for those that get copies; the taps."""
+        """Return the taps, and the controls of a line, a cycle early for their copies."""
         self._stages = stages = [self.line]
         layout = LineControl(config=self._config)
         for stage in range(self._operand_latency + VectorLane.SCALED_STAGE):
@@ -409,7 +413,7 @@ class ResultLanes(wiring.Component):
         return found, copied
 
     def _planes(self, m: Module, control: data.View) -> list[Value]:
-        """The bytes of the parameter entry, as the value comes; those of the multiplier later."""
+        """Return the bytes of the entry as the value comes; the multiplier's bytes come later."""
         parameters = m.submodules.parameters = ParameterPlanes(config=self._config)
         connect(m, flipped(self.parameters), parameters.write)
         m.d.comb += parameters.entry.eq(control.parameter)
@@ -421,7 +425,7 @@ class ResultLanes(wiring.Component):
     def _writer(
         self, m: Module, at: dict[int, DelayLine], written: Signal, starts: Value, finishes: Value
     ) -> LineWriter:
-        """Writes the lines, where results may have two, or come from the gates."""
+        """Place the LineWriter, for results of two lines and results from the gates."""
         pick, turns = ActivationLane.PICK_STAGE, self._config.columns_per_lane
         writer = m.submodules.writer = LineWriter(config=self._config)
         ends = at[pick - 1].output
@@ -459,7 +463,7 @@ class ResultLanes(wiring.Component):
         plain: Value,
         copied: dict[str, ValueLike],
     ) -> OtherResults:
-        """Where there is training: what has the line that is written. Adds to what is `copied`."""
+        """Place the units of training: they give the line that is written. Add to `copied`."""
         others = m.submodules.others = OtherResults(config=self._config)
         valued, ending = at[0], at[ActivationLane.PICK_STAGE - 1]
         measured = self._said(m, valued.output, "function", "table")
@@ -490,7 +494,7 @@ class ResultLanes(wiring.Component):
         return others
 
     def _dithers(self, m: Module, others: OtherResults, draws: Value) -> Signal:
-        """What each lane adds in the cycle behind its ROUNDING_STAGE."""
+        """Return the number that each lane adds in the cycle after its ROUNDING_STAGE."""
         stage = ROW_LATENCY + Requantiser.ROUNDING_STAGE
         now = self._now(m, others.dither, stage)
         dithers = Signal(len(now), reset_less=True)

@@ -1,5 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delays of the lanes' results, and the cycles that must lie between vectors to keep them apart."""
+"""The delays of the lanes' results, and the distances between vectors that keep them apart.
+
+Nothing stops a vector in the lanes. So the user of ResultLanes keeps these distances. The value of
+a "vector of lines" is a sum of buffer lines. ADD and SUBTRACT have "scaled" elements.
+
+1. After a vector with SIGMOID or TANH the next one with either of them comes `gate_spacing` steps
+   later, or a multiple of `slots` more. Both must be vectors of lines without scaled elements, or
+   neither may be a vector of lines.
+2. Any other vector after SIGMOID or TANH comes `gates_alone` steps later, and so does 1/x. If the
+   vector before is a vector of lines, LONG_SPACING cycles are added.
+3. A cycle is left out after an int16 result.
+4. ADDEND_SPACING cycles are left out after a sum that is added to the old content of its lines.
+   With training this is only for sums of one step and their addend.
+5. DRAIN_SPACING cycles are left out between a sum of lines and an accumulator row.
+6. Where elements are scaled, LONG_SPACING takes the place of the pauses in lines 4 and 5.
+7. No element is scaled SLOT_DISTANCE cycles after the issue of a sum of scaled elements.
+8. TAP_SPACING cycles lie between the load of a tap and its use.
+9. LONG_SPACING cycles are left out after the last vector of a tile, and of an instruction, with
+   function OTHER. The same holds for the load of a seed, and for the last vector with stochastic
+   rounding, which takes numbers from the generators.
+10. LONG_SPACING cycles are left out after the last result on a curve, or `gate_pause` if elements
+    are scaled.
+11. GATHER_SPACING cycles are left out between a vector with TABLE and a line that is looked up.
+"""
 
 from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.gate_lane import slots

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of the activation unit: for each command, the reads in their order."""
+"""The steps of the activation unit: for each command, the reads in their order."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, enum, stream, wiring
@@ -41,7 +41,7 @@ class Phase(enum.Enum, shape=2):
 
 
 PHASES = data.StructLayout({"taps": 1, "elements": 1, "operand": 1, "addend": 1})
-"""A bit for each Phase."""
+"""A layout with a bit for each Phase."""
 
 
 class Pause(enum.Enum, shape=3):
@@ -59,16 +59,32 @@ class Pause(enum.Enum, shape=3):
 class Step(data.StructLayout):
     """A step: the work of one cycle, if no other unit holds it up.
 
-    It reads buffer line `read` (`reads`; of operand b, taps included: `reads_operand`, of any other
-    region: `reads_first`), accumulator `row` (`sums`), or nothing, `outside` the
-    map. `tap`: the number of the tap that it loads or uses.
-    `low`: the line has low bytes, whose high ones follow; `pair`: those of the line before are
-    read with it (only if the machine `reads_pairs`);
-    `scales`, `halves`: it completes an element that is scaled, or one of int8 that is
-    halved; `begins`: it has the first element of its vector.
-    A `final` step issues its vector, whose result goes to `line` or, with two lines (`wide`), from
-    there on, with the parameter entry `parameter` and, where it `looks_up`, with `table`. `narrow`:
-    final and not wide. `ends`: it is the last step of its instruction. `pause` comes behind it.
+    | field           | meaning |
+    |---|---|
+    | `phase`         | the part of its vector |
+    | `reads`         | it reads buffer line `read` |
+    | `reads_operand` | the line belongs to operand b, or to the taps |
+    | `reads_first`   | the line belongs to any other region |
+    | `read`          | the line |
+    | `sums`          | it reads accumulator `row` |
+    | `row`           | the row |
+    | `outside`       | its place lies outside the map, so it reads nothing |
+    | `tap`           | number of the tap that it loads or uses |
+    | `low`           | its line has low bytes, and the next line their high bytes |
+    | `pair`          | the low bytes, in the line before, are read with it, if the machine
+                        `reads_pairs` |
+    | `scales`        | it completes an element that the requantisers scale |
+    | `halves`        | it completes an element of int8 that is halved |
+    | `begins`        | it has the first element of its vector |
+    | `final`         | it issues its vector |
+    | `narrow`        | it is final, and writes one line |
+    | `wide`          | it is final, and writes two lines |
+    | `looks_up`      | it is final, and the result comes from a table |
+    | `line`          | the line of the result, or the first of two |
+    | `parameter`     | the parameter entry of the vector |
+    | `table`         | number of the table |
+    | `ends`          | it is the last step of its instruction |
+    | `pause`         | the pause that follows it |
     """
 
     def __init__(self, *, config: Config):
@@ -102,21 +118,30 @@ class Step(data.StructLayout):
 
 
 HALF = 1 << 30
-"""The multiplier of one half."""
+"""Multiplier of a scale of one half."""
 PLAN_LATENCY = WALK_GAP + 1
 """Cycles from a command to its first step."""
 
 
 class StepPlanner(wiring.Component):
-    """Offers the steps of `command`, one a cycle, the first one PLAN_LATENCY cycles after
-    `command_valid`, from registers by an addition.
+    """A unit that offers the steps of `command`, one a cycle.
 
-    `begins`: its steps do. `ends`: the last of them was taken off, and nobody needs the command any
-    longer (`hold` tells who does); it stays as it is until then, and the next one may follow.
-    WALK_GAP cycles lie between their steps. `planned` is the command with `low` <= `high`.
+    | port            | meaning |
+    |---|---|
+    | `command`       | the instruction; it stays until `ends` |
+    | `command_valid` | there is an instruction; the next one may follow `ends` at once |
+    | `hold`          | another unit still needs `command` |
+    | `begins`        | the steps of `command` begin |
+    | `ends`          | the last step was taken off, and `hold` is low |
+    | `planned`       | `command`, with `low` <= `high` |
+    | `loads`         | the step that is offered in the next cycle, if any, is another than in this
+                        cycle |
+    | `steps`         | the steps, from registers by an addition |
+    | `frees`         | the value of `steps.ready` in the next cycle |
 
-    `loads`: the step that is offered in the next cycle, if any, is another one than in this cycle.
-    `frees`: what `steps.ready` will be in the next cycle.
+    Latency: PLAN_LATENCY cycles from `command_valid` to the first step. Throughput: one step a
+    cycle; WALK_GAP cycles lie between the steps of two commands. docs/architecture.md, "Ready a
+    cycle ahead", has the timing of `frees`.
     """
 
     def __init__(self, *, config: Config):
@@ -155,7 +180,7 @@ class StepPlanner(wiring.Component):
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.command_valid & ~walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
-            # `walk.ready`, sooner: in the last place no tap of a window is left to be walked.
+            # This is `walk.ready`, but sooner: in the last place all taps of the window are walked.
             ended.eq((goes_on & moves_on & walker.present & walker.ends) | walked),
             self.ends.eq(ended & ~self.hold),
         ]
@@ -217,11 +242,11 @@ class StepPlanner(wiring.Component):
 
         # Where the instruction stands. How a phase may end is known when it begins.
         now = Signal(PHASES)
-        tap = Signal(range(most_taps(config)))  # of TAPS: loaded; of ELEMENTS: in use
+        tap = Signal(range(most_taps(config)))  # the tap that TAPS loads or ELEMENTS uses
         half = Signal()
-        last_load = Signal()  # in TAPS: of the block
+        last_load = Signal()  # in TAPS: the last load of the block
         ends_by_tap = Signal()  # the last tap completes a vector
-        ends_by_line = Signal()  # this line does
+        ends_by_line = Signal()  # this line completes a vector
         row = Signal.like(command.accumulator)
         line = Signal.like(command.destination)
         operand = Signal.like(command.operand)
@@ -264,13 +289,13 @@ class StepPlanner(wiring.Component):
             ),
         ]
 
-        # No walk is present. After a reset this may come a cycle late; no command comes as soon.
+        # No walk is present. After a reset this may be a cycle late, but no command comes so early.
         absent = m.submodules.absent = Replica()
         m.d.comb += absent.input.eq(~walker.will_be_present)
 
-        # A step is taken off, and offered in the next cycle, whenever the one that is offered in
-        # this cycle could be taken. There are two copies of that: for where the instruction stands,
-        # and for the step.
+        # Whenever `steps.ready` is high, the planner goes on, and offers the next step in the next
+        # cycle. Two copies of `steps.ready` serve this: one for the place in the instruction, and
+        # one for the step.
         loads = Signal()
         for name, copy in (("goes_on", goes_on), ("loads", loads)):
             replica = m.submodules[name] = Replica()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transposes tiles of lines: a small memory for each column, and a permutation before or after."""
+"""The transposer of tiles: a small memory for each column, and a permutation before or after it."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -9,11 +9,20 @@ from amaranth.utils import ceil_log2
 
 
 class Transposer(wiring.Component):
-    """C loads, then C takes: with the take number i, `result` becomes byte i of each `line` that
-    was loaded, in their order, until the next cycle; else it is 0. Not both in the same cycle.
+    """A unit that transposes tiles of C lines: it takes C loads, then C takes.
 
-    Byte j of line i lies in memory i XOR j at address i: so those of a line, and those of a
-    column, lie in memories of their own, and the same permutation leads there and back.
+    | port     | meaning |
+    |---|---|
+    | `load`   | `line` is the next line of the tile |
+    | `line`   | C bytes |
+    | `take`   | the next line of the transposed tile is asked for |
+    | `result` | this line in the cycle after `take`, else 0 |
+
+    Take number i gives byte i of each line that was loaded, in the order of the loads. Throughput:
+    one load or take a cycle, not both in the same cycle. No back-pressure.
+
+    Byte j of line i lies in memory i XOR j at address i. So the bytes of a line lie in different
+    memories, and so do the bytes of a column. The same permutation leads there and back.
     """
 
     def __init__(self, *, cols: int):
@@ -30,7 +39,7 @@ class Transposer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = ceil_log2(self._cols)
-        number = Signal(bits)  # of the load, or the take
+        number = Signal(bits)  # number of the load or take
         ends = number == self._cols - 1
         with m.If(self.load | self.take):
             m.d.sync += number.eq(Mux(ends, 0, number + 1))

@@ -17,25 +17,31 @@ from systola.hdl.parts.turns import registers_in_turn
 HALF_BITS = 9
 """Bits of an int8 less its zero point."""
 HALF_SHIFT = 19
-"""What an int8 is shifted left by where it is scaled by one half, the commonest scale."""
+"""Bits by which an int8 is shifted left in place of a scale of one half, the commonest scale."""
 
 
 class Coefficient(enum.Enum, shape=2):
-    """What an element is multiplied by."""
+    """A choice of the factor of an element."""
 
     ZERO = 0
     ONE = 1
     TAP = 2
     FIRST = 3
-    """The first element, or, with `keep`, the power of two that divides by it."""
+    """The first element or, with `keep`, the power of two that divides by it."""
 
 
 class ElementControl(data.StructLayout):
-    """Stage 0, with the byte: it is the `low` half of an int16, or completes an element.
+    """A control for stage 0 of a VectorLane, with the byte.
 
-    The element is the number less `zero`. `coefficient`: its factor. `keep`: it is the FIRST of
-    those that follow, or is divided by the FIRST if it has that for its factor. `addend`: it is
-    what the result is added to.
+    | field         | meaning |
+    |---|---|
+    | `low`         | the byte is the low half of an int16; any other byte completes an element |
+    | `wide`        | the number has the low half, too: it is an int16 |
+    | `zero`        | number that is subtracted; the difference is the element |
+    | `addend`      | the number is an addend of a result, before the subtraction |
+    | `coefficient` | factor of the element |
+    | `keep`        | the element is the FIRST for later elements; with factor FIRST it is divided
+                      by the FIRST |
     """
 
     def __init__(self) -> None:
@@ -56,9 +62,10 @@ PLACE_BITS = 4
 
 
 class AddendPlaces(data.StructLayout):
-    """Places in the memory of halves and addends: `write` goes on by one in each cycle.
+    """A pair of places in the memory of halves and addends.
 
-    `read` is WAITING places before it, or one more for an addend that is a cycle older.
+    `write` goes on by one in each cycle. `read` is WAITING places before `write`, or one place more
+    for an addend that is a cycle older.
     """
 
     def __init__(self) -> None:
@@ -66,11 +73,16 @@ class AddendPlaces(data.StructLayout):
 
 
 class SumControl(data.StructLayout):
-    """SUM_STAGE: the sum takes a product in (`update`) or, at SCALED_STAGE, what the requantiser
-    made of an element (`scaled`), or half of an int8 (`halved`); or that negated (`subtract`); it
-    begins with it (`first`).
+    """A control for the sum of a VectorLane: at SUM_STAGE for products, else at SCALED_STAGE.
 
-    It is the largest of the products with `maximum`, which are int8.
+    | field      | meaning |
+    |---|---|
+    | `update`   | the sum takes a term in: a product, if no other field names a term |
+    | `scaled`   | the term is the number that the requantiser made of an element |
+    | `halved`   | the term is half of an int8 |
+    | `subtract` | the term is negated |
+    | `first`    | the sum begins with this term |
+    | `maximum`  | the sum becomes the larger of itself and the product, both int8 |
     """
 
     def __init__(self) -> None:
@@ -87,12 +99,12 @@ class SumControl(data.StructLayout):
 
 
 def lane_bits(config: Config) -> int:
-    """Bits of the numbers that the lanes take and give."""
+    """Return the bits of the numbers that the lanes take and give."""
     return 16 if config.wide else 8
 
 
 def line_inputs(config: Config) -> dict[str, wiring.Member]:
-    """The members of VectorLane that come with a buffer line."""
+    """Return the members of VectorLane that come with a buffer line."""
     members = {
         "byte": In(signed(8)),
         "element": In(ElementControl()),
@@ -106,10 +118,11 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
 
 
 def power_below(divisor: Value) -> Value:
-    """2^(QUOTIENT_BITS - n) for a divisor of n magnitude bits, 0 where there are more of them.
+    """Return 2^(QUOTIENT_BITS - n) for a divisor of n magnitude bits, or 0 if n is larger.
 
-    The first bit of the magnitude is the lowest one from the other end: the only one that a number
-    and its negative have in common. A one beyond the end stands for a magnitude of 0.
+    The first bit of the magnitude becomes the lowest bit if the bits are reversed. The lowest bit
+    set is the only bit that a number and its negative have in common. A one beyond the end stands
+    for a magnitude of 0.
     """
     sign = divisor[QUOTIENT_BITS + 1]
     backwards = Cat(divisor[: QUOTIENT_BITS + 1][::-1] ^ sign.replicate(QUOTIENT_BITS + 1), 1)
@@ -117,20 +130,39 @@ def power_below(divisor: Value) -> Value:
 
 
 class VectorLane(wiring.Component):
-    """Multiplies elements and adds them up, one byte a cycle: the formulas of Depthwise, Pool and
-    Vector in arch/isa/. No back-pressure. Of several columns that share it each has every
-    `columns_per_lane`-th cycle, in which it alone sees what is said below.
+    """A pipeline that multiplies elements and adds them up, for Depthwise, Pool and Vector.
 
-    `element` and `tap` come with the byte that completes an element, SumControl SUM_STAGE cycles
-    later, and `sum` holds it LATENCY cycles after the byte. `value`, a register, is the element in
-    the next cycle: the requantiser scales it, and with `scaled` its `number` and `carry` are added
-    SCALED_STAGE cycles after the byte, as halves are; products have to be 0 meanwhile.
-    `gathered` is added SUM_STAGE cycles after the byte, as products are; both have to be 0
-    otherwise.
-    `addend` holds the number marked as such, from ADDEND_LATENCY cycles after its second byte on.
-    With `pair` the low byte of an int16 is `before`, a cycle before its `byte`, as they leave the
-    buffer together. Vectors come closer together then. So the lanes have one AddendPlaces,
-    `waits_at`, in common, with which an addend can wait a cycle longer.
+    The formulas are in arch/isa/. The column "cycle" counts from the byte that completes an
+    element.
+
+    | port       | cycle                   | meaning |
+    |---|---|---|
+    | `byte`     | 0                       | the byte of a buffer line |
+    | `element`  | 0                       | its control |
+    | `tap`      | 0                       | weight of the element, with depthwise lanes |
+    | `before`   | -1                      | low byte of an int16, if the machine `reads_pairs` |
+    | `pair`     | -1                      | `before` counts |
+    | `value`    | VALUE_STAGE             | the element, a register, for the requantiser |
+    | `summing`  | SUM_STAGE, SCALED_STAGE | control of the sum |
+    | `number`   | SCALED_STAGE            | the scaled element, before `carry` is added |
+    | `carry`    | SCALED_STAGE            | `number` + `carry` is the scaled element |
+    | `gathered` | SUM_STAGE               | number from a table of int32, added like a product, with
+                                              attention |
+    | `sum`      | LATENCY                 | the sum with a product |
+    | `sum`      | SCALED_LATENCY          | the sum with a scaled or halved element |
+    | `addend`   | ADDEND_LATENCY          | the addend, from this cycle on, with 16-bit modes |
+    | `waits_at` |                         | places for halves and addends, if the machine
+                                             `reads_pairs` |
+
+    Throughput: one byte a cycle. No back-pressure. Products have to be 0 while scaled elements or
+    halves are added. Of a product and `gathered` one has to be 0.
+
+    The buffer gives both bytes of an int16 together, if the machine `reads_pairs`. So vectors
+    follow each other more closely. All lanes have one AddendPlaces, `waits_at`, in common. With it
+    an addend can wait a cycle longer.
+
+    Several columns may share a lane. Each has every `columns_per_lane`-th cycle, and sees only its
+    own values.
     """
 
     SUM_STAGE = 3
@@ -139,7 +171,7 @@ class VectorLane(wiring.Component):
     SCALED_STAGE = VALUE_STAGE + Requantiser.NUMBER_LATENCY
     SCALED_LATENCY = SCALED_STAGE + 1
     WAITING = SCALED_STAGE - VALUE_STAGE
-    """Cycles that halves and addends wait, so that the next ones may come."""
+    """Cycles that halves and addends wait, so that the next halves and addends may come."""
     ADDEND_LATENCY = 1 + WAITING
 
     def __init__(self, *, config: Config):
@@ -162,7 +194,7 @@ class VectorLane(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Halves and addends.
+        # Halves and addends wait in one memory.
         width = HALF_BITS + 16 * self._config.wide
         if self._config.reads_pairs:
             self._waiting_in, self._waiting_out = self._ring(m, width)
@@ -175,7 +207,7 @@ class VectorLane(wiring.Component):
         return m
 
     def _ring(self, m: Module, width: int) -> tuple[Signal, Signal]:
-        """Return input and output of a delay line whose places come from `waits_at`."""
+        """Return input and output of a delay line with the places of `waits_at`."""
         coming, leaving = Signal(width), Signal(width)
         memory = m.submodules.waiting = Memory(shape=width, depth=1 << PLACE_BITS, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
@@ -189,7 +221,7 @@ class VectorLane(wiring.Component):
         return coming, leaving
 
     def _element(self, m: Module) -> Signal:
-        """Stage 0: the element."""
+        """Return the element of stage 0."""
         element = self.element
         value = Signal.like(self.value)
         m.submodules.difference = difference = SelectingAdder(width=len(value), subtracted=True)
@@ -219,7 +251,7 @@ class VectorLane(wiring.Component):
         return value
 
     def _product(self, m: Module, value: Signal) -> Signal:
-        """Stages 0 to 2: the product of element and coefficient, in 32 bits."""
+        """Return the product of element and coefficient, in 32 bits: stages 0 to 2."""
         element = self.element
         kept = registers_in_turn(m, value.shape(), turns=self._turns, name="kept")
         coefficient = Signal.like(value)
@@ -251,13 +283,13 @@ class VectorLane(wiring.Component):
         return product
 
     def _sum(self, m: Module, product: Signal) -> None:
-        """Stage SUM_STAGE."""
+        """Add the product, a scaled element or a half to the sum: stage SUM_STAGE."""
         summing = self.summing
         totals = registers_in_turn(m, signed(32), turns=self._turns, name="total")
         total = totals[-1]
         term = Signal(33)
         m.d.comb += self.sum.eq(totals[0])
-        # Halves wait for what the requantiser makes of others.
+        # Halves wait as long as the requantiser takes for other elements.
         half = Signal(signed(33))
         m.d.comb += [
             self._waiting_in[:HALF_BITS].eq(self.value[:HALF_BITS]),

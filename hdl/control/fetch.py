@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction fetch: reads the program ahead of the sequencer, and keeps what loops need again."""
+"""The instruction fetch: reads the program ahead of the decoder, and keeps the bodies of loops."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -13,9 +13,11 @@ from systola.hdl.memories.sram import Sram
 from systola.hdl.transfers.host_read_port import ReadBeat, ReadRequest
 
 CHUNK_BYTES = 64
-"""Bytes of one fetch burst, where bus width and burst limit allow it."""
+"""Bytes of one fetch burst, if bus width and burst limit allow it."""
 AHEAD = 9
-"""Instructions fetched ahead at most, as whole beats; two chunks where that is more."""
+"""Largest number of instructions that are fetched ahead, as whole beats; two chunks if these are
+more.
+"""
 
 
 def fetch_chunk_bytes(config: Config) -> int:
@@ -31,32 +33,55 @@ def fetched_ahead(config: Config) -> int:
 
 
 class FetchedInstruction(data.StructLayout):
-    """An instruction word, whether its fetch was answered with an error, its number in the
-    program, and whether it is an End_Loop, which is needed before all else."""
+    """An instruction as it comes from host memory.
+
+    | field   | meaning |
+    |---|---|
+    | `word`  | the instruction word |
+    | `error` | memory answered the fetch with an error |
+    | `pc`    | number of the instruction in the program |
+    | `ends`  | it is an End_Loop; this is needed before all else |
+    """
 
     def __init__(self) -> None:
         super().__init__({"word": 8 * INSTRUCTION_BYTES, "error": 1, "pc": PC_BITS, "ends": 1})
 
 
 class Fetch(wiring.Component):
-    """Delivers the instructions from byte offset `program` on, in order, while `enable`.
+    """A unit that delivers the instructions of a program in order, from a ring of those fetched
+    last.
 
-    It asks for a chunk as soon as there is room for it; `urgent` when it has nothing left, nothing
-    on its way, and the decoder has nothing either (`starved`). Chunks at or beyond `limit` (bytes
-    of the host window) are not asked for: `exhausted` tells that all instructions inside the window
-    have been handed out, the last of them without a jump. `program` and `limit` are multiples of a
-    chunk and stay as they are from two cycles before `enable` on. Latency: beat to instruction four
-    cycles. Throughput: one instruction every two cycles. The request behind another comes in the
-    second cycle behind the acceptance of that, or of the instruction that makes room for it.
+    | port          | meaning |
+    |---|---|
+    | `enable`      | the program runs |
+    | `program`     | byte offset of its first instruction in the host window, a multiple of a chunk
+                      |
+    | `limit`       | bytes of the host window, a multiple of a chunk |
+    | `request`     | reads of chunks |
+    | `starved`     | the decoder has no instruction |
+    | `urgent`      | `starved`, and no instruction is here or on its way |
+    | `beat`        | the data of the reads; they are taken at once |
+    | `instruction` | the next instruction |
+    | `jump`        | the instruction that is taken in this cycle jumps |
+    | `jump_to`     | number of the instruction that follows it, not above its own |
+    | `exhausted`   | all instructions inside the window were taken, the last one without a jump |
 
-    `jump`, in the cycle in which an instruction is taken: it is followed by number `jump_to`, not
-    above its own, instead of the next. The last `instruction_buffer` instructions less one chunk
-    that were asked for are kept (a chunk is always free for the request being offered). What is
-    among them is not asked for again, and follows in two cycles if it has come; else all is
-    dropped, and the chunk of `jump_to` is asked for in the fifth cycle behind the jump, or, if a
-    request was still being offered, in the third behind its acceptance. As at most AHEAD
-    instructions are fetched ahead of the one that is offered, a loop body of at most
-    `loop_capacity` instructions is always kept.
+    `program` and `limit` stay as they are from two cycles before `enable` on.
+
+    - Latency: four cycles from a beat to its instruction.
+    - Throughput: one instruction every two cycles.
+    - A chunk is requested as soon as there is room for it. A request comes in the second cycle
+      after the acceptance of the request before, or of the instruction that makes room. Chunks at
+      or beyond `limit` are not requested.
+    - The ring keeps the last `instruction_buffer` instructions that were requested, less one chunk.
+      A chunk is always free for the request that is offered.
+    - A jump to an instruction in the ring needs no request. The instruction follows in two cycles,
+      if it has come.
+    - A jump to any other instruction drops all. The chunk of `jump_to` is requested in the fifth
+      cycle after the jump. If a request was still offered, it is the third cycle after the
+      acceptance of that request.
+    - At most `fetched_ahead` instructions are fetched ahead of the offered one. So a loop body of
+      at most `loop_capacity` instructions is always in the ring.
     """
 
     def __init__(self, *, config: Config):
@@ -79,9 +104,13 @@ class Fetch(wiring.Component):
 
     @staticmethod
     def loop_capacity(config: Config) -> int:
-        """Instructions, End_Loop included, of the largest loop body that is fetched only once
-        wherever it lies in the program: the memory less what is fetched ahead of the instruction
-        behind the End_Loop, less the chunk that stays free."""
+        """Return the instructions of the largest loop body that is fetched only once, End_Loop
+        included.
+
+        This holds wherever the loop lies in the program. The body may take the memory, less the
+        instructions fetched ahead of the instruction after the End_Loop, less the chunk that stays
+        free.
+        """
         chunk = fetch_chunk_bytes(config) // INSTRUCTION_BYTES
         return config.instruction_buffer - fetched_ahead(config) - chunk
 
@@ -103,30 +132,30 @@ class Fetch(wiring.Component):
         following = Signal(PC_BITS)  # the instruction that is offered, or will be next
         unit = following[index_bits:]
         requested = Signal(PC_BITS - index_bits + 1)  # the first unit not asked for
-        oldest = Signal.like(requested)  # the first one that is there, or will be
-        # Units are never further apart than the depth, so that few bits tell which is before.
+        oldest = Signal.like(requested)  # the first unit that is there, or will be
+        # Units are never further apart than the depth, so that few bits show which comes first.
         few = exact_log2(depth) + 2
         skipped = exact_log2(chunk)
-        arrived = Signal(few)  # the first unit not there
-        readable = Signal(few)  # the first one that cannot be read yet
-        kept = Signal(range(depth))  # units from there to `requested`
-        full = Signal()  # as many as can be
+        arrived = Signal(few)  # the first unit that has not come
+        readable = Signal(few)  # the first unit that cannot be read yet
+        kept = Signal(range(depth))  # units from `oldest` to `requested`
+        full = Signal()  # `kept` is as large as it can be
         on_their_way = Signal(range(2 * ahead + 1))
-        unwanted = Signal.like(on_their_way)  # those of them that a jump has dropped
-        dropping = Signal()  # there are such
+        unwanted = Signal.like(on_their_way)  # units on their way, dropped by a jump
+        dropping = Signal()  # `unwanted` is not 0
 
         def before(first: Value, second: Value) -> Value:
             return (first[:few] - second)[few - 1]
 
-        # A jump is looked at in the next cycle, in which the others mean nothing if it goes to what
-        # is not kept, and that takes effect in the one behind.
+        # A jump is examined in the next cycle (`jumped`). It may leave the ring: then the other
+        # signals mean nothing in this cycle, and all is dropped in the cycle after (`drops`).
         jumped = Signal()
         leaves = Signal()
         drops = Signal()
-        unsure = Signal()  # one of these two
+        unsure = Signal()  # `jumped` or `drops`
         lost = Signal()  # `offset` does not belong to `requested`
         some = Signal()
-        all_came = Signal(init=1)  # all that is asked for, a cycle late
+        all_came = Signal(init=1)  # all units that were requested, a cycle late
         empty = Signal()
         m.d.comb += [
             leaves.eq(jumped & (unit - oldest < 0)),
@@ -135,13 +164,13 @@ class Fetch(wiring.Component):
         ]
         m.d.sync += [jumped.eq(self.jump), drops.eq(leaves), unsure.eq(self.jump | leaves)]
 
-        # Requests, in chunks: programs begin at a multiple of them, and so does what is behind the
-        # window. One that has been offered stays until it is taken, and is not wanted any more if
-        # a jump has come between. The first one is there before the program starts.
+        # Requests are for chunks: programs begin, and the window ends, at a multiple of a chunk. A
+        # request that has been offered stays until it is taken. If a jump comes between, its data
+        # is unwanted. The first request is there before the program starts.
         whole = exact_log2(chunk_bytes)
         offset = Signal(HOST_OFFSET_BITS - whole, reset_less=True)
         offered = Signal(reset_less=True)
-        # A chunk may be asked for once this unit is offered.
+        # The next chunk may be requested once this unit is offered.
         allowed = Signal(few, init=(chunk - ahead) % (1 << few))
         inside = Signal()
         room = Signal()
@@ -175,8 +204,8 @@ class Fetch(wiring.Component):
             with m.Else():
                 m.d.sync += kept.eq(kept + chunk)
 
-        # Narrow buses: beats are collected to an instruction. What a word needs is found out of
-        # registers, not of the bus.
+        # Narrow buses: beats are collected to an instruction. The bits stored beside a word come
+        # from registers, not from the bus.
         arrives = Signal()
         arriving = Signal(8 * unit_bytes)
         failing = Signal()
@@ -229,7 +258,7 @@ class Fetch(wiring.Component):
         m.d.sync += asked.eq(granted)
 
         def none_left(count: Value, more: Value, fewer: Value) -> Value:
-            """Whether a count will be zero, without waiting for what it will be."""
+            """Return whether a count will be zero, without waiting for its new value."""
             return ~more & ((count == 0) | ((count == 1) & fewer))
 
         m.d.sync += [
@@ -242,7 +271,7 @@ class Fetch(wiring.Component):
             m.d.sync += arrived.eq(arrived + 1)
 
         # Wide buses: a unit holds several instructions. An address is there for two cycles before
-        # its instruction, which is when that is offered at the earliest.
+        # its instruction is offered.
         valid = Signal()
         taken = valid & self.instruction.ready
         behind = Signal(PC_BITS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where lines and rows of one part of the link unit wait for those of the others."""
+"""The place where lines and rows of one part of the link unit wait for the other parts."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,21 @@ from systola.hdl.parts.skid_buffer import SkidBuffer
 
 
 class LinkInterlock(wiring.Component):
-    """Lets each of the `rows` pass to `cleared`, in order, as soon as no instruction in the lists
-    `others` that is older than its own still uses it.
+    """A gate that lets lines and rows pass, in order, once no older instruction uses them any
+    longer.
 
-    `push`: an instruction for this part is issued, its place in the list of the part is `free`.
-    `taken`: its rows follow. A row is compared with all that is older in one cycle, and judged in
-    the next; what was clear once stays so. Throughput: one a cycle; two cycles at least from row to
-    row cleared. `rows.ready` and what leaves come from registers.
+    | port      | meaning |
+    |---|---|
+    | `push`    | an instruction for this part is issued |
+    | `free`    | its place in the list of this part |
+    | `taken`   | the part begins with its next instruction: the rows of this one follow |
+    | `others`  | the lists of unfinished instructions that the rows wait for |
+    | `rows`    | lines or rows of the instructions, in order |
+    | `cleared` | lines and rows that may be used |
+
+    Latency: two cycles at least from `rows` to `cleared`. A row is compared with all older
+    instructions in one cycle, and judged in the next. Once it is clear it stays clear. Throughput:
+    one row a cycle. `rows.ready` and `cleared` come from registers.
     """
 
     def __init__(self, *, config: Config, others: Sequence[str]):
@@ -43,7 +51,7 @@ class LinkInterlock(wiring.Component):
         m = Module()
         lists = [self.others[name] for name, _ in self.others.shape()]
 
-        # For each place in the own list which instructions there were before.
+        # For each place in the own list: the instructions in `others` that were issued before.
         older: list[Value] = []
         leaving = Cat(view.leaving for view in lists)
         before = Cat(view.valid for view in lists) & ~leaving
@@ -52,7 +60,7 @@ class LinkInterlock(wiring.Component):
             m.d.sync += known.eq(Mux(self.push & (self.free == place), before, known & ~leaving))
             older.append(known)
 
-        # The row that comes, of the instruction at `place`, and the one that waits.
+        # The row that comes belongs to the instruction at `place`. Another row may be waiting.
         following, place = Signal.like(self.free), Signal.like(self.free)
         with m.If(self.taken):
             m.d.sync += [place.eq(following), following.eq(following + 1)]

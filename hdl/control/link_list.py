@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the instructions of one part of the link unit still use."""
+"""The list of lines or rows that the instructions of one part of the link unit still use."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -13,13 +13,19 @@ from systola.hdl.parts.promise import promised
 
 
 def list_places(config: Config) -> int:
-    """Places of a LinkList: a ring has a power of two."""
+    """Return the places of a LinkList: a power of two, as it is a ring."""
     return 1 << ceil_log2(config.queue_depth)
 
 
 class ListView(data.StructLayout):
-    """A LinkList as others see it: for each place whether there is an instruction, and which lines
-    or rows it has not done; `leaving`: the instruction there leaves with this cycle."""
+    """A view of a LinkList for its users, with a bit or a region for each place.
+
+    | field     | meaning |
+    |---|---|
+    | `valid`   | there is an instruction |
+    | `leaving` | the instruction leaves with this cycle |
+    | `regions` | the lines or rows that it has not done |
+    """
 
     def __init__(self, *, config: Config):
         places = list_places(config)
@@ -28,15 +34,21 @@ class ListView(data.StructLayout):
 
 
 class LinkList(wiring.Component):
-    """Up to `queue_depth` instructions in a ring, from their issue until they are done, in order.
+    """A ring of up to `queue_depth` instructions, from their issue until they are done, in order.
 
-    | port | |
+    | port         | meaning |
     |---|---|
-    | `push`, `pushed` | appends one at place `free`, only while not `full` |
-    | `advance`, `advance_to` | the oldest has done all below that address |
-    | `retire` | drops the oldest, also in the same cycle |
-    | `view` | what there is, from registers but for `leaving` |
-    | `empties` | none is left behind this cycle, but for what is pushed |
+    | `push`       | appends an instruction, only while not `full` |
+    | `pushed`     | the lines or rows that it uses |
+    | `free`       | the place that it takes |
+    | `full`       | there are `queue_depth` instructions |
+    | `advance`    | the oldest instruction has done all below `advance_to` |
+    | `advance_to` | its first line or row that is not done |
+    | `retire`     | drops the oldest instruction, also in a cycle with `advance` |
+    | `view`       | the instructions, from registers but for `leaving` |
+    | `empties`    | no instruction is left after this cycle, but for the one that is pushed |
+
+    Latency: one cycle from a port to `view`. Throughput: one instruction a cycle.
     """
 
     def __init__(self, *, config: Config):

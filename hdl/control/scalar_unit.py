@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scalar unit: index registers and loops."""
+"""The scalar unit, which has the index registers and runs the loops."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
@@ -27,35 +27,48 @@ from systola.hdl.parts.selecting_adder import SelectingAdder
 
 OPCODES = tuple(entry.opcode for entry in instructions_of(links=False))
 LINKED_OPCODES = tuple(entry.opcode for entry in instructions_of(links=True))
-"""OPCODES, and behind them those of a core with links."""
+"""Opcodes of a core with links: OPCODES, and after them the opcodes of the links."""
 
 
 def kind_bits(*, links: bool) -> int:
-    """A bit for each opcode that a core knows, in the order of LINKED_OPCODES."""
+    """Return the bits of a `kind`: one for each opcode that a core knows, in the order of
+    LINKED_OPCODES.
+    """
     return len(LINKED_OPCODES if links else OPCODES)
 
 
 class Coming(data.StructLayout):
-    """An instruction before index registers are added to its operands."""
+    """An instruction before index registers are added to its operands, with its `kind`
+    (`kind_bits`).
+    """
 
     def __init__(self, *, links: bool = False) -> None:
         super().__init__({"word": 8 * INSTRUCTION_BYTES, "kind": kind_bits(links=links)})
 
 
 def is_one_of(kind: Value, *opcodes: Opcode) -> Value:
-    """Whether an instruction of this kind is one of these."""
+    """Return whether an instruction of this kind has one of these opcodes."""
     return Cat(kind[LINKED_OPCODES.index(opcode)] for opcode in opcodes).any()
 
 
 def fields_of(word: Value) -> dict[Opcode, data.View]:
-    """The fields of `word`, read as each of the instructions."""
+    """Return the fields of `word`, read as each of the instructions."""
     return {opcode: data.View(InstructionLayout(opcode), word) for opcode in LINKED_OPCODES}
 
 
 class EffectiveInstruction(data.StructLayout):
-    """A fetched instruction, and the `sums` of those of its operands that have an index register
-    with that, in their order; they count modulo 2^width. `kind`: see `kind_bits`.
-    `loop_fault`: check LOOP fails; then `loops` were open before the instruction.
+    """An instruction with the values that index registers give to its operands.
+
+    | field        | meaning |
+    |---|---|
+    | `word`       | the instruction word |
+    | `sums`       | operand plus index register, modulo 2^width, for each operand with such a
+                     register, in their order |
+    | `kind`       | a bit for each opcode, see `kind_bits` |
+    | `error`      | the fetch failed, and the word means nothing |
+    | `pc`         | number of the instruction in the program |
+    | `loop_fault` | check LOOP fails |
+    | `loops`      | with `loop_fault`: loops open before the instruction |
     """
 
     def __init__(self, *, links: bool = False) -> None:
@@ -73,15 +86,18 @@ class EffectiveInstruction(data.StructLayout):
 
 
 class _Loop(data.StructLayout):
-    """An open loop: number of the first instruction of its body, and iterations after the next one,
-    below zero in the last."""
+    """An open loop.
+
+    `start` is the number of the first instruction of its body. `more` are the iterations after the
+    next one, below zero in the last iteration.
+    """
 
     def __init__(self) -> None:
         super().__init__({"start": PC_BITS, "more": signed(REGISTER_BITS + 1)})
 
 
 class _Kept(data.StructLayout):
-    """What an instruction takes along from stage to stage."""
+    """The data that an instruction takes along from stage to stage."""
 
     def __init__(self, *, links: bool) -> None:
         super().__init__(
@@ -95,20 +111,29 @@ class _Kept(data.StructLayout):
 
 
 class ScalarUnit(wiring.Component):
-    """Between fetch and decoder: adds index registers to operands, and runs loops.
+    """A unit between fetch and decoder that adds index registers to operands, and runs loops.
 
-    Set_Register, Loop and End_Loop are done here and handed on like all others. Their reserved bits
-    and minima are the decoder's to check; index register 0 stays zero in any case.
+    | port          | meaning |
+    |---|---|
+    | `fetched`     | the next instruction from the fetch |
+    | `opcode`      | its opcode, combinational |
+    | `coming`      | the instruction in the first stage; with `ready` the next one may come in the
+                      next cycle |
+    | `moves`       | `coming` also goes to the last stage |
+    | `instruction` | the instruction in the last stage, until the next one moves there |
+    | `jump`        | the End_Loop that is taken has iterations left |
+    | `jump_to`     | with `jump`: number of the first instruction of the body, which is next |
 
-    Two stages, which the decoder moves. `coming` is what is in the first one, until it is ready for
-    the next, which may come in the cycle after and has this `opcode`. With `moves`, in its third
-    cycle there or later, `coming` goes to the last stage as well, and is `instruction` until the
-    one after it comes; its `loop_fault` and `loops` from the second cycle on. An End_Loop
-    is taken in the second cycle in which the first stage is empty and all Loops before it are done.
+    Set_Register, Loop and End_Loop are done here, and also handed on like all others. The decoder
+    checks their reserved bits and minima. Index register 0 stays zero in any case.
 
-    `jump` with `jump_to`, in the cycle in which an End_Loop is taken: its loop has iterations left,
-    and the first instruction of its body is next. Neither an instruction with `loop_fault`, nor one
-    with `error`, whose word means nothing, changes the state or jumps.
+    - Latency: `moves` comes in the third cycle of an instruction in the first stage, or later.
+      `loop_fault` and `loops` are valid from the second cycle of an `instruction` on.
+    - Throughput: at most one instruction every three cycles. An End_Loop is taken in the second
+      cycle in which the first stage is empty and all Loops before it are done.
+    - Back-pressure: the decoder moves both stages.
+
+    An instruction with `loop_fault` or `error` changes no state and does not jump.
     """
 
     def __init__(self, *, links: bool = False) -> None:
@@ -162,8 +187,8 @@ class ScalarUnit(wiring.Component):
         with m.If(self.moves):
             m.d.sync += last.eq(first)
 
-        # The numbers of registers, then what they hold, then the sums. Registers lie in a small
-        # memory; what was not written yet is zero, register 0 for ever.
+        # First come the numbers of registers, then their contents, then the sums. Registers lie in
+        # a small memory. A register that has not been written is zero, register 0 for ever.
         registers = m.submodules.registers = Memory(shape=REGISTER_BITS, depth=REGISTERS, init=[])
         written = Signal(REGISTERS)
         selectors = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
@@ -184,7 +209,7 @@ class ScalarUnit(wiring.Component):
             with m.If(self.moves):
                 m.d.sync += sums[i].eq(adder.total)
 
-        # The last stage: what comes out.
+        # The last stage makes the output.
         effective = self.instruction
         # Every cycle that a Set_Register is in the last stage writes the same.
         target = data.View(InstructionLayout(Opcode.SET_REGISTER), last.word).register
@@ -247,8 +272,7 @@ class ScalarUnit(wiring.Component):
         with m.Elif(pops):
             m.d.sync += loops.eq(loops - 1)
 
-        # The open loops lie in small memories: of the innermost one it changes how many iterations
-        # are left.
+        # The open loops lie in small memories. The innermost loop's number of iterations changes.
         innermost = Signal(range(LOOP_DEPTH))
         counter = m.submodules.counter = SelectingAdder(width=len(inner.more))
         m.d.comb += [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Issues decoded instructions in program order, and finds the faults that stop them."""
+"""The sequencer: issues decoded instructions in program order, and finds faults that stop them."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -18,31 +18,53 @@ from systola.hdl.ports import FaultReport
 ISSUE_INTERVAL = 3
 """Cycles from an instruction to the next one."""
 COUNT_BITS = TILE_BITS - 1
-"""Tiles of a Read_Weights, once it is known that there are as many."""
+"""Bits of the tile count of a Read_Weights, once it is known that the window has as many tiles."""
 TOTAL_BITS = COUNT_BITS + exact_log2(WEIGHT_READS_IN_FLIGHT)
-"""Tiles of WEIGHT_READS_IN_FLIGHT Read_Weights; no more are waiting."""
+"""Bits of the tile count of WEIGHT_READS_IN_FLIGHT Read_Weights; no more tiles are waiting."""
 
 _DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
-"""Instructions that wait for all before them; so does Barrier."""
+"""Opcodes of the instructions that wait for all before them; Barrier does so, too."""
 
 
 class Sequencer(wiring.Component):
-    """Passes instructions to the scoreboard while `enable`, one every ISSUE_INTERVAL cycles: in the
-    first one they are checked, in the second one, or later, they are `passable`, and in the cycle
-    behind that with `room` they pass (`issue`). What was true then stays true: as long as nothing
-    is issued lists and queues only become shorter.
+    """A unit that passes decoded instructions to the scoreboard in order, and stops at faults.
 
-    Synchronize, Interrupt_Host and Synchronize_Host wait until the scoreboard is `idle`; the last
-    one then for a `resume` (`waiting`), or takes the one that came before. So does Barrier, where
-    there are links: it has then `arrived`, until it has `passed`. `interrupt`: an
-    Interrupt_Host with `code` passes. `halted` is up in the fourth cycle of a Halt, `faulted` with
-    `fault` in the fifth cycle of an instruction that fails a check: neither it nor any later one
-    is issued, while all earlier ones have been. `exhausted` with `program` and `pc`: the program
-    has left the host window, and nothing is left to decode. What tells of an end is registers;
-    `fault` stays as it is then.
+    | port        | meaning |
+    |---|---|
+    | `enable`    | the program runs |
+    | `decoded`   | the next instruction |
+    | `frees`     | the value of `decoded.ready` in the next cycle: the instruction will pass |
+    | `exhausted` | the program has left the host window, and no instruction is left to decode |
+    | `pc`        | with `exhausted`: number of the instruction that is missing |
+    | `program`   | byte offset of the program |
+    | `room`      | the scoreboard can take the instruction |
+    | `idle`      | the scoreboard has no instruction under way |
+    | `passable`  | the instruction is checked and may pass |
+    | `issue`     | the instruction passes |
+    | `halted`    | a Halt ends the program, a register |
+    | `faulted`   | a fault ends the program, a register |
+    | `fault`     | the fault; it stays as it is from `faulted` on |
+    | `interrupt` | an Interrupt_Host passes |
+    | `code`      | the code of this Interrupt_Host |
+    | `resume`    | the host lets a Synchronize_Host pass |
+    | `waiting`   | a Synchronize_Host waits for `resume` |
+    | `waits`     | an instruction is there and checked, and cannot be issued |
+    | `arrived`   | a Barrier waits for the other cores, with links |
+    | `passed`    | all cores have come to this Barrier, with links |
 
-    `waits`: an instruction is there, checked, and cannot be issued. `frees`: it will pass in the
-    next cycle, with `decoded.ready`.
+    Throughput: one instruction every ISSUE_INTERVAL cycles. It is checked in its first cycle. In
+    its second cycle, or later, it is `passable`. It passes in the cycle after one with `passable`
+    and `room`. Both stay true until then: as long as no instruction is issued, lists and queues
+    only become shorter.
+
+    - Synchronize, Interrupt_Host, Synchronize_Host and Barrier wait until the scoreboard is `idle`.
+    - Synchronize_Host then waits for `resume`, or takes a `resume` that came before.
+    - Barrier then has `arrived`, until it has `passed`.
+    - `halted` is high in the fourth cycle of a Halt.
+    - `faulted` is high in the fifth cycle of an instruction that fails a check. Neither this
+      instruction nor any later one is issued. All earlier instructions have been issued.
+
+    docs/architecture.md, "Ready a cycle ahead", has the timing of `frees`.
     """
 
     def __init__(self, *, config: Config):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tags that wait for units, on their way into the trace."""
+"""The queue of the tags that wait for units, on their way into the trace."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -13,18 +13,29 @@ from systola.hdl.parts.ring import counted
 
 
 class TagQueue(wiring.Component):
-    """Up to TAGS_WAITING tags, which enter the trace in order, at most one a cycle.
+    """A queue of up to TAGS_WAITING tags, which enter the trace in order, at most one a cycle.
 
-    `push` (only while not `full`) takes `tag` with `units`, the mask of the units that it waits
-    for. `under_way` are for each unit as many ones, from bit 0, as it has instructions to complete;
-    with `retire` it completes the oldest. `enters`: in this cycle the tag `entering` enters. That
-    is the first one behind its `push` and the last `retire` that it waits for in which no older tag
-    is left. `hold`: none enters. `one_at_most`: no more than one tag waits.
+    | port          | meaning |
+    |---|---|
+    | `push`        | appends a tag, only while not `full` |
+    | `tag`         | the tag |
+    | `units`       | mask of the units that it waits for |
+    | `full`        | TAGS_WAITING tags wait |
+    | `under_way`   | for each unit as many ones, from bit 0, as instructions that it has to
+                      complete |
+    | `retire`      | for each unit: it completes its oldest instruction |
+    | `hold`        | no tag enters |
+    | `enters`      | the tag `entering` enters the trace in this cycle |
+    | `entering`    | the oldest tag |
+    | `one_at_most` | at most one tag waits |
 
-    In each unit the last instruction that a tag waits for is marked. Of the tags that wait for the
-    same one only the first has the bit of the unit in its `awaits`, as the others stay behind it
-    anyway. So marks and bits pair up in order: a tag with the bit may enter when one more mark has
-    completed than tags with the bit have entered.
+    Latency: a tag enters in the first cycle after its `push`, after the last `retire` that it waits
+    for, and after all older tags. Throughput: one tag a cycle.
+
+    In each unit the last instruction that a tag waits for is marked. Several tags may wait for the
+    same instruction. Only the first of them has the bit of the unit in its `awaits`, as the others
+    enter after it anyway. So marks and bits pair up in order. A tag with the bit may enter when one
+    more mark has completed than tags with the bit have entered.
     """
 
     def __init__(self, *, depth: int):
@@ -50,13 +61,13 @@ class TagQueue(wiring.Component):
         pushed = Signal(entry)
         blocks = Signal(len(Unit))
 
-        # The oldest tag lies in a register, the others behind it. Each goes through the ring: what
-        # goes straight to the register leaves it at once.
+        # The oldest tag lies in a register, the others in a ring. Each tag goes through the ring. A
+        # tag that goes straight to the register leaves the ring at once.
         oldest = Signal(entry, reset_less=True)
         some = Signal()
         m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
         loads = Signal()
-        # What comes while there is nothing loads at once.
+        # A tag that comes while there is none loads the register at once.
         waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, retire=loads)
         m.d.comb += [
             loads.eq(~some | self.enters),
