@@ -146,8 +146,8 @@ class VectorLane(wiring.Component):
     | `summing`  | SUM_STAGE, SCALED_STAGE | control of the sum |
     | `number`   | SCALED_STAGE            | the scaled element, before `carry` is added |
     | `carry`    | SCALED_STAGE            | `number` + `carry` is the scaled element |
-    | `gathered` | SUM_STAGE               | number from a table of int32, added like a product, with
-                                              attention |
+    | `gathered` | SUM_STAGE               | number from a table of int32, added as a product is,
+                                              with attention |
     | `sum`      | LATENCY                 | the sum with a product |
     | `sum`      | SCALED_LATENCY          | the sum with a scaled or halved element |
     | `addend`   | ADDEND_LATENCY          | the addend, from this cycle on, with 16-bit modes |
