@@ -46,11 +46,11 @@ class Weights:
     """The weights of an LSTM, and the fraction bits of the masters of each."""
 
     kernel: Narrow
-    """(inputs, gates)."""
+    """Kernel, (inputs, gates)."""
     recurrent: Narrow
-    """(units, gates)."""
+    """Recurrent kernel, (units, gates)."""
     biases: Wide
-    """(gates,), masters."""
+    """Masters of the biases, (gates,)."""
     kernel_bits: int
     recurrent_bits: int
     input_bits: int
@@ -63,7 +63,7 @@ class Gradients:
 
     kernel: Sums
     biases: Sums
-    """(1, gates)."""
+    """Gradient of the biases, (1, gates)."""
     recurrent: Sums
     below: Wide
     """The gradient of the inputs, (steps, samples, inputs)."""
@@ -79,7 +79,7 @@ class Lstm:
     inputs: Narrow
     cells: list[Wide] = field(default_factory=list[Wide])
     states: list[Wide] = field(default_factory=list[Wide])
-    """Cells and states before the first step and after each one, (samples, units)."""
+    """Cells and states, (samples, units), before the first step and after each step."""
     gates: list[list[Wide]] = field(default_factory=list[list[Wide]])
     """The four gates of each step, (samples, units)."""
     state_bits: int = 0
@@ -138,7 +138,7 @@ class Lstm:
         scale: tuple[int, int],
         mask: Narrow | None,
     ) -> Gradients:
-        """Do the same from the gradients of all states, (steps, samples, units).
+        """Go back through time from the gradients of all states, (steps, samples, units).
 
         `scale`: the multiplier of these for a dropout, and the bits it takes; `mask`: its mask.
         """

@@ -197,9 +197,9 @@ def test_the_rtl_learns_the_same() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """One step moves each weight as differences of the loss in float64 say, but for eight bits.
+    """One step moves each weight as differences of the loss in float64, but for eight bits.
 
-    A ReLU near zero may pass for one of the two alone, so the samples are always the same.
+    A ReLU near zero may pass for only one of the two, so the samples are always the same.
     """
     layers, rate = rows(0.0), 2.0**-4
     x, y = data(layers, 60, seed=1)
