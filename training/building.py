@@ -76,7 +76,7 @@ class _Builder:
         self._users = Counter(
             link for number in range(len(layers)) for link in _links(layers, number)
         )
-        """How many layers take the result of each layer."""
+        """Number of layers that take the result of each layer."""
         self._rescaled = False
         self._embedding: Embedding | None = None
         """Embedding that waits for its LSTM; None for none."""
@@ -246,7 +246,7 @@ class _Builder:
         return tuple(self.found)
 
     def _weighted(self, layer: Dense | Conv2D | Conv1D | DepthwiseConv2D) -> None:
-        """Take the settings of the weights and sums of the stage that is new."""
+        """Give the new stage the initialisers, biases and activation of a layer."""
         depthwise = isinstance(layer, DepthwiseConv2D)
         kernel = layer.depthwise_initializer if depthwise else layer.kernel_initializer
         names = kernel, layer.bias_initializer

@@ -99,7 +99,7 @@ class BranchedForward(Forward):
         return given
 
     def _lstm(self, number: int, at: int, *, sequences: bool) -> None:
-        """Write an LSTM: its inputs and states of all steps are in host memory."""
+        """Write an LSTM, with its inputs and the states of all steps in host memory."""
         lines = self._recurrent.write(number, range(0))
         if self._train and not sequences:
             self.kept.keep(STATES, STATE)

@@ -59,7 +59,7 @@ class Branches:
         self._parts: dict[int, list[tuple[Narrow, int]]] = {}
 
     def alone(self, at: int) -> bool:
-        """Whether a result goes into one stage with weights, and nowhere else."""
+        """Return whether a result goes into one stage with weights, and nowhere else."""
         return alone(self._stages, at)
 
     def add(self, at: int, gradient: Narrow, bits: int) -> None:

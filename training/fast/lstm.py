@@ -73,7 +73,7 @@ class Gradients:
 
 @dataclass
 class Lstm:
-    """The steps of a batch; inputs are (steps, samples, inputs)."""
+    """An LSTM that takes the steps of a batch; inputs are (steps, samples, inputs)."""
 
     weights: Weights
     inputs: Narrow
@@ -121,7 +121,7 @@ class Lstm:
     def backward(self, gradient: Narrow, bits: int, count: int, *, embedded: bool) -> Gradients:
         """Go back through time from the gradient of the last state, which has `bits`.
 
-        `count`: samples of the whole batch, of which this may be a share.
+        `count`: samples of the whole batch, of which these samples may be a share.
         """
         steps = len(self.inputs)
         left = min(TOP_BITS, gradient_bits(steps * count)) - INT8_BITS

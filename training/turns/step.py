@@ -34,7 +34,7 @@ GRADIENTS = "gradients"
 
 
 def goes_in_turns(task: Task) -> bool:
-    """Whether all layers of a network can take their samples in turns."""
+    """Return whether all layers of a network can take their samples in turns."""
     return not any(stage.sources or stage.window for stage in task.stages)
 
 

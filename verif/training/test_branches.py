@@ -259,7 +259,10 @@ def test_sums_have_no_drift() -> None:
 
 
 def test_exponents_at_the_ends() -> None:
-    """A sum has the exponent of the tensor with the fewest fraction bits; kept ones have ends."""
+    """A sum has the exponent of the tensor with the fewest fraction bits.
+
+    Exponents that are kept are cut off at two ends.
+    """
     codes = np.array([127, -128, 1, -1], np.int8)
     for count in (1, 2, 4, 5):
         total, bits = added([(codes, 3 + n * 9) for n in range(count)])
