@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on the machine: Keras's names, int8 block floating point, every step a program."""
+"""Training on the machine: Keras's names, int8 block floating point, every step a program.
+
+Docstrings of this package use these terms. docs/training.md explains the numbers.
+
+- Fraction bits f of a tensor: a code c stands for c / 2^f. An exponent register of the machine
+  holds f, or a shift.
+- Masters: the int16 weights that learn. The array multiplies with int8 weights made of the masters.
+- Stage: a layer with weights, and the layers after it up to the next layer with weights. A join is
+  an Add or Concatenate.
+- C: the number of columns of the array. A line has C bytes; C int16 numbers take a pair of lines.
+- Block: C inputs, units, channels or samples. In shapes, [group] is a block of samples.
+- Tap: a place in the window of a convolution or pooling.
+- Turn: a part of the samples of a core, where the buffer has no room for all samples of a batch.
+- The way forward goes from samples to logits, the way back from the losses to the updates.
+- Moments: running means of gradients and of their squares, for Adam and RMSprop. The machine
+  keeps the root of the second moment.
+"""
 
 from systola.training import mixed_precision
 from systola.training.callbacks import (

@@ -25,7 +25,7 @@ class Only:
 
     values: tuple[object, ...]
     instead: str = ""
-    """The way to do it here, for the message."""
+    """Way to do the same here, for the error message."""
 
     def allows(self, value: object) -> bool:
         """Return whether `value` changes nothing."""
@@ -37,7 +37,7 @@ class Only:
 def takes(
     **only: Only,
 ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
-    """Decorate a function, which raises TrainingError for arguments that it does not have.
+    """Decorate a function to raise TrainingError for arguments that it does not have.
 
     Arguments named in `only` may be given with their allowed values, and go no further.
     """

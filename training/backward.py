@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way back of a program: gradients of the units, stage by stage, and the update.
+"""Writes the way back of a program: the gradients of the units, stage by stage, and the updates.
 
-A gradient is negative here, as the multiplier of the update has no sign.
+Gradients are negative here, as the multiplier of an update has no sign. The numbers are explained
+in docs/training.md#numerics.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from systola.training.writer import AnyEntry, Entry, Writer
 
 
 class Backward:
-    """Writes the way back."""
+    """A writer of the way back, from the gradient of the last stage to the updates of all masters.
+
+    Masters are the int16 weights that learn.
+    """
 
     def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
         self._writer = writer
@@ -45,11 +49,17 @@ class Backward:
         return self._writer.layout
 
     def write(self, gradient: range) -> None:
-        """Writes it, from the gradient of the last stage, int8, [block of units][sample]."""
+        """Write the way back, from the gradient of the last stage's sums.
+
+        `gradient` has int8 lines, [block of units][sample]. These lines are given back to the
+        buffer.
+        """
         writer, left, stages = self._writer, self._left, self._task.stages
         masking: Iterator[None] = iter(())
         for number in reversed(range(len(stages))):
-            # The gradient below takes the weights before their update, and moves its exponent.
+            # The gradient below needs the weights before their update, so it is written first. That
+            # gradient changes the exponent in GRADIENT, so the shift of the update is computed
+            # before.
             bits, inputs = self._task.master_bits[number], left.inputs[number]
             entry = update_shift(writer, self._task, number, bits, inputs)
             below, below_masking = range(0), masking
@@ -79,7 +89,11 @@ class Backward:
             gradient, masking = below, below_masking
 
     def _mask(self, number: int, gradient: range) -> Iterator[None]:
-        """Leaves of the gradient of a stage what its mask lets pass, block by block."""
+        """Multiply the gradient of a stage with its mask, block by block.
+
+        Each step of the iterator writes the product of one block. The lines of the mask are given
+        back at the end.
+        """
         mask, samples = self._left.masks[number], self._layout.samples
         entry = mask_entry(self._task.stages[number])
         for at in range(0, len(gradient) if mask else 0, samples):
@@ -89,8 +103,12 @@ class Backward:
         self._writer.free(mask or range(0))
 
     def _below(self, number: int, gradient: range, *, source: int, scale: tuple[int, int]) -> range:
-        """The gradient of the units of stage `source`, which a stage has for inputs, before their
-        mask, with a scale."""
+        """Write the gradient of the units of stage `source`, before their mask.
+
+        The result is int8 lines. Stage `number` takes these units as inputs. `scale` is a
+        multiplier and the bits that it takes, see `passes.gradient_scale`. Register GRADIENT gets
+        the fraction bits of the result.
+        """
         writer, task, left = self._writer, self._task, self._left
         sums: BelowMaps | BelowRows
         if task.stages[number].window:
@@ -104,8 +122,9 @@ class Backward:
             sums.multiply(part)
             rows = len(part) * sums.rows
             writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
-        # The exponent of a Dense's inputs is in the update's shift by now, but the bias of a Conv2D
-        # still needs it; the exponent of the stage above is not needed again.
+        # A register that is free serves as scratch. For a Dense this is the exponent of its inputs,
+        # which the shift of the update has in it by now. A Conv2D still needs that exponent for its
+        # bias, but the exponent of the stage above is free.
         used = left.inputs[number + bool(task.stages[number].window)]
         agree(writer, task, used.register)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
@@ -128,9 +147,10 @@ class Backward:
     def _update(
         self, number: int, gradient: range, entry: AnyEntry, masking: Iterator[None]
     ) -> None:
-        """Adds the products of inputs and gradient to the masters, part by part.
+        """Add the products of inputs and gradient to the masters, part by part.
 
-        Each step of `masking` masks the next block of the gradient; the first one is.
+        Each step of `masking` masks the next block of the gradient. The first block has been masked
+        before the call.
         """
         writer, shape = self._writer, self._layout.shapes[number]
         parts = portions(writer.config, self._task, shape, number)
@@ -141,7 +161,8 @@ class Backward:
         before: Masters | None = None
         while begun:
             masters, row = begun.popleft()
-            # While this multiplies, the masters before may still be on their way to others.
+            # The masters before are written only now. Until then they may be on their way to other
+            # cores, and the array multiplies meanwhile.
             if before:
                 before.write()
             masters.add_of_all(row, entry, lambda: begun.extend(islice(products, 1)))
@@ -161,7 +182,10 @@ class Backward:
         places: list[tuple[range, ...]],
         masking: Iterator[None],
     ) -> Iterator[tuple[Masters, int]]:
-        """Multiply for one part after the other, with its masters and the first row of its sums."""
+        """Multiply for one part after the other; yield its masters and the first row of its sums.
+
+        The sums of two successive parts are in different halves of the accumulators.
+        """
         writer, layout, task = self._writer, self._layout, self._task
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
         half = writer.config.accumulator_rows // 2
@@ -183,10 +207,14 @@ class Backward:
 
 
 class BelowRows:
-    """The gradient of the inputs of a Dense, some blocks of them at a time."""
+    """A product that makes the gradient of the inputs of a Dense, some blocks at a time."""
 
     def __init__(self, writer: Writer, number: int, gradient: range, weights: range | None) -> None:
-        """`weights`: all of them transposed, where they are there; they are given back, too."""
+        """Allocate lines for the weights, unless `weights` are given.
+
+        `weights`: the lines of all weights, transposed, [block of inputs][unit]. `free` gives these
+        lines back, too.
+        """
         layout = writer.layout
         blocks, self.rows = layout.shapes[number].inputs - 1, layout.samples
         self._writer = writer
@@ -198,7 +226,7 @@ class BelowRows:
         self.lines = blocks * self.rows
 
     def multiply(self, part: range) -> None:
-        """The sums for some blocks of inputs, [block][sample] from accumulator row 0 on."""
+        """Write the sums for some blocks of inputs, [block][sample] from accumulator row 0 on."""
         writer, units, start = self._writer, self._units, self._gradient.start
         if self._weights is not None:
             weights = self._weights.start + part.start * units * writer.layout.size
@@ -210,11 +238,11 @@ class BelowRows:
             writer.multiply(start, weights, place * self.rows, self.rows, units, 1)
 
     def places(self, part: range) -> list[tuple[int, int, int]]:
-        """Row, line of the gradient, and number, of sums that belong together there."""
+        """Return the runs of sums: first accumulator row, first line of the gradient, and rows."""
         return [(0, part.start * self.rows, len(part) * self.rows)]
 
     def free(self) -> None:
-        """Gives the lines back."""
+        """Give the lines of the weights back to the buffer."""
         if self._columns:
             self._columns.free()
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From layers to stages, and the networks that cannot be trained."""
+"""Makes stages of layers, and refuses networks that cannot be trained."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from systola.training.stages import (
 from systola.training.windows import convolved, pooled
 
 MOST_BRANCHED = 12
-"""Stages of a network with branches at most, joins included."""
+"""Most stages of a network with branches, joins included."""
 MOST_CLASSES = 128
 MOST_WEIGHTS = 1 << 26
-"""Weights of a network at most: the host holds them as float64 for a moment, in 512 MiB."""
+"""Most weights of a network: the host holds them as float64 for a moment, in 512 MiB."""
 _MOST_POOL, _MOST_MEAN = 15, 255
-"""Rows and columns of a window of a pooling at most; of a mean over a whole map."""
+"""Most rows and columns of a window of a pooling, such as a mean over a whole map."""
 MOST_STEPS = 1 << 12
-"""Steps of an LSTM at most."""
+"""Most steps of an LSTM."""
 _NO_LAST = "after an LSTM with return_sequences there must be LSTM"
 
 
@@ -76,10 +76,10 @@ class _Builder:
         self._users = Counter(
             link for number in range(len(layers)) for link in _links(layers, number)
         )
-        """How many layers take the result of each layer."""
+        """Number of layers that take the result of each layer."""
         self._rescaled = False
         self._embedding: Embedding | None = None
-        """The layer that waits for its LSTM."""
+        """Embedding that waits for its LSTM; None for none."""
 
     def add(self, layer: Layer) -> None:
         """Add a layer, which takes the result of the layer before it, or has links."""
@@ -238,7 +238,7 @@ class _Builder:
             raise TrainingError("after Embedding there must be LSTM")
         if self._sequences:
             raise TrainingError(_NO_LAST)
-        # A sigmoid at the end is for predict() alone, any other one is a curve.
+        # A sigmoid at the end is for predict() alone; any other sigmoid is a curve.
         for number, stage in enumerate(self.found[:-1]):
             if stage.sigmoid:
                 self.found[number] = replace(stage, sigmoid=False, curve="sigmoid")
@@ -246,7 +246,7 @@ class _Builder:
         return tuple(self.found)
 
     def _weighted(self, layer: Dense | Conv2D | Conv1D | DepthwiseConv2D) -> None:
-        """Take the settings of the weights and sums of the stage that is new."""
+        """Give the new stage the initialisers, biases and activation of a layer."""
         depthwise = isinstance(layer, DepthwiseConv2D)
         kernel = layer.depthwise_initializer if depthwise else layer.kernel_initializer
         names = kernel, layer.bias_initializer
@@ -276,7 +276,7 @@ class _Builder:
             raise TrainingError(f"{what} must come after a Dense or Conv2D")
         own = [n for n, (at, _) in enumerate(self._results) if at == self._at]
         if any(self._users[number] > 1 for number in own):
-            # Others take the result as it is.
+            # Other layers take the result as it is.
             self._append_join("add", [(self._at, self._known())])
         return self.found[self._at - 1]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model in a file: layers, settings, and every byte of what it has learnt.
+"""Saves a model to a file, and loads it: layers, settings, and every byte that was learnt.
 
-The file is an archive as numpy.savez makes it: a description in JSON, the masters, and the
-velocities or moments. It is read like a program file: nothing in it is believed before it has been
+The file is an archive as numpy.savez makes it. It has a description in JSON, the masters, and the
+velocities or moments. As with a program file, nothing in the archive is believed before it has been
 checked.
 """
 
@@ -40,24 +40,27 @@ from systola.training.stages import Stage
 from systola.training.state import State, check_bits, master_shapes
 
 VERSION = 4
-"""Raised with every change of what is stored: fields of the classes, meaning of the arrays."""
+"""Version of the files. Every change of the stored data raises the version: fields of the classes,
+or the meaning of the arrays."""
 _FORMAT = "systola training"
+"""Name of the format, before its version."""
 _MACHINE = ("preset", "backend", "latency", "cores")
+"""Names of the settings of the machine."""
 _KINDS = ("master", "velocity", "moment", "root")
-"""Names of the arrays, before the number of their tensor."""
+"""Kinds of arrays. The name of an array is its kind and the number of its tensor."""
 _ABOUT = "about"
-"""The name of the description; it stands in an array of one text."""
+"""Name of the array that holds the description as one text."""
 _MOST_ABOUT = 1 << 20
-"""Bytes of the description at most."""
+"""Largest size of the description, in bytes."""
 _MOST_HEADER = 1 << 12
-"""Bytes of the header of an array at most."""
+"""Largest size of the header of an array, in bytes."""
 _MOST_COUNT = (1 << 31) - 1
-"""Epochs and steps at most."""
+"""Largest number of epochs, steps and updates."""
 _NOT_ONE = "it is no model that was saved by training"
 
 
 class Saved(Protocol):
-    """The parts of a model that are saved."""
+    """A model that can be saved: the parts of it that a file keeps."""
 
     layers: list[Layer]
     settings: dict[str, Any] | None
@@ -67,19 +70,19 @@ class Saved(Protocol):
 
     @property
     def input_bits(self) -> int | None:
-        """Fraction bits of the samples."""
+        """Fraction bits of the samples; None before the first samples."""
         ...
 
     def state(self) -> State:
-        """Return what the model has learnt."""
+        """Return the learnt numbers and their exponents."""
         ...
 
 
 def save(model: Saved, path: str | PathLike[str]) -> None:
     """Save a model that has been compiled.
 
-    Raises TrainingError for a model that has not been compiled; OSError where the file cannot be
-    written.
+    Raises TrainingError for a model that has not been compiled, and OSError where the file cannot
+    be written.
     """
     if model.settings is None:
         raise TrainingError("call compile() before save()")
@@ -115,7 +118,7 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a file: layers, settings, and what the network has learnt."""
+    """A model as read from a file: layers, settings, and the learnt numbers."""
 
     layers: list[Layer]
     settings: Settings
@@ -124,21 +127,21 @@ class Checkpoint:
     epochs: int
     steps: int
     batch_size: int | None
-    """The batch size of the last fit(); None before the first one."""
+    """Batch size of the last fit(); None before the first fit()."""
 
 
 @dataclass(frozen=True)
 class _About:
-    """The description, but for its format."""
+    """A description of a model in its file, without the format."""
 
     layers: tuple[Layer, ...]
     settings: Settings
     bits: tuple[int, ...]
     unit_bits: tuple[int, ...]
     scales: tuple[Scales, ...]
-    """The scales of the moments; none before the first update."""
+    """Scales of the moments of each tensor; empty before the first update."""
     updates: int
-    """Updates that the moments are of."""
+    """Number of updates that the moments have taken in."""
     input_bits: int | None
     epochs: int
     steps: int
@@ -161,8 +164,11 @@ class _About:
 
 
 def read(content: bytes) -> Checkpoint:
-    """Read what `save` has written. Every field and array is checked against the network before
-    the arrays are unpacked. Raises TrainingError, which begins with "it", for anything else."""
+    """Read the content of a file that `save` has written.
+
+    Every field and array is checked against the network before the arrays are unpacked. Raises
+    TrainingError for any other content, with a message that begins with "it".
+    """
     try:
         archive = Npz(content)
         if _ABOUT not in archive.names:
@@ -187,8 +193,11 @@ def read(content: bytes) -> Checkpoint:
 
 
 def _about(archive: Npz) -> _About:
-    """Read the description. Raises NpzError or DataError where it is none, TrainingError where it
-    is for another version."""
+    """Read the description of a model.
+
+    Raises NpzError or DataError where the array holds no description. Raises TrainingError for a
+    description of another version.
+    """
     if archive.stored_bytes(_ABOUT) > _MOST_ABOUT:
         raise DataError("its description is too long")
     text = archive.read(_ABOUT)
@@ -207,7 +216,7 @@ def _about(archive: Npz) -> _About:
         raise TrainingError(
             f"it is of version {version[1]} of this kind of file, this is for version {VERSION}"
         )
-    # As plain_data stores them, objects have the names of their classes in them.
+    # In the form of plain_data, an object has the name of its class under "class".
     settings = _fields(about.get("settings"), "settings")
     about["settings"] = {"class": Settings.__name__, **settings}
     if isinstance(about.get("layers"), list):
@@ -222,7 +231,7 @@ def _fields(data: object, where: str) -> dict[str, Any]:
 
 
 def _layer(written: Any) -> Any:
-    """Return the `kind` of a layer the name that plain_data has for it."""
+    """Rename the field `kind` of a layer to `class`, the name that plain_data has for it."""
     fields = _fields(written, "a layer")
     if "class" in fields:
         raise DataError("a layer has a class")
@@ -230,7 +239,7 @@ def _layer(written: Any) -> Any:
 
 
 def _state(about: _About, arrays: Mapping[str, tuple[NDArray[np.int16], ...]]) -> State:
-    """Put together the masters, and the velocities or moments."""
+    """Put a State together from the masters, and the velocities or moments."""
     optimizer = about.settings.optimizer
     velocities, roots = arrays["velocity"], arrays["root"]
     more = velocity_bits(optimizer.momentum) if velocities else 0
@@ -244,10 +253,10 @@ def _state(about: _About, arrays: Mapping[str, tuple[NDArray[np.int16], ...]]) -
 def _arrays(
     archive: Npz, found: Sequence[Stage], optimizer: Optimizer
 ) -> dict[str, tuple[NDArray[np.int16], ...]]:
-    """Read masters, and velocities or moments, which may be left out, by their kind.
+    """Return the arrays by their kind: masters, and velocities or moments.
 
-    Raises DataError where an array is missing, is one too many, or does not fit the tensors of
-    these stages.
+    A file may leave velocities and moments out. Raises DataError where an array is missing, is one
+    too many, or does not fit the tensors of these stages.
     """
     shapes = master_shapes(found)
     kinds = {kind: [f"{kind}{n}" for n in range(len(shapes))] for kind in _KINDS}
@@ -295,10 +304,12 @@ def load(
     cores: int | None = None,
     check_every: int = 0,
 ) -> Sequential:
-    """Load the model that `save` has stored; the rest is as for compile(). A setting of the
-    machine that is not given is that of the Strategy in whose scope this is, else the file's.
+    """Load the model that `save` has stored.
 
-    Raises OSError where there is no such file, TrainingError where it is something else.
+    The other arguments are as for compile(). An argument that is given replaces a setting of the
+    file. A setting of the machine that is not given comes from the Strategy in the scope of which
+    the call is, else from the file. Raises OSError where there is no such file, and TrainingError
+    where the file holds something else.
     """
     try:
         found = read(check_path(path).read_bytes())

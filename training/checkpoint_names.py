@@ -13,9 +13,9 @@ from systola.runtime.write_file import check_writable
 from systola.training.errors import TrainingError
 
 EPOCH = "epoch"
-"""The field that is the number of the epoch, from 1; all others are measured in the epoch."""
+"""Field that is the number of the epoch, from 1. All other fields are measured in the epoch."""
 _NUMBER = "0123456789+-.,_% eE"
-"""Characters of numbers in a format that asks for no others."""
+"""Characters of numbers, for a format that asks for no other characters."""
 
 
 class NamesError(TrainingError):
@@ -67,11 +67,11 @@ class CheckpointNames:
             check_writable(path)
 
     def existing(self) -> list[str]:
-        """Return the files that are there and have such names; a pattern without fields is one."""
+        """Return the existing files with such names; a pattern without fields is one such name."""
         if not self._fields:
             return [self._example]
         found: list[str] = []
-        with suppress(OSError):  # check_writable has more
+        with suppress(OSError):  # check_writable raises more errors
             found = sorted(filter(self._expression.fullmatch, os.listdir(self._folder or ".")))
         return [os.path.join(self._folder, name) for name in found]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from systola.training.errors import TrainingError
 
 _MOST_NAME = 100
-"""Characters of a name at most."""
+"""Most characters of a name."""
 
 
 def shown(value: object) -> str:
@@ -59,7 +59,7 @@ def choice(name: str, value: object, known: Collection[str], more: str = "") -> 
 
 
 def is_name(value: object, known: Collection[str]) -> bool:
-    """Whether a value is a text, and one of `known`."""
+    """Return whether a value is a text, and one of `known`."""
     return isinstance(value, str) and value in known
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of Adam that are cut off at a norm: the factor of each tensor."""
+"""Computes the factor of each tensor for gradients of Adam that are cut off at a norm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from systola.training.checks import real
 from systola.training.errors import TrainingError
 
 _LEAST, _MOST = 2.0**-20, 2.0**20
-"""The least and the largest norm that gradients can be cut off at."""
+"""Least and largest norm at which gradients can be cut off."""
 
 
 @dataclass(frozen=True)

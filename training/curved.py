@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from sums of int8 to the units of a curve, and the mask for the way back."""
+"""Makes the units of a curve from int8 sums, and the mask for the way back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def drop_both(
 
 
 def _leave(writer: Writer, units: range, count: int) -> None:
-    """Make the units of a block zero but for the first `count`: no weights of them may grow."""
+    """Make the units of a block zero but for the first `count`, as padding must have no weights."""
     line = np.zeros((1, writer.layout.size), np.int8)
     line[:, :count] = 1
     given, there = writer.constant(line), writer.allocate(len(units))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 UNIT_BITS = 6
 """Fraction bits of units from -1 to 1: a one for the bias is an int8, too."""
 SLOPE_BITS = 7
-"""Bits of the largest slope."""
+"""Number of bits of the largest slope."""
 Reals = NDArray[np.float64]
 
 
@@ -40,7 +40,7 @@ class Curve:
 
     @property
     def lost(self) -> int:
-        """Bits that a gradient has more after its product with a slope, of which SLOPE_BITS go."""
+        """Number of fraction bits that a gradient loses in its product with a slope."""
         return SLOPE_BITS - self.slope_bits
 
     def values(self) -> NDArray[np.int8]:
@@ -72,12 +72,12 @@ CURVES = {
         bits=4,
     ),
 }
-"""By Keras's names."""
+"""Curves by Keras's names."""
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """The multiplier and the bits lost of units that Dropout scales up."""
+    """A scale of units for Dropout: a multiplier, and a shift to the right by `right` bits."""
 
     multiplier: int
     right: int
@@ -95,7 +95,7 @@ def scaled_up(curve: str, rate: float) -> Scaled:
     largest, less = int(found.values().max()) / (1 - rate), 0
     while largest > 2 << 6 << less:
         less += 1
-    # The codes times 2^29 / (1 - rate) / 2^31 have two bits less.
+    # The codes times 2^29 / (1 - rate) / 2^31 have lost two bits.
     q, right = round((1 << 29) / (1 - rate)), less - 2
     while q >= 1 << 31:
         q, right = q >> 1, right - 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples and labels as the user gives them: checked, and as the machine takes them."""
+"""Checks samples and labels as the user gives them, and converts them for the machine."""
 
 from __future__ import annotations
 
@@ -17,24 +17,30 @@ from systola.training.numbers import LOGIT_BITS, codes
 from systola.training.stages import Stage
 
 _HALF = 1 << 14
-"""The code of a label between both classes."""
+"""Code of a label halfway between both classes."""
 
 
 class Data(NamedTuple):
-    """Samples with their labels, and with their weights where they have some."""
+    """A set of samples with their labels, and with their weights where they have some.
+
+    Shapes: rows (samples, numbers), labels (samples, units), weights (samples,).
+    """
 
     rows: NDArray[np.float64]
     labels: NDArray[np.int16]
     weights: NDArray[np.float64] | None
 
     def chosen(self, which: NDArray[np.integer[Any]] | slice) -> Data:
-        """Return some of them."""
+        """Return the chosen samples, with their labels and weights."""
         weights = None if self.weights is None else self.weights[which]
         return Data(self.rows[which], self.labels[which], weights)
 
 
 def samples(x: Any, features: int | None, name: str = "x") -> NDArray[np.float64]:
-    """Samples as rows of numbers. Raises TrainingError for what is none."""
+    """Return samples as rows of numbers, (samples, numbers).
+
+    Raises TrainingError for anything else, and for rows of other than `features` numbers.
+    """
     array = numbers(x, name)
     if array.ndim < 2 or not len(array):
         raise TrainingError(f"{name} must have a row of numbers for each sample, not {array.shape}")
@@ -47,9 +53,9 @@ def samples(x: Any, features: int | None, name: str = "x") -> NDArray[np.float64
 def rescaled(
     rows: NDArray[np.float64], layers: Sequence[Layer], name: str = "x"
 ) -> NDArray[np.float64]:
-    """Return samples as all Rescaling layers leave them.
+    """Return samples after all Rescaling layers.
 
-    Raises TrainingError where float32 cannot hold them.
+    Raises TrainingError where float32 cannot hold the results.
     """
     for layer in layers:
         if isinstance(layer, Rescaling):
@@ -60,7 +66,10 @@ def rescaled(
 
 
 def words(rows: NDArray[np.float64], vocabulary: int, name: str = "x") -> None:
-    """Raises TrainingError where samples are not words, 0 to `vocabulary` - 1."""
+    """Check that samples are words, whole numbers from 0 to `vocabulary` - 1.
+
+    Raises TrainingError for any other number.
+    """
     wrong = (rows != np.floor(rows)) | (rows < 0) | (rows >= vocabulary)
     if wrong.any():
         bad = rows[wrong][0]
@@ -68,7 +77,10 @@ def words(rows: NDArray[np.float64], vocabulary: int, name: str = "x") -> None:
 
 
 def targets(y: Any, count: int, stage: Stage, loss: str, name: str = "y") -> NDArray[np.int16]:
-    """What the outputs should be, int16, (samples, units). Raises TrainingError for bad ones."""
+    """Return the wanted outputs as int16 codes, (samples, units).
+
+    Raises TrainingError for labels that do not fit the samples, the last stage or the loss.
+    """
     array = numbers(y, name)
     if len(array) != count:
         raise TrainingError(f"{name} has {len(array)} labels for {count} samples")
@@ -96,8 +108,9 @@ def sample_weights(
 ) -> NDArray[np.float64] | None:
     """Return the weight of each sample, None where neither samples nor classes have one.
 
-    `given`: a number for each sample; `classes`: those of classes by number, 1 for others. Raises
-    TrainingError for anything else, negative weights, and where all of them are zero.
+    `given`: a weight for each sample. `classes`: weights of classes by their number; other classes
+    have weight 1. Raises TrainingError for anything else, for negative weights, and where all
+    weights are zero.
     """
     if given is None and classes is None:
         return None

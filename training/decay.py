@@ -13,10 +13,10 @@ from systola.training.numbers import multiplier
 from systola.training.writer import Entry, shifted
 
 DECAY_STEPS = 16
-"""Steps: their decay is taken at once."""
+"""Number of steps for which the decay is taken at once."""
 MOST_DECAY = 0.1
 _BITS = 16
-"""Bits of the place in the sequence of offsets."""
+"""Number of bits of the place in the sequence of offsets."""
 _MOST_RIGHT = 31
 
 

@@ -22,7 +22,7 @@ from systola.training.writer import NARROW, ONE, WIDENING, AnyEntry, Writer
 
 
 class Diagonals:
-    """The weights of all taps as tiles: zeros but for the diagonal."""
+    """Tiles with the weights of all taps, which are zero but for the diagonal."""
 
     def __init__(self, writer: Writer, number: int, taps: int) -> None:
         size, self._taps = writer.layout.size, taps
@@ -47,14 +47,14 @@ class Diagonals:
         return self._lines.start + (block * self._taps + tap) * self._size
 
     def free(self) -> None:
-        """Give the lines back."""
+        """Give the lines of the tiles back to the buffer."""
         self._writer.free(self._lines)
 
 
 def update_depthwise(
     writer: Writer, task: Task, left: Pass, number: int, gradient: range, entry: AnyEntry
 ) -> None:
-    """Add the sums of pixels times gradient to the masters, and of the gradient to the biases."""
+    """Add sums of pixels times gradient to the masters, and of the gradient to the biases."""
     layout, stage = writer.layout, task.stages[number]
     shape, window, size = layout.shapes[number], stage.window, layout.size
     assert window

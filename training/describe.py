@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network in a few words: `512,dropout=0.2,10` is Dense 512 ReLU, Dropout 0.2, Dense 10."""
+"""Reads a network from a short text.
+
+`512,dropout=0.2,10` is a Dense of 512 units with ReLU, a Dropout with rate 0.2, and a Dense of 10
+units.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,15 @@ _DESCRIPTION = re.compile(r"\d+(,(\d+|dropout=\d*\.?\d+))*")
 
 
 def is_description(text: str) -> bool:
-    """Whether it is one, and no name of a file."""
+    """Return whether a text describes a network, and is no name of a file."""
     return _DESCRIPTION.fullmatch(text) is not None
 
 
 def layers(text: str) -> list[Layer]:
-    """The layers: numbers are Dense, ReLU but for the last one."""
+    """Return the layers of a description.
+
+    A number is a Dense of so many units. Each Dense but the last has a ReLU.
+    """
     parts = text.split(",")
     last = max(number for number, part in enumerate(parts) if part.isdigit())
     found: list[Layer] = []

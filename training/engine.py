@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the programs of a network: the host feeds samples and reads losses and logits."""
+"""Runs the programs of a network: the host feeds samples, and reads losses and logits."""
 
 from __future__ import annotations
 
@@ -46,23 +46,27 @@ from systola.training.update import TOLD_BITS
 from systola.training.writer import Entry
 
 Codes = NDArray[np.integer[Any]]
-"""Of samples: int8, or words."""
+"""Array of whole numbers, such as int8 codes of samples, or words."""
 Weights = NDArray[np.float64]
-"""Of samples, (samples,)."""
+"""Array of the weights of samples, (samples,)."""
 SURVEY_STEPS = 16
-"""Steps from one look at the magnitudes of the weights to the next; before, after 1, 2, 4 ..."""
+"""Steps between two looks at the magnitudes of the weights. The first looks are after 1, 2, 4 and 8
+steps."""
 MOST_HOST_BYTES = 1 << 32
-"""Bytes of host memory that a core takes at most."""
+"""Largest host memory of a core, in bytes."""
 
 
 def survey_is_due(steps: int) -> bool:
-    """Whether the magnitudes of the weights are looked at after so many steps."""
+    """Return whether the magnitudes of the weights are looked at after `steps` steps."""
     early = steps < SURVEY_STEPS and steps & (steps - 1) == 0
     return early or steps % SURVEY_STEPS == 0
 
 
 def weight_codes(task: Task, weights: Weights) -> NDArray[np.int16]:
-    """Return the codes of the weights of samples, (samples, 1), of WEIGHT_BITS."""
+    """Return the weights of samples as int16 codes of WEIGHT_BITS, (samples, 1).
+
+    A code is a weight over the largest weight of all samples.
+    """
     return np.rint(weights / task.largest_weight * 2**WEIGHT_BITS).astype(np.int16)[:, np.newaxis]
 
 
@@ -73,7 +77,10 @@ def square_sum(codes: NDArray[np.int16]) -> int:
 
 
 def total_loss(task: Task, losses: Codes, weights: Weights | None) -> float:
-    """Return the sum of the losses of a batch, each times the weight of its sample."""
+    """Return the sum of the losses of a batch, each times the weight of its sample.
+
+    `losses`: int16 codes of LOSS_BITS, (samples,).
+    """
     sign = 1 if task.loss in ("mse", BINARY) else -1
     numbers = losses.astype(np.int64)
     total = numbers.sum() if weights is None else numbers @ weights
@@ -82,16 +89,16 @@ def total_loss(task: Task, losses: Codes, weights: Weights | None) -> float:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a batch has given."""
+    """A result of a batch: its loss and its outputs."""
 
     loss: float
-    """The sum over its samples."""
+    """Sum of the losses of the samples."""
     outputs: NDArray[np.float64]
-    """Logits, or what the network puts out: (samples, units)."""
+    """Outputs of the network, (samples, units): logits, or results of a last softmax or sigmoid."""
 
 
 class Engine:
-    """Programs, host memories and cores for batches of one size.
+    """A network on the cores of a machine, with programs and host memories for batches of one size.
 
     Each core has all weights and its share of a batch, see Task.share.
     """
@@ -105,19 +112,19 @@ class Engine:
         if self.layout.window > MOST_HOST_BYTES:
             raise TrainingError(f"{self.layout.window:,} bytes of host memory are too many")
         self.hosts = [np.zeros(self.layout.window, np.uint8) for _ in range(machine.cores)]
-        """Of each core."""
+        """Host memory of each core, in bytes."""
         self._programs: dict[tuple[str, Task], StepProgram] = {}
         self._moments: Moments | None = None
         self._least_bits: list[int] = []
-        """Fraction bits of the units of each stage, the least in the epoch."""
+        """Least fraction bits of the units of each stage in the present epoch."""
         self.cycles: int | None = None
-        """Of the last batch, on a machine with a clock."""
+        """Cycles of the last batch; None on a machine without a clock."""
         self.step_cycles: int | None = None
-        """Cycles of the last step with a whole batch, on a machine with a clock."""
-        self._programs_of("train", batch)  # they must fit, before anything runs
+        """Cycles of the last step with a whole batch; None on a machine without a clock."""
+        self._programs_of("train", batch)  # the programs must fit before anything runs
 
     def load(self, state: State) -> None:
-        """Put masters, and velocities or moments, in place."""
+        """Put masters, and velocities or moments, into the host memory of each core."""
         layout = self.layout
         state = state.for_optimizer(self.task.momentum, self.task.decays)
         for host in self.hosts:
@@ -126,12 +133,12 @@ class Engine:
                 (layout.masters, *layout.beside), (state.masters, *state.beside), strict=True
             ):
                 self._put(host, places, tensors)
-        # What the moments mean; their codes are in host memory.
+        # The host keeps the scales of the moments; their codes are in host memory.
         self._moments = state.moments
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
-        """Return what `load` takes, from core 0, as all have the same."""
+        """Return the state that `load` takes, from core 0, as all cores have the same."""
         layout, task = self.layout, self.task
         masters = self._get(layout.masters)
         *others, last = ((), *map(self._get, layout.beside))
@@ -170,7 +177,7 @@ class Engine:
     def train(
         self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
     ) -> Batch:
-        """Take a step with a batch of samples, which have weights or not."""
+        """Take a step with a batch of samples, which may have weights."""
         if self._moments:
             batch = self._adapt(self._moments, x, y, step, weights)
         else:
@@ -229,7 +236,7 @@ class Engine:
                 host[place : place + size] = 0
 
     def _told(self) -> list[int]:
-        """Return the bits of the largest gradient of each tensor, as the last step tells them."""
+        """Return the bits of each tensor's largest gradient, as the last step leaves them."""
         layout, count = self.layout, len(self.layout.shapes)
         lines = TOLD_LINES // 2 * count
         found = [load_wide(host, layout.told, layout, lines)[:, 0] for host in self.hosts]
@@ -244,7 +251,7 @@ class Engine:
         layout = self.layout
         memories: list[tuple[int, int, Entry]] = []
         for tensor, each in enumerate(numbers):
-            # Of RMSprop there are roots alone.
+            # RMSprop has roots alone, without first moments.
             times = (each.first_halved, each.root_halved)[-len(layout.beside) :]
             memories += [
                 (tensor, places[tensor], halving(count, number))
@@ -262,7 +269,7 @@ class Engine:
                 self._programs.clear()
 
     def end_epoch(self) -> None:
-        """Makes what fitted all steps of the epoch the fraction bits of the units."""
+        """Take over the fraction bits of units that fitted all steps of the epoch."""
         if self._least_bits:
             self.task = replace(self.task, unit_bits=tuple(self._least_bits))
         self._least_bits = []
@@ -281,7 +288,7 @@ class Engine:
         return self._feed("evaluate", x, y, 0, weights)
 
     def predict(self, x: Codes) -> NDArray[np.float64]:
-        """What the network puts out for a batch."""
+        """Return the outputs of the network for a batch, (samples, units)."""
         y = np.zeros((len(x), self.task.stages[-1].units), np.int16)
         return self._feed("predict", x, y, 0).outputs
 
@@ -328,12 +335,15 @@ class Engine:
 
     def _tasks(self, count: int) -> list[Task]:
         cores, task = range(self._machine.cores), replace(self.task, count=count)
-        if task.decays:  # the rate comes with each step
+        if task.decays:  # the host writes the rate of each step
             task = replace(task, learning_rate=0.0)
         return [replace(task, core=core) for core in cores]
 
     def _samples(self, x: Codes) -> NDArray[np.int8]:
-        """The samples as lines: of rows with a one for the bias, of maps, or of steps."""
+        """Return samples as the int8 lines that the first stage takes.
+
+        The lines are rows with a one for the bias, maps, or the steps of an LSTM.
+        """
         layout, shape, stage = self.layout, self.layout.shapes[0], self.task.stages[0]
         if stage.lstm:
             return sequences(x, stage.lstm, layout)
@@ -347,7 +357,10 @@ class Engine:
         return blocked(rows, layout.size)
 
     def _programs_of(self, kind: str, count: int, x: Codes | None = None) -> list[StepProgram]:
-        """The program of each core for a batch of `count` samples, which are `x`."""
+        """Return the program of each core for a batch of `count` samples.
+
+        `x`: the samples, for a program that reads the row of each word.
+        """
         make: dict[str, Callable[..., StepProgram]] = {
             "train": train_program,
             "evaluate": evaluate_program,
@@ -363,14 +376,14 @@ class Engine:
         return [self._programs[kind, task] for task in tasks]
 
     def _decay(self, steps: int) -> None:
-        """Take the decay of weights from the masters, where it is due after so many steps."""
+        """Take the decay of weights from the masters, if it is due after `steps` steps."""
         entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
         if entry:
             program = decay_program(self._machine.config, self.layout, entry)
             self._run([program] * self._machine.cores)
 
     def _survey(self) -> None:
-        """Gives masters room where they have used up theirs."""
+        """Halve the masters of tensors that have used up their room to grow."""
         config, layout = self._machine.config, self.layout
         found = self._survey_of([layout.masters])
         full = [number for number, bits in enumerate(found) if bits >= FULL_BITS]
@@ -399,7 +412,11 @@ class Engine:
         return replace(moments, scales=scales)
 
     def _survey_of(self, memories: Sequence[Sequence[int]]) -> list[int]:
-        """Return the bits of the largest code of all tensors, 8 at least, of each kind of them."""
+        """Return the bits of the largest code of each tensor, at least 8.
+
+        `memories`: for each kind of numbers, the places of all tensors. The results are in this
+        order.
+        """
         layout = self.layout
         self._run_everywhere(survey_program(self._machine.config, layout, memories))
         count = len(memories) * len(layout.shapes)
@@ -415,7 +432,7 @@ class Engine:
         step: int = 0,
         numbers: Sequence[MomentStep] = (),
     ) -> int | None:
-        """Runs a program on each core; the cycles of all of them."""
+        """Run one program on each core; return the cycles, None on a machine without a clock."""
         images: list[Image] = []
         for program, host in zip(programs, self.hosts, strict=True):
             code = program.place(self.layout, host, step, numbers)

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cores of a pod tell each other in a step: exponents, and the sums of their samples.
+"""Writes the exchanges between the cores of a pod in a step: exponents, and sums over samples.
 
-One exponent for the whole batch, and sums over all of it, in any order: so a step leaves the same
-bytes on any number of cores. Where there is one core, none of it is written.
+The whole batch has one exponent, and sums over all samples may be added in any order. So a step
+leaves the same bytes on any number of cores. For one core no exchange is written.
 
-Each core gets the sums over all samples for its share of the rows of an update, updates the masters
-of these, and gives them to all others. That is less than all sums would be, as masters are int16,
-and their lines, unlike sums, travel while the array multiplies.
+Each core gets the sums over all samples for its share of the rows of an update. The core updates
+the masters of these rows, and gives them to all other cores. Masters are int16, so they are fewer
+bytes than all sums would be. Unlike sums, the lines of masters travel while the array multiplies.
 
-A core tells an exponent e as int16 lines, which is what others can Measure. A line has -2^k, k =
-e - c between 0 and 15: as a magnitude it has k bits, and Measure over the lines of all cores finds
-the largest k. Three lines, for c = LEAST, LEAST + 15 and LEAST + 30, hold what e is above LEAST
-between them, and the sum of what is found is the largest e. What was measured with 8 bits is from
--8 on; floors of exponents beyond the last line would need fraction bits that no tensor has.
+A core sends an exponent e as int16 lines, as other cores can Measure lines. A line has -2^k, with k
+= e - c between 0 and 15. The magnitude of -2^k has k bits, so Measure over the lines of all cores
+finds the largest k. Three lines, for c = LEAST, LEAST + 15 and LEAST + 30, together hold the amount
+by which e is above LEAST. The sum of the three results of Measure gives the largest e. Exponents
+that were measured with 8 bits are at least -8. Exponents beyond the last line would need fraction
+bits that no tensor has.
 """
 
 from __future__ import annotations
@@ -31,14 +32,21 @@ from systola.training.task import SHIFT, Task
 from systola.training.writer import WIDE, Entry, Writer
 
 LEAST = -8
+"""Least exponent that a core sends."""
 _STEPS = 15
+"""Exponents that one line distinguishes, above its least exponent."""
 _LINES = 3
+"""Number of int16 lines for one exponent."""
 WHOLE = Entry(multiplier=(1 << 31) - 1)
-"""A scale of one, as -2^15 is concerned: HALF would lose a bit of it."""
+"""Parameter entry with a scale of one as far as -2^15 is concerned. The multiplier HALF would lose
+a bit of -2^15."""
 
 
 def agree(writer: Writer, task: Task, scratch: int) -> None:
-    """SHIFT becomes the largest that any core has; exponent register `scratch` is overwritten."""
+    """Raise register SHIFT to the largest SHIFT of any core.
+
+    Exponent register `scratch` is overwritten.
+    """
     cores = task.cores
     if cores == 1:
         return
@@ -50,7 +58,7 @@ def agree(writer: Writer, task: Task, scratch: int) -> None:
     for number, lines in enumerate(told):
         writer.measure(SHIFT, third=scratch, value=LEAST + (number + 1) * _STEPS)
         writer.copy(source.start, lines.start, 1, WHOLE, WIDE, exponent=SHIFT)
-        # To both sides in turn, so that one need not wait for the other.
+        # Lines go to both sides in turn, so that one side need not wait for the other.
         side = (Side.RIGHT, Side.LEFT)[number % 2]
         writer.words += all_gather(cores, lines.start, 2, side)
     writer.measure(SHIFT, value=LEAST)
@@ -61,8 +69,10 @@ def agree(writer: Writer, task: Task, scratch: int) -> None:
 
 
 def add_up(writer: Writer, task: Task, row: int, rows: int) -> list[range]:
-    """Adds up accumulator rows over all cores; which of the `rows` rows this core has then, for
-    others have the rest."""
+    """Add up accumulator rows over all cores; return the rows that this core then has.
+
+    There are `rows` rows from `row` on. The other cores have the rest of them.
+    """
     if task.cores == 1:
         return [range(rows)]
     writer.words += reduce_scatter(task.core, task.cores, row, rows)
@@ -70,11 +80,14 @@ def add_up(writer: Writer, task: Task, row: int, rows: int) -> list[range]:
 
 
 def own_rows(task: Task, rows: int) -> list[range]:
-    """The same, before."""
+    """Return the rows that this core has after `add_up`."""
     return [range(rows)] if task.cores == 1 else share_of_rows(task.core, task.cores, rows)
 
 
 def give_to_all(writer: Writer, task: Task, lines: range) -> None:
-    """Int16 in pairs of lines, one for each row: what cores have made of their rows goes to all."""
+    """Give the results for this core's rows to all other cores.
+
+    `lines`: int16 numbers in pairs of lines, one pair for each row.
+    """
     if task.cores > 1 and lines:
         writer.words += all_gather_rows(task.core, task.cores, lines.start, len(lines) // 2, 2)

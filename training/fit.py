@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In how many turns a core takes its samples: in one where the buffer has room for all of them."""
+"""Finds the turns in which a core takes its samples: one turn where the buffer has room for all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from systola.training.task import Task
 from systola.training.turns.step import goes_in_turns
 
 _TURN_BLOCKS = 0.1
-"""Blocks of samples that take about as long as the work of a turn beside its samples."""
+"""Number of blocks of samples that take as long as the work of a turn beside its samples, about."""
 
 
 def fitted(config: Config, task: Task, batch: int) -> tuple[Task, Layout]:
@@ -28,7 +28,7 @@ def fitted(config: Config, task: Task, batch: int) -> tuple[Task, Layout]:
 
 
 def some_words(task: Task) -> NDArray[np.intp] | None:
-    """Return words for a program that only has to fit, where a batch has its own."""
+    """Return words for a program that only has to fit. A batch has words of its own."""
     lstm = task.stages[0].lstm
     return np.zeros((task.count, lstm.steps), np.intp) if lstm and task.reads_words else None
 
@@ -75,7 +75,8 @@ class _Search:
         return self._found[turns]
 
     def _with(self, turns: int) -> tuple[Task, Layout]:
-        """Raise NoRoomError where so many turns are too few."""
+        """Return the task with so many turns, and its layout; raise NoRoomError where these are too
+        few."""
         config, task = self._config, replace(self._task, turns=turns)
         shares = [
             len(replace(task, core=core, turn=turn).share(config.cols))

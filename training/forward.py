@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way forward of a program: from samples to logits, and what the way back needs of it."""
+"""Writes the way forward of a program, from samples to logits.
+
+In training the way forward also leaves the numbers that the way back needs, see `passes.Pass`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from systola.training.writer import ONE, Entry, Writer
 
 
 class Forward:
-    """Writes the way forward."""
+    """A writer of the way forward, from samples to logits."""
 
     def __init__(self, writer: Writer, task: Task, *, train: bool) -> None:
         self._writer = writer
@@ -41,7 +44,7 @@ class Forward:
 
     @property
     def _following(self) -> Stage:
-        """The stage that takes the last units."""
+        """Stage that takes the units written last."""
         return self._task.stages[len(self.left.inputs) - 1]
 
     @property
@@ -49,7 +52,7 @@ class Forward:
         return self._writer.layout
 
     def write(self) -> range:
-        """Writes it; the logits, int16, [group][class]."""
+        """Write the way forward; return the logits, int16, [group of samples][class]."""
         writer, task, layout = self._writer, self._task, self._layout
         first = layout.shapes[0].given if task.stages[0].lstm is None else 0
         x = writer.allocate(layout.samples * first)
@@ -75,7 +78,10 @@ class Forward:
         return self._logits(last)
 
     def _flat(self, number: int, units: range) -> range:
-        """The maps of a stage as the next one takes them, and a one for its bias."""
+        """Write the maps of a stage as rows for the next stage, with a one for its bias.
+
+        The rows are lines [pixel][block of channels][sample].
+        """
         writer, shape = self._writer, self._layout.shapes[number]
         flat = writer.allocate(self._layout.samples * self._layout.shapes[number + 1].inputs)
         flattened(writer, units, flat.start, shape.units, shape.left)
@@ -88,7 +94,10 @@ class Forward:
         ones(self._writer, lines, self.left.inputs[-1], zero=zero)
 
     def _hidden(self, number: int, x: range) -> range:
-        """A Dense that is not the last one; its units, and a one for the next bias."""
+        """Write a Dense that is not the last stage; return its units, int8, [block][sample].
+
+        The last block of the result is a one for the bias of the next stage.
+        """
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         samples, shape = layout.samples, layout.shapes[number]
         there = len(self._task.share(layout.size))
@@ -102,7 +111,7 @@ class Forward:
         masking = mask if not stage.curve else None
         columns = Columns(writer, number)
         scale = UnitScale(writer, self._task, self.left, number, train=self._train)
-        # The activation unit has time while the array multiplies.
+        # The activation unit has time to transpose while the array multiplies.
         turning = self._transpose(number, x) if self._train else iter(())
         for part in parts:
             for block, row in self._multiply(number, x, part, columns):
@@ -134,9 +143,10 @@ class Forward:
         return units
 
     def _mask(self, number: int, masks: int, scratch: int, row: int, block: int) -> None:
-        """What passes of a block, by the ReLU of its sums and the dropout: 1, the rest 0.
+        """Write the mask of a block: 1 for units that pass the ReLU and the dropout, else 0.
 
-        `masks` and `scratch` are the first lines of all blocks; the latter are free for a moment.
+        `masks` and `scratch` are the first lines of all blocks. The lines from `scratch` on are
+        free for now.
         """
         writer, stage, rows = self._writer, self._task.stages[number], self._layout.samples
         mask, random = masks + block * rows, scratch + block * rows
@@ -149,9 +159,10 @@ class Forward:
     def _multiply(
         self, number: int, x: range, part: range, columns: Columns
     ) -> Iterator[tuple[int, int]]:
-        """The sums of some blocks of units, from accumulator row 0 on: each block, and its row.
+        """Write the sums of blocks of units, from row 0 on; yield each block and its row.
 
-        A block is yielded when the next one is under way, and the weights of one more are not.
+        A block is yielded when the next block is under way, before the weights of one more block
+        are read.
         """
         writer, layout = self._writer, self._layout
         samples, start = layout.samples, part.start
@@ -168,7 +179,7 @@ class Forward:
         yield part[-1], (len(part) - 1) * samples
 
     def _product(self, number: int, x: range, weights: int, row: int) -> None:
-        """The sums of a block of units from an accumulator row on."""
+        """Write the sums of a block of units from an accumulator row on."""
         writer, layout = self._writer, self._layout
         samples, shape = layout.samples, layout.shapes[number]
         if not after_lstm(self._task, number):
@@ -180,7 +191,7 @@ class Forward:
         writer.multiply(one, weights + shape.bias, row, samples, 1, 1, **how)
 
     def _transpose(self, number: int, x: range) -> Iterator[None]:
-        """The inputs of a stage, transposed, part by part as the update takes them.
+        """Transpose the inputs of a stage, part by part as the update takes them.
 
         Each step of the iterator writes an instruction.
         """
@@ -205,7 +216,10 @@ class Forward:
                 yield
 
     def _logits(self, last: int) -> range:
-        """The last stage, transposed: its weights are the vectors, the samples the weights."""
+        """Write the last stage, transposed; return the logits, int16, [group of samples][class].
+
+        The weights of the stage serve as vectors, and the samples as weights.
+        """
         writer, layout, shape = self._writer, self._layout, self._layout.shapes[last]
         size, classes, groups = layout.size, layout.classes, layout.groups
         self.left.weights = all_turned(writer, last)

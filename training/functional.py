@@ -52,14 +52,16 @@ def linked(given: Any, result: Any) -> list[Layer]:
     for node in reversed(done):
         for each in _sources(node):
             depths[id(each)] = max(depths[id(each)], depths[id(node)] + 1)
-    # Python's sort keeps the order in which they were found.
+    # Python's sort keeps the order in which the results were found.
     order = sorted(nodes, key=lambda node: -depths[id(node)])
     return in_list([(node, _sources(node)) for node in order])
 
 
 def _found(result: Result) -> tuple[list[_Tensor], list[_Tensor]]:
-    """Return all results on the way to one: as found from the end on, and each after its
-    sources."""
+    """Return all results on the way to `result`, in two orders.
+
+    The first list is as found from the end on. In the second list each result is after its sources.
+    """
     nodes: dict[int, _Tensor] = {}
     done: list[_Tensor] = []
     waiting: list[tuple[_Tensor, bool]] = [(result, False)]

@@ -12,9 +12,9 @@ from systola.training.errors import TrainingError
 from systola.training.numbers import Floats
 
 _SCALES = {"glorot": 1.0, "he": 2.0, "lecun": 1.0}
-"""Variances of weights times the inputs of a unit, for Glorot the mean of inputs and outputs."""
+"""Variances of weights times a unit's inputs; for Glorot times the mean of inputs and outputs."""
 _DEVIATION = 0.05
-"""The standard deviation of plain normal weights, and the end of plain uniform ones."""
+"""Standard deviation of plain normal weights, and end of the range of plain uniform weights."""
 _CUT = 0.87962566103423978
 """The standard deviation of a normal distribution that is cut off at two."""
 NAMES = (
@@ -62,7 +62,7 @@ def fresh(
 
 
 def _truncated(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """Draw normal numbers, those beyond two again."""
+    """Draw normal numbers; numbers beyond two are drawn again."""
     drawn = rng.normal(size=shape)
     while (beyond := abs(drawn) > 2).any():
         drawn[beyond] = rng.normal(size=int(beyond.sum()))

@@ -49,13 +49,13 @@ class Joining(Computing):
 @constructor(**LAYER)
 @dataclass(frozen=True)
 class Add(Joining):
-    """The sum of results of one shape, number by number."""
+    """A layer that adds results of one shape, number by number."""
 
 
 @constructor(**LAYER)
 @dataclass(frozen=True)
 class Concatenate(Joining):
-    """Results side by side: their channels one after the other, which is the last axis."""
+    """A layer that puts results side by side: channels one after the other, on the last axis."""
 
     axis: int = -1
 

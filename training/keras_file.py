@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models in .keras files: Keras itself reads them, where it is installed."""
+"""Reads models in .keras files, with Keras itself where it is installed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from systola.training.errors import TrainingError
 
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")
-"""The members of a .keras file; those of JSON first."""
+"""Members of a .keras file, the JSON members first."""
 _MOST_JSON = 1 << 26
-"""Bytes of a member of JSON at most."""
+"""Largest size of a JSON member, in bytes."""
 _MOST_TEXT = 300
-"""Characters of a reason that Keras gives."""
+"""Largest length of a reason that Keras gives, in characters."""
 
 
 def read_keras(path: str) -> Any:
@@ -33,13 +33,13 @@ def read_keras(path: str) -> Any:
     models = _keras_models()
     try:
         return models.load_model(path, compile=False, safe_mode=True)
-    # Keras, h5py and the back end raise anything for a file that does not fit together.
+    # Keras, h5py and the back end raise any exception for a file that does not fit together.
     except Exception as error:
         raise TrainingError(f"Keras cannot read it: {_line(error)}") from None
 
 
 def _check(content: bytes) -> None:
-    """Raise TrainingError for what is no whole .keras file."""
+    """Raise TrainingError for content that is no whole .keras file."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for name in _MEMBERS:
@@ -55,13 +55,16 @@ def _check(content: bytes) -> None:
                 raise TrainingError(f"it is damaged: the checksum of {damaged} is wrong")
     except TrainingError:
         raise
-    # Of damaged bytes zipfile and json raise almost anything.
+    # zipfile and json raise almost any exception for damaged bytes.
     except Exception as error:
         raise TrainingError(f"it is no .keras file, or damaged: {_line(error)}") from None
 
 
 def _keras_models() -> Any:
-    """Import keras.models. Raises TrainingError where Keras is not there, or does not start."""
+    """Import keras.models.
+
+    Raises TrainingError where Keras is not there, or does not start.
+    """
     try:
         return import_module("keras.models")
     except ModuleNotFoundError as error:
@@ -71,7 +74,7 @@ def _keras_models() -> Any:
                 "such as jax"
             ) from None
         reason = _line(error)
-    # Without its back end Keras raises ImportError or ValueError, as the back end likes.
+    # Without a back end Keras raises ImportError or ValueError, as the back end likes.
     except Exception as error:
         reason = _line(error)
     raise TrainingError(
@@ -81,6 +84,6 @@ def _keras_models() -> Any:
 
 
 def _line(error: Exception) -> str:
-    """Return the reason in one line that any terminal can show."""
+    """Return the reason of an exception in one line that any terminal can show."""
     text = " ".join(str(error).split()) or type(error).__name__
     return "".join(each if each.isprintable() else "?" for each in text[:_MOST_TEXT])

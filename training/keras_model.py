@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes layers and weights of Keras 3 models over, and gives trained weights back.
+"""Takes over layers and weights of Keras 3 models, and gives trained weights back.
 
-Nothing of Keras is imported: its models and layers are asked for their attributes.
+This module imports nothing of Keras: it reads the attributes of Keras's models and layers.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _LSTM: dict[str, Any] = {
     "return_state": False,
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
 }
-"""Settings that an LSTM must have."""
+"""Settings that a Keras LSTM must have, by name."""
 _WITH_WEIGHTS = ("Conv1D", "Conv2D", "Dense", "DepthwiseConv2D", "Embedding", "LSTM")
+"""Kinds of Keras layers that have weights, and so must be trainable."""
 _NOT_HONOURED = ("_regularizer", "_constraint", "lora_rank", "noise_shape", "quantization_config")
 """Ends of the names of settings that must be None, as training would ignore them."""
 
@@ -57,8 +58,8 @@ def from_keras(
 ) -> Sequential:
     """Return the network of a Keras model with one input and one output, with its weights.
 
-    Where the Keras model has been compiled, its optimiser, loss and metrics are taken, too, unless
-    `compile` is False; the other arguments are those for compile(). Raises TrainingError for other
+    If the Keras model has been compiled, its optimiser, loss and metrics are taken, too, unless
+    `compile` is False. The other arguments are for compile(). Raises TrainingError for other
     models, for layers that the machine does not train, and for settings that training would ignore.
     """
     machine: dict[str, Any] = {"seed": seed, "preset": preset, "backend": backend}
@@ -81,12 +82,12 @@ def from_keras(
 
 
 def _network(keras_model: Any) -> Sequential:
-    """Return the layers of a Keras model, with its weights."""
+    """Return a network with the layers and weights of a Keras model."""
     shape: Any = getattr(keras_model, "input_shape", None)
     if not isinstance(shape, tuple) or None in shape[1:]:
         raise TrainingError("the Keras model has no single input of a known shape: build it first")
     found: list[Layer] = [Input(tuple(int(size) for size in keras_model.input_shape[1:]))]
-    # Where the results of Keras's layers stand in the list.
+    # Places in `found` of the results of Keras's layers.
     places: list[int] = []
     for layer, sources in linked_layers(keras_model):
         _need_honoured(layer)
@@ -106,8 +107,10 @@ def _network(keras_model: Any) -> Sequential:
 
 @takes()
 def to_keras(model: Sequential, keras_model: Any) -> None:
-    """Put the weights into the Keras model that `from_keras` has taken them from. Raises
-    TrainingError for what is no such model."""
+    """Put the weights into the Keras model that `from_keras` has taken them from.
+
+    Raises TrainingError where an argument is no such model.
+    """
     if not isinstance(model, Sequential):  # type: ignore[reportUnnecessaryIsInstance]
         raise TrainingError(f"{shown(model)} is no Sequential of systola.training")
     if not callable(getattr(keras_model, "set_weights", None)):

@@ -14,7 +14,7 @@ from systola.training.mixed_precision import NAMES as POLICIES
 from systola.training.mixed_precision import Policy, global_policy
 
 MOST_NUMBERS = 1 << 24
-"""Numbers that a sample, and units that a layer, can have at most."""
+"""Most numbers of a sample, and most units of a layer."""
 NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
 NO_CONSTRAINT = Only((None,), "there are no constraints")
 LAYER = {
@@ -45,7 +45,7 @@ class Named:
     joins: ClassVar[bool] = False
     """Whether a layer takes several results."""
     begins: ClassVar[bool] = False
-    """Whether it is an Input, which takes none."""
+    """Whether a layer is an Input, which takes no result."""
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -57,9 +57,10 @@ class Named:
         return global_policy()
 
     def __call__(self, inputs: Any) -> Result:
-        """Return the result of the layer for the results of others, or for an Input.
+        """Return the result of the layer for the results of other layers, or for an Input.
 
-        Raises TrainingError for anything else, and for a number of them that it does not take.
+        Raises TrainingError for anything else, and for a number of results that the layer does not
+        take.
         """
         kind = type(self).__name__
         given: Any = tuple(inputs) if type(inputs) in (list, tuple) else (inputs,)
@@ -113,7 +114,7 @@ def shape_of(where: str, given: object) -> tuple[int, ...]:
 
 
 def pair(name: str, value: object, most: int) -> Pair:
-    """Return a number from 1 to `most`, or two of these, as two."""
+    """Return a number from 1 to `most`, or two such numbers, as a pair."""
     given: Any = value if type(value) in (list, tuple) else (value, value)
     try:
         first, second = (whole(name, each, 1, most) for each in given)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers as the user writes them; names and arguments are those of Keras."""
+"""Layers as the user writes them, with Keras's names and arguments."""
 
 from __future__ import annotations
 
@@ -31,15 +31,18 @@ from systola.training.layer_base import (
 
 ACTIVATIONS = ("linear", "relu", "softmax", *CURVES)
 MOST_LSTM_UNITS = 512
-"""The sums of so many products of int16 and int8 cannot leave 32 bits."""
+"""Largest number of units of an LSTM: sums of so many products of int16 and int8 stay within 32
+bits."""
 _MOST_SCALE = 1e9
+"""Largest magnitude of the numbers of a Rescaling."""
 _SET_WEIGHTS = "fresh weights are Keras's defaults, set_weights() gives others"
+"""Message for an initialiser that cannot be chosen."""
 
 
 @constructor(**LAYER, sparse=Only((None, False)), ragged=Only((None, False)))
 @dataclass(frozen=True)
 class Input(Named):
-    """The shape of a sample, up to MOST_NUMBERS numbers."""
+    """A layer that gives the shape of a sample, up to MOST_NUMBERS numbers."""
 
     shape: tuple[int, ...]
 
@@ -53,13 +56,16 @@ class Input(Named):
 @constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class Flatten(Computing):
-    """Makes a sample a row of numbers, which the machine takes it for anyway."""
+    """A layer that makes a sample a row of numbers, as which the machine takes a sample anyway."""
 
 
 @constructor(**LAYER)
 @dataclass(frozen=True)
 class Rescaling(Computing):
-    """Multiplies the samples by `scale` and adds `offset`, on the host: before all other layers."""
+    """A layer that multiplies the samples by `scale` and adds `offset`.
+
+    The host computes this layer, before all other layers.
+    """
 
     scale: float
     offset: float = 0.0
@@ -75,7 +81,7 @@ class Rescaling(Computing):
 @constructor(**LAYER, **KERNEL)
 @dataclass(frozen=True)
 class Dense(Computing):
-    """`units` weighted sums of all inputs, with a bias each, and an activation."""
+    """A layer of `units` weighted sums of all inputs, with a bias each, and an activation."""
 
     units: int
     activation: str | None = None
@@ -99,9 +105,10 @@ class Dense(Computing):
 )
 @dataclass(frozen=True)
 class Conv2D(Computing):
-    """Windows of a map, height x width x channels, times kernels: `filters` sums with a bias each.
+    """A layer that multiplies windows of a map with kernels: `filters` sums with a bias each.
 
-    `kernel_size` and `strides` are numbers or pairs, kept as pairs; strides are 1 or 2.
+    A map is height x width x channels. `kernel_size` and `strides` are numbers or pairs, kept as
+    pairs; strides are 1 or 2.
     """
 
     filters: int
@@ -130,7 +137,10 @@ class Conv2D(Computing):
 )
 @dataclass(frozen=True)
 class DepthwiseConv2D(Computing):
-    """Windows of a map times kernels, one for each channel: as many sums, with a bias each."""
+    """A layer that multiplies windows of a map with kernels, one kernel for each channel.
+
+    There are as many sums as channels, with a bias each.
+    """
 
     kernel_size: int | Pair
     strides: int | Pair = 1
@@ -157,7 +167,7 @@ class DepthwiseConv2D(Computing):
 )
 @dataclass(frozen=True)
 class Conv1D(Computing):
-    """Windows of a row of steps, steps x channels, times kernels: a Conv2D of height 1."""
+    """A Conv2D of height 1: windows of a row of steps, steps x channels, times kernels."""
 
     filters: int
     kernel_size: int
@@ -176,8 +186,10 @@ class Conv1D(Computing):
 
 @dataclass(frozen=True)
 class Pooling2D(Computing):
-    """The base of poolings of maps. `strides` are the size of the window unless given; `padding` is
-    "valid"."""
+    """A base of the poolings of maps.
+
+    `strides` are the size of the window unless given. `padding` is "valid".
+    """
 
     pool_size: int | Pair = 2
     strides: int | Pair | None = None
@@ -198,18 +210,18 @@ class Pooling2D(Computing):
 @constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class MaxPooling2D(Pooling2D):
-    """The largest of each window of a map."""
+    """A layer that takes the largest number of each window of a map."""
 
 
 @constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class AveragePooling2D(Pooling2D):
-    """The mean of each window of a map."""
+    """A layer that takes the mean of each window of a map."""
 
 
 @dataclass(frozen=True)
 class Pooling1D(Computing):
-    """The base of poolings of rows of steps, as Pooling2D for maps."""
+    """A base of the poolings of rows of steps, with the arguments of Pooling2D as numbers."""
 
     pool_size: int = 2
     strides: int | None = None
@@ -227,13 +239,13 @@ class Pooling1D(Computing):
 @constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class MaxPooling1D(Pooling1D):
-    """The largest of each window of a row."""
+    """A layer that takes the largest number of each window of a row."""
 
 
 @constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class AveragePooling1D(Pooling1D):
-    """The mean of each window of a row."""
+    """A layer that takes the mean of each window of a row."""
 
 
 _GLOBAL = {"data_format": MAPS, "keepdims": Only((False,), "the result is a row of channels")}
@@ -241,37 +253,37 @@ _GLOBAL = {"data_format": MAPS, "keepdims": Only((False,), "the result is a row 
 
 @dataclass(frozen=True)
 class GlobalPooling(Computing):
-    """The base of poolings of whole maps, or rows: a number for each channel is left."""
+    """A base of the poolings of whole maps or rows, which leave a number for each channel."""
 
 
 @constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalMaxPooling2D(GlobalPooling):
-    """The largest pixel of a map, of up to 15 x 15."""
+    """A layer that takes the largest pixel of a map of up to 15 x 15."""
 
 
 @constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalAveragePooling2D(GlobalPooling):
-    """The mean of a map."""
+    """A layer that takes the mean of a map."""
 
 
 @constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalMaxPooling1D(GlobalPooling):
-    """The largest of a row of steps, of up to 15."""
+    """A layer that takes the largest number of a row of up to 15 steps."""
 
 
 @constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalAveragePooling1D(GlobalPooling):
-    """The mean of a row of steps."""
+    """A layer that takes the mean of a row of steps."""
 
 
 @constructor(**LAYER)
 @dataclass(frozen=True)
 class Activation(Computing):
-    """An activation of its own, after a Dense or Conv2D."""
+    """An activation as a layer of its own, after a Dense or Conv2D."""
 
     activation: str
 
@@ -287,7 +299,10 @@ class Activation(Computing):
     threshold=Only((0.0, 0), "relu begins at 0"),
 )
 class ReLU(Activation):
-    """max(x, 0), after a Dense or Conv2D; at most `max_value`, which may be 6 or None."""
+    """A layer of max(x, 0), after a Dense or Conv2D.
+
+    `max_value`, the largest result, may be 6 or None.
+    """
 
     def __init__(self, max_value: float | None = None, *, name: str | None = None) -> None:
         if max_value is not None and real("max_value", max_value) != 6:
@@ -302,7 +317,7 @@ class ReLU(Activation):
 )
 @dataclass(frozen=True)
 class Dropout(Computing):
-    """In training, makes a fraction `rate` of its inputs zero and scales the others up."""
+    """A layer that in training makes a fraction `rate` of its inputs zero and scales others up."""
 
     rate: float
 
@@ -324,9 +339,10 @@ class Dropout(Computing):
 )
 @dataclass(frozen=True)
 class Embedding(Computing):
-    """A row of `output_dim` numbers for each word, a whole number from 0 to `input_dim` - 1.
+    """A layer that has a row of `output_dim` numbers for each word.
 
-    `input_length`, the words of a sample, is the same as an `input_shape` of one size.
+    A word is a whole number from 0 to `input_dim` - 1. `input_length`, the words of a sample, is
+    the same as an `input_shape` of one size.
     """
 
     input_dim: int
@@ -366,11 +382,11 @@ class Embedding(Computing):
 )
 @dataclass(frozen=True)
 class LSTM(Computing):
-    """Long short-term memory, with Keras's defaults.
+    """A layer of long short-term memory, with Keras's defaults.
 
-    These are tanh, sigmoid for the gates, and biases. Biases of the forget gate are one at first.
-    It gives the `units` numbers of the last step. With `return_sequences` it gives the numbers of
-    all steps, which another LSTM takes.
+    The defaults are tanh, sigmoid for the gates, and biases. Biases of the forget gate are one at
+    first. The layer gives the `units` numbers of the last step. With `return_sequences` the layer
+    gives the numbers of all steps, which another LSTM takes.
     """
 
     units: int
@@ -415,7 +431,7 @@ Layer = (
 
 
 def check_activation(name: str | None) -> None:
-    """Raises TrainingError for an activation that cannot be trained."""
+    """Raise TrainingError for an activation that cannot be trained."""
     need(
         name is None or is_name(name, ACTIVATIONS),
         f"activation {shown(name)} cannot be trained (known: {', '.join(ACTIVATIONS)})",
@@ -423,13 +439,13 @@ def check_activation(name: str | None) -> None:
 
 
 def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
-    """Make a field of a layer an int. Raises TrainingError where it is not 1 to `most`."""
+    """Make a field of a layer an int; raise TrainingError where the field is not 1 to `most`."""
     where = f"{name} of {type(layer).__name__}"
     object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
 
 
 def _keep_kernel(layer: Conv2D | Conv1D, size: Callable[[str, object, int], int | Pair]) -> None:
-    """Check and keep the settings of a convolution; `size` checks and returns sizes of a window."""
+    """Check and keep the settings of a convolution; `size` checks and returns a window's size."""
     _keep_size(layer, "filters")
     _keep_windows(layer, size)
     _keep_weights(layer)
@@ -448,7 +464,7 @@ def _keep_windows(
 
 
 def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
-    """Check the flag for biases, and the names of fresh weights, which are kept as in NAMES."""
+    """Check the flag for biases and the initialisers; keep their names as in initializers.NAMES."""
     object.__setattr__(layer, "use_bias", flag("use_bias", layer.use_bias))
     _keep_initializers(layer, "kernel_initializer", "bias_initializer")
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a network and its samples lie: shapes in blocks, and places in host memory.
+"""Lays out a network and its samples: shapes in blocks, and places in host memory.
 
-A batch that has no room in the buffer is taken in turns of some samples each, and each turn has
-places of its own for what is made of its samples.
+A batch that has no room in the buffer is taken in turns of some samples each. Each turn has places
+of its own for the numbers that are made of its samples.
 
-All of it is lines, P bytes apart in host memory (P: the pitch of a vector). A matrix is in the
-order in which the machine takes it: weights [block of units][input], the one for the bias the first
-of the last C inputs; int16 in pairs of lines, low bytes first.
+Everything is stored as lines, P bytes apart in host memory (P: the pitch of a vector). A matrix is
+in the order in which the machine takes it. Weights are [block of units][input]. The input for the
+bias is the first of the last C inputs (C: the columns of the array). Int16 numbers are pairs of
+lines, low bytes first.
 """
 
 from __future__ import annotations
@@ -24,70 +25,74 @@ from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
 from systola.training.stages import EMBEDDING, GATES, Recurrence, Stage, Tensor, tensors
 
 PROGRAM_BYTES = 1 << 20
-"""Bytes of a program for each turn, at most."""
+"""Largest program of each turn, in bytes."""
 LEAST_LINES = 2
-"""Of the constant with which cores tell each other exponents."""
+"""Lines of the constant with which cores send each other exponents."""
 TOLD_LINES = 4
-"""Lines in which a step tells the bits of a largest gradient: two int16, of 0 to 15 each."""
+"""Lines in which a step leaves the bits of a largest gradient: two int16 numbers of 0 to 15 bits
+each."""
 MOST_ENTRIES = 256
-"""Parameter entries of a program at most: those that the chip has no room for are loaded later."""
+"""Largest number of parameter entries of a program. Entries for which the chip has no room are
+loaded later."""
 TABLES = 40
-"""Tables of a program at most: two for the masks of units, and three for each stage."""
+"""Largest number of tables of a program: two for the masks of units, and three for each stage."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """A stage in blocks of C.
+    """A shape of a stage in blocks of C numbers.
 
-    In the buffer a map is [block of channels][sample][pixel], all else [block][sample].
+    In the buffer a map is [block of channels][sample][pixel], everything else is [block][sample].
     """
 
     groups: int
-    """Parts of the inputs: taps, or pixels of a flattened map."""
+    """Number of parts of the inputs: taps of a window, or pixels of a flattened map."""
     inputs: int
-    """Blocks of inputs, that of the bias included."""
+    """Number of blocks of inputs, the block of the bias included."""
     channels: int
-    """Blocks of each part of the inputs; of a DepthwiseConv2D the blocks of its channels."""
+    """Number of blocks of each part of the inputs; for a DepthwiseConv2D the blocks of its
+    channels."""
     units: int
-    """Blocks of units."""
+    """Number of blocks of units."""
     lines: int
-    """Inputs, whole blocks: lines of a block of units."""
+    """Number of inputs in whole blocks, which is the number of lines of a block of units."""
     bias: int
-    """The line among them for the bias, the first of the last block."""
+    """Line of the bias among the lines of a block of units: the first line of the last block."""
     biased: bool
-    """Whether there are biases: else neither their block nor their line is there."""
+    """Whether there are biases. Without biases there is neither a block nor a line for them."""
     places: NDArray[np.intp]
-    """The line among them for each input."""
+    """Line of each input among the lines of a block of units, (inputs,)."""
     columns: NDArray[np.intp]
-    """The column for each unit."""
+    """Column of each unit, (units,)."""
     given: int
-    """Lines of a sample as the stage takes it, the one for the bias of a Dense included."""
+    """Number of lines of a sample as the stage takes it, with the line for the bias of a Dense."""
     made: int
-    """Lines of a sample's sums for each block of units: pixels of a map, else 1."""
+    """Number of lines of a sample's sums for each block of units: pixels of a map, else 1."""
     left: int
-    """The same of what the next stage takes."""
+    """Number of lines of a sample for each block of units, as the next stage takes them."""
 
 
 @dataclass(frozen=True)
 class RecurrencePlaces:
-    """Where an LSTM keeps what the way back needs, int16 but for inputs and masks.
+    """A set of places in host memory for the numbers of an LSTM that its way back needs.
 
-    Of `cells` and `hidden` the first is that before the first step, which stays zero.
+    The numbers are int16, but inputs and masks are int8. The first item of `cells` and of `hidden`
+    is from before the first step, and stays zero.
     """
 
     inputs: int
-    """[step][block][sample]."""
+    """Byte offset of the inputs, [step][block][sample]."""
     cells: int
-    """[step][gates, then cell, then its tanh][block][sample]."""
+    """Byte offset of gates, cell and tanh of the cell: [step][gates, cell, tanh][block][sample]."""
     hidden: int
-    """[step][block][sample]."""
+    """Byte offset of the states, [step][block][sample]."""
     gates: int
-    """The gradient of the gates' sums: [block][step][sample]."""
+    """Byte offset of the gradient of the gates' sums, [block][step][sample]."""
     below: int
-    """That of the inputs, likewise."""
+    """Byte offset of the inputs' gradient, [block][step][sample]."""
     masks: int
-    """The masks of all states after the first one, where there is a dropout between two LSTMs:
-    [step][block][sample]."""
+    """Byte offset of the masks of all states after the first item, [step][block][sample]. There are
+    masks if a dropout is between two LSTMs."""
 
     def after(self, offset: int) -> RecurrencePlaces:
         """Return places that are `offset` bytes further on."""
@@ -100,20 +105,20 @@ class RecurrencePlaces:
 
 @dataclass(frozen=True)
 class Spilled:
-    """Places of what a turn leaves in host memory while the other turns are in the buffer."""
+    """A set of places in host memory for the numbers of a turn that is not in the buffer."""
 
     units: tuple[int, ...]
-    """The inputs of each stage but the first, int8, [block][sample]."""
+    """Byte offsets of the inputs of each stage but the first, int8, [block][sample]."""
     masks: tuple[int, ...]
-    """The masks of the units of each stage, [block][sample]."""
+    """Byte offsets of the masks of the units of each stage, [block][sample]."""
     gradients: tuple[int, ...]
-    """The gradient of the sums of each stage, int8, [block][sample]."""
+    """Byte offsets of the gradient of the sums of each stage, int8, [block][sample]."""
     sums: int
-    """Sums of one product until all turns have been measured, see turns/sums.py."""
+    """Byte offset of a product's sums until all turns have been measured, see turns/sums.py."""
     error: int
-    """The error of the outputs, int16, [group][class]."""
+    """Byte offset of the error of the outputs, int16, [group][class]."""
     turned: int
-    """The inputs of one stage, transposed, [chunk][group][input]."""
+    """Byte offset of the inputs of one stage, transposed, [chunk][group][input]."""
 
     def after(self, offset: int) -> Spilled:
         """Return places that are `offset` bytes further on."""
@@ -124,7 +129,7 @@ class Spilled:
 
 
 class Layout:
-    """The places of everything in the host window, as byte offsets."""
+    """A map of the host window: the places of everything in host memory, as byte offsets."""
 
     def __init__(
         self,
@@ -135,27 +140,29 @@ class Layout:
         beside: int,
         turns: int = 1,
     ) -> None:
-        """Find the places for `turns` times `batch` samples."""
+        """Find the places for `turns` times `batch` samples, and `beside` tensors beside the
+        masters."""
         size = self.size = config.cols
         self.pitch = config.input_pitch
         others = [_shape(tensor, None, size) for tensor in tensors(stages)[len(stages) :]]
         self.shapes = (*(_shape(stage.tensor, stage, size) for stage in stages), *others)
-        """Of the stages, then of the other tensors."""
+        """Shapes of the stages, then of the other tensors."""
         self._stages = len(stages)
         last = self.shapes[len(stages) - 1]
         self.samples = _blocks(batch, size) * size
-        """Rows of a turn, whole blocks."""
+        """Number of rows of a turn: its samples, in whole blocks."""
         self.groups = self.samples // size
-        """Blocks of samples."""
+        """Number of blocks of samples of a turn."""
         self.classes = last.units * size
-        """Rows of transposed logits."""
+        """Number of rows of transposed logits: units of the last stage, in whole blocks."""
         self._end = 0
         weights = [shape.units * shape.lines for shape in self.shapes]
         self.masters = [self._take(2 * lines) for lines in weights]
         self.beside = [[self._take(2 * lines) for lines in weights] for _ in range(beside)]
-        """What is kept beside the masters: velocities, or first moments and roots."""
+        """Byte offsets of the tensors beside the masters: velocities, or first moments and roots.
+        """
         self.state_bytes = self._end
-        """Of masters and what is beside them: what a checkpoint keeps."""
+        """Bytes of the masters and the tensors beside them, which a checkpoint keeps."""
         self.turns = turns
         first = self._end
         self.x = self._take(self.samples * self._given(stages[0]))
@@ -171,18 +178,19 @@ class Layout:
             for number, stage in enumerate(stages)
             if stage.lstm
         ]
-        """Of each LSTM."""
+        """Places of each LSTM."""
         self._turn_bytes = self._end - first
         self._end += (turns - 1) * self._turn_bytes
         self.selection = self._take(self._selections(stages[0]))
-        """Lines that select the gradients of words, see turns/embedding.py."""
+        """Byte offset of the lines that select the gradients of words, see turns/embedding.py."""
         self.wide_ones = self._take(2 * size if turns > 1 else 0)
-        """A tile of the ones with which the bias after an LSTM is multiplied, transposed."""
+        """Byte offset of a tile of ones, transposed, to multiply the bias after an LSTM with."""
         self.narrowed = self._take(max(weights) if turns > 1 else 0)
-        """Weights of one tensor as the array takes them, for all turns after the first one."""
+        """Byte offset of the weights of one tensor as the array takes them, for all turns after the
+        first."""
         self.survey = self._take(2 * len(self.shapes) * max(1, beside))
         self.told = self._take(TOLD_LINES * len(self.shapes) * bool(beside))
-        """What a step tells of the largest gradient of each tensor."""
+        """Byte offset of the bits of each tensor's largest gradient, as a step leaves them."""
         self.unit_bits = self._take(2 * len(stages))
         selected = self.selected_of(self.groups)
         select = selected // size * self.groups * self.classes
@@ -190,23 +198,27 @@ class Layout:
             5 * size + 1 + 2 * selected + select + last.units + 5 * len(stages) + LEAST_LINES
         )
         if turns > 1:
-            # Losses of several turns have up to one block of groups, in two numbers of turns.
+            # Losses of several turns are written together, up to one block of groups. The constants
+            # are there for two different numbers of turns.
             self.constant_lines += 3 * size + 2 * size * self.classes
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
         most = self.samples * max(mapped)
         self.moves = self._take(most), self._take(most)
-        """Two places that lines of a map pass through on their way to another order."""
+        """Byte offsets of two places that lines of a map pass through on their way to another
+        order."""
         self.spread = [
             self._spread(stage, self.samples * lines)
             for stage, lines in zip(stages, mapped, strict=True)
         ]
-        """The same for maps with zeros between their pixels, which are never written."""
+        """Byte offsets of two places for each stage, where maps have zeros between their pixels.
+        These zeros are never written."""
         self.pool_spread = [
             self._pool_spread(stage, self.samples * shape.units)
             for stage, shape in zip(stages, self.shapes, strict=False)
         ]
-        """The same for the windows of poolings that do not lie side by side."""
+        """Byte offsets of two places for each stage, where a pooling has windows that do not lie
+        side by side."""
         self.entries = self._take(max(MOST_ENTRIES, config.parameter_entries) * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
         steps = stages[0].lstm.steps if stages[0].lstm else 0
@@ -215,11 +227,12 @@ class Layout:
         self.window = -(-self._end // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
 
     def selected_of(self, groups: int) -> int:
-        """Return the lines of one for each of some blocks of samples, whole blocks of lines."""
+        """Return the number of lines that select one of `groups` groups, in whole blocks."""
         return _blocks(groups, self.size) * self.size
 
     def of_turn(self, turn: int) -> Layout:
-        """Return the layout with the places of the samples of a turn, which `self` has for 0."""
+        """Return the layout with the places of the samples of a turn; `self` has the places of turn
+        0."""
         offset = turn * self._turn_bytes
         found = copy(self)
         found.x += offset
@@ -235,7 +248,7 @@ class Layout:
 
     @property
     def recurrence(self) -> RecurrencePlaces | None:
-        """The places of an LSTM that is the first stage."""
+        """Places of an LSTM that is the first stage; None where there is no LSTM."""
         return self.recurrences[0] if self.recurrences else None
 
     def _spilled(self, stages: tuple[Stage, ...]) -> Spilled | None:
@@ -245,7 +258,7 @@ class Layout:
         most = max((shape.units for shape in shapes[:-1]), default=0)
         most = max(most, *(shape.inputs for shape in shapes[1:]), 0)
         return Spilled(
-            # After an LSTM the ones for the bias are int16.
+            # After an LSTM each one for the bias is int16, and so needs a line more.
             units=tuple(self._take(samples * (shape.given + 1)) for shape in shapes[1:]),
             masks=tuple(self._take(samples * shape.units) for shape in shapes[:-1]),
             gradients=tuple(self._take(samples * shape.units) for shape in shapes),
@@ -255,14 +268,17 @@ class Layout:
         )
 
     def _selections(self, stage: Stage) -> int:
-        """Lines at most: one for each word, and one for each tile of gradients or masters."""
+        """Return the most lines for selecting words.
+
+        There is a line for each word, and for each tile of gradients or masters.
+        """
         if self.turns == 1 or stage.lstm is None or not stage.lstm.vocabulary:
             return 0
         words = self.shapes[-1].lines
         return words + (words + self.turns * self.samples * stage.lstm.steps) // self.size + 1
 
     def _given(self, stage: Stage) -> int:
-        """Lines of a sample."""
+        """Return the number of lines of a sample as the first stage takes it."""
         if stage.lstm is None:
             return self.shapes[0].given
         if stage.lstm.vocabulary and self.turns > 1:
@@ -336,7 +352,7 @@ def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
 
 
 def _joined(stage: Stage, size: int) -> Shape:
-    """Return the shape of a join, which has no weights."""
+    """Return the shape of a join, an Add or Concatenate, which has no weights."""
     columns = places_of(stage.segments, size)
     blocks, pixels = -(-(int(columns[-1]) + 1) // size), prod(stage.map)
     return Shape(

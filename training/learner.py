@@ -142,7 +142,7 @@ class Learner:
         return bits if self._input_bits is None else min(bits, self._input_bits)
 
     def _vocabulary(self) -> int:
-        """How many words there are, where samples are words."""
+        """Return the number of words where samples are words, else 0."""
         lstm = self.stages()[0].lstm
         return lstm.vocabulary if lstm else 0
 
@@ -170,14 +170,14 @@ class Learner:
         return Data(rows, labels, weights)
 
     def _note(self, given: Data) -> int:
-        """Note the largest weight of samples to train with, and their fraction bits, which it
-        returns."""
+        """Note the largest weight and the fraction bits of samples to train with; return these
+        bits."""
         self._largest_weight = 0.0 if given.weights is None else float(given.weights.max())
         self._input_bits = self._fitting_bits(given.rows)
         return self._input_bits
 
     def _features(self, x: Any) -> int | None:
-        """Numbers of a sample, where the network has them already; makes them known else."""
+        """Return the numbers of a sample. A network without an Input gets its Input from `x`."""
         self._compiled()
         if not (self.layers and isinstance(self.layers[0], Input)):
             data.samples(x, None)

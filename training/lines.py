@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrices as lines in host memory, and back."""
+"""Converts matrices to lines in host memory, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Bytes = NDArray[np.uint8]
 
 
 def blocked(matrix: NDArray[Any], size: int) -> NDArray[Any]:
-    """A matrix in blocks of `size` columns, one after the other: (blocks, rows, size)."""
+    """Return a matrix in blocks of `size` columns, one after the other: (blocks, rows, size)."""
     rows, columns = matrix.shape
     padded = np.zeros((rows, -(-columns // size) * size), matrix.dtype)
     padded[:, :columns] = matrix
@@ -23,8 +23,10 @@ def blocked(matrix: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 def sequences(x: NDArray[Any], lstm: Recurrence, layout: Layout) -> NDArray[np.int8]:
-    """Sequences, (samples, numbers), as lines [step][block][sample]; of words, a one at the place
-    of each."""
+    """Return sequences, (samples, numbers), as int8 lines [step][block][sample].
+
+    A word is a line of zeros with a one at the place of the word.
+    """
     size, steps = layout.size, lstm.steps
     if not lstm.vocabulary:
         rows = x.reshape(len(x), steps, x.shape[1] // steps)
@@ -41,28 +43,28 @@ def sequences(x: NDArray[Any], lstm: Recurrence, layout: Layout) -> NDArray[np.i
 
 
 def store(host: Bytes, place: int, layout: Layout, lines: NDArray[np.int8]) -> None:
-    """Writes (..., C) bytes as lines."""
+    """Write (..., C) bytes as lines into host memory, from byte `place` on."""
     flat = lines.reshape(-1, layout.size)
     target = host[place : place + len(flat) * layout.pitch].reshape(len(flat), layout.pitch)
     target[:, : layout.size] = flat.view(np.uint8)
 
 
 def store_wide(host: Bytes, place: int, layout: Layout, values: NDArray[np.int16]) -> None:
-    """Writes (..., C) int16 as pairs of lines."""
+    """Write (..., C) int16 numbers as pairs of lines, low bytes first."""
     flat = values.reshape(-1, layout.size)
     pairs = np.stack((flat & 255, flat >> 8), axis=1).astype(np.uint8).view(np.int8)
     store(host, place, layout, pairs)
 
 
 def load_wide(host: Bytes, place: int, layout: Layout, count: int) -> NDArray[np.int16]:
-    """`count` pairs of lines as int16: (count, C)."""
+    """Return `count` pairs of lines as int16 numbers, (count, C)."""
     lines = host[place : place + 2 * count * layout.pitch].reshape(count, 2, layout.pitch)
     pairs = lines[:, :, : layout.size].astype(np.uint16)
     return (pairs[:, 0] | pairs[:, 1] << 8).view(np.int16)
 
 
 def store_classes(host: Bytes, place: int, layout: Layout, values: NDArray[np.int16]) -> None:
-    """Writes (samples, units) int16 transposed: [group of samples][class]."""
+    """Write (samples, units) int16 numbers transposed: [group of samples][class]."""
     padded = np.zeros((layout.samples, layout.classes), np.int16)
     padded[: values.shape[0], : values.shape[1]] = values
     groups = padded.reshape(layout.groups, layout.size, -1).transpose(0, 2, 1)
@@ -70,7 +72,7 @@ def store_classes(host: Bytes, place: int, layout: Layout, values: NDArray[np.in
 
 
 def load_classes(host: Bytes, place: int, layout: Layout) -> NDArray[np.int16]:
-    """The reverse: (samples, classes), padding included."""
+    """Return the int16 numbers that `store_classes` writes, (samples, classes), with padding."""
     flat = load_wide(host, place, layout, layout.groups * layout.classes)
     groups = flat.reshape(layout.groups, layout.classes, layout.size)
     return groups.transpose(0, 2, 1).reshape(layout.samples, layout.classes)

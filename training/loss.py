@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The losses: from logits to the loss of each sample and the gradient, transposed.
+"""Writes the losses: from logits to the loss of each sample and the gradient, transposed.
 
-Classes are lines, samples columns. The softmax needs no division: with d = z - m (m: the largest
-logit, rounded up to quarters) and S the sum of exp(d) over the classes, log p = d - log S. Y =
-log S + 1/4 comes from Newton's method for exp(Y) = S exp(1/4): Y += S exp(1/4) exp(-Y) - 1, which
-comes from above after its first step, and is never below zero.
+Classes are lines, samples are columns. The softmax needs no division. Let m be the largest logit,
+rounded up to quarters, d = z - m, and S the sum of exp(d) over the classes. Then log p = d - log S.
+Newton's method finds Y = log S + 1/4, the root of exp(Y) = S exp(1/4). A step is Y += S exp(1/4)
+exp(-Y) - 1. After its first step Y comes to the root from above, and Y is never below zero.
 """
 
 from __future__ import annotations
@@ -26,30 +26,32 @@ from systola.training.writer import NARROWING, ONE, UNIT, WIDE, Entry, Writer, s
 BINARY = "binary_crossentropy"
 LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", BINARY, "mse")
 LOSS_BITS = 11
-"""Fraction bits of losses and logarithms: up to 16."""
+"""Fraction bits of losses and logarithms, which go up to 16."""
 PROBABILITY_BITS = 15
+"""Fraction bits of probabilities and of their errors."""
 WEIGHT_BITS = 14
-"""Fraction bits of the weight of a sample, over the largest one."""
+"""Fraction bits of the weight of a sample, over the largest weight."""
 MARGIN = 0.25
-"""What m may exceed the largest logit by."""
+"""Largest amount by which m may exceed the largest logit."""
 LINE_ABOVE = 0.03
-"""How far x log 2 is below log(1 + x) in the middle of 0 to 1, or half of it."""
+"""Offset of the line x log 2 that halves its largest distance from log(1 + x), for x of 0 to 1."""
 LARGEST = (1 << 15) - 1
+"""Largest code of int16."""
 _SELECT = 1 << 6
-"""The code that picks a group of samples."""
+"""Code that picks a group of samples."""
 
 
 def gradient_factor(task: Task) -> float:
-    """What the error is multiplied with for the gradient of the loss of a sample."""
+    """Return the factor from the error to the gradient of the loss of a sample."""
     units = task.stages[-1].units
     factor = {"mse": 2 / units, BINARY: 1 / units}.get(task.loss, 1.0)
     return factor * (task.largest_weight or 1.0)
 
 
 class Loss:
-    """Writes the loss of the logits, and the gradient where it is asked for.
+    """A writer of the losses of logits, and of the gradient where it is asked for.
 
-    `turns`: the turns of a batch that have logits one after the other; the gradient is of one turn.
+    `turns`: the turns of a batch that have logits one after the other. The gradient is of one turn.
     """
 
     def __init__(self, writer: Writer, task: Task, turns: int = 1) -> None:
@@ -58,10 +60,10 @@ class Loss:
         self._turns = turns
         layout = writer.layout
         self._groups = turns * layout.groups
-        """Blocks of samples."""
+        """Number of blocks of samples, in all turns."""
         self._selected = layout.selected_of(self._groups)
         self._rows = self._groups * layout.classes
-        """Lines of transposed logits of one byte each."""
+        """Number of lines of transposed logits of one byte each."""
         self._ones = self._class_lines()
 
     @property
@@ -69,19 +71,22 @@ class Loss:
         return self._writer.layout
 
     def probabilities(self, logits: range) -> range:
-        """Softmax, int16 of PROBABILITY_BITS, in the place of the logits."""
+        """Write the softmax in the place of the logits, int16 of PROBABILITY_BITS."""
         logs = self._log_softmax(logits)
         self._exponentials(logs.start, logits.start)
         self._writer.free(logs)
         return logits
 
     def logistic(self, logits: range) -> range:
-        """The same for a sigmoid of each."""
+        """Write the sigmoid of each logit in its place, int16 of PROBABILITY_BITS."""
         self._logistic(logits.start, logits.start)
         return logits
 
     def write(self, logits: range, *, train: bool) -> range:
-        """Writes it; the negative gradient where one is asked for, int8, [unit block][sample]."""
+        """Write the losses; return the negative gradient, int8, [block of units][sample].
+
+        The result is empty unless `train` is set.
+        """
         writer, gradient = self._writer, range(0)
         error = self.error(logits)
         if train:
@@ -93,11 +98,11 @@ class Loss:
         return gradient
 
     def free(self) -> None:
-        """Give the lines of its constants back."""
+        """Give the lines of the constants back to the buffer."""
         self._writer.free(self._ones)
 
     def error(self, logits: range) -> range:
-        """Write the losses; the error of the outputs, int16, [group][class]."""
+        """Write the losses; return the error of the outputs, int16, [group of samples][class]."""
         writer, rows = self._writer, self._rows
         labels, valid = (writer.allocate(2 * rows) for _ in range(2))
         for layout, part in self._parts(labels):
@@ -119,14 +124,14 @@ class Loss:
         return error
 
     def _parts(self, lines: range) -> Iterator[tuple[Layout, range]]:
-        """Yield the layout of each turn, the first of which is written now, and its lines."""
+        """Yield the layout of each turn, and its lines; the first turn is the turn written now."""
         count, first = len(lines) // self._turns, self._writer.turn
         for n in range(self._turns):
             layout = self._writer.of_turn(first + n) if self._turns > 1 else self._layout
             yield layout, lines[n * count : (n + 1) * count]
 
     def _crossentropy(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
-        """label - p, and each class' part of log p of the label."""
+        """Write the error label - p, and each class' part of log p of the label; return both."""
         writer, rows = self._writer, self._rows
         logs = self._log_softmax(logits)
         error = writer.allocate(2 * rows)
@@ -137,7 +142,7 @@ class Loss:
         return error, logs
 
     def _squares(self, outputs: range, targets: range, valid: range) -> tuple[range, range]:
-        """target - output, and its squares over the number of units."""
+        """Write the error target - output, and its square over the number of units; return both."""
         writer, rows = self._writer, self._rows
         error, squares = (writer.allocate(2 * rows) for _ in range(2))
         self._missed(targets, outputs, error, valid)
@@ -149,7 +154,10 @@ class Loss:
         return error, squares
 
     def _binary(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
-        """label - p, and max(z, 0) - z * label + log(1 + exp(-|z|)) over the number of units."""
+        """Write the error label - p, and the losses over the number of units; return both.
+
+        A loss is max(z, 0) - z * label + log(1 + exp(-|z|)).
+        """
         writer, rows, units = self._writer, self._rows, self._task.stages[-1].units
         error, z, power, sums, losses = (writer.allocate(2 * rows) for _ in range(5))
         self._logistic(logits.start, error.start)
@@ -157,14 +165,14 @@ class Loss:
         writer.copy(logits.start, z.start, rows, Entry(left=2), WIDE)
         self._exponentials(z.start, power.start)
         writer.copy(power.start, sums.start, rows, Entry(bias=1 << PROBABILITY_BITS), WIDE)
-        # Where the root is looked for first: on a line that log(1 + x) is close to.
+        # The root is first looked for on a line that log(1 + x) is close to.
         q, right = multiplier(log(2) / 2 ** (PROBABILITY_BITS - LOSS_BITS))
         bias = round(LINE_ABOVE / log(2) * 2**PROBABILITY_BITS)
         writer.copy(power.start, losses.start, rows, shifted(right, multiplier=q, bias=bias), WIDE)
         for at in self._starts():
             s, e, y = (each[at : at + 2 * units] for each in (sums, power, losses))
             self._newton(s, e, y, PROBABILITY_BITS - 1, 0.0, 2)
-        # What is above zero stays at the end of its code: min(z, 0) + the largest one.
+        # Saturation makes min(z, 0) + LARGEST: numbers above zero stay at the largest code.
         least = power
         writer.copy(z.start, least.start, rows, Entry(left=1, bias=LARGEST), WIDE)
         self._combine(Operation.SUBTRACT, z, least, least, Entry(left=1, bias=LARGEST))
@@ -183,25 +191,25 @@ class Loss:
     def _combine(
         self, operation: Operation, a: range, b: range, result: range, entry: Entry
     ) -> None:
-        """ADD or SUBTRACT of int16 as they are."""
+        """Write the sum or the difference of int16 numbers as they are, by ADD or SUBTRACT."""
         writer, rows = self._writer, self._rows
         at = (a.start, b.start, result.start, rows, entry, WIDE)
         writer.vector(operation, *at, scales=(UNIT, UNIT))
 
     def _logistic(self, source: int, destination: int) -> None:
-        """The sigmoid of logits, for the units that are there, int16 of PROBABILITY_BITS."""
+        """Write the sigmoid of logits, int16 of PROBABILITY_BITS, for units that are no padding."""
         left = 12 - LOGIT_BITS + 1
         units, entry = self._task.stages[-1].units, Entry(left=left)
         for at in self._starts():
             self._writer.copy(source + at, destination + at, units, entry, WIDE, Function.SIGMOID)
 
     def _starts(self) -> range:
-        """Where the int16 classes of each group of samples begin."""
+        """Return the first lines of the int16 classes of each group of samples."""
         step = 2 * self._layout.classes
         return range(0, step * self._groups, step)
 
     def _missed(self, wanted: range, found: range, error: range, valid: range) -> None:
-        """By how much `found` is below `wanted`, for the units and samples that are there."""
+        """Write the amount by which `found` is below `wanted`, and 0 for padding."""
         self._combine(Operation.SUBTRACT, wanted, found, error, ONE)
         at = (error.start, valid.start, error.start, self._rows, ONE, WIDE)
         self._writer.vector(Operation.MULTIPLY, *at)
@@ -214,7 +222,7 @@ class Loss:
         self._writer.measure(GRADIENT, Source.LINES, **at, first=GRADIENT)
 
     def agree(self) -> None:
-        """Put the fraction bits of the gradient of all errors into GRADIENT, the shift in SHIFT."""
+        """Put the fraction bits of all errors' gradient into GRADIENT, the shift into SHIFT."""
         writer, bits = self._writer, PROBABILITY_BITS
         if self._task.loss == "mse":
             bits = LOGIT_BITS
@@ -223,7 +231,7 @@ class Loss:
         writer.measure(GRADIENT, third=SHIFT, value=bits - 1)
 
     def gradient(self, error: range) -> range:
-        """Narrow an error to int8 with samples as lines, [unit block][sample]."""
+        """Narrow an error to int8 with samples as lines, [block of units][sample]; return it."""
         writer, layout, rows = self._writer, self._layout, self._rows
         size, samples = layout.size, layout.samples
         narrow = writer.allocate(rows)
@@ -251,7 +259,7 @@ class Loss:
         writer.free(weights)
 
     def _log_softmax(self, logits: range) -> range:
-        """log p of the logits, int16 of LOSS_BITS; they stay as they are."""
+        """Write log p of the logits, int16 of LOSS_BITS; the logits stay as they are."""
         writer, rows, groups = self._writer, self._rows, self._groups
         difference = self._below_largest(logits)
         exponentials = writer.allocate(2 * rows)
@@ -276,12 +284,12 @@ class Loss:
     def _below_largest(self, logits: range) -> range:
         """Write min(d, 0) + LARGEST, int16 of LOSS_BITS.
 
-        The largest code of m is 31.75, so d is above zero for logits beyond: the saturation of
-        int16 cuts that off, and such logits count as 31.75.
+        The largest code of m is 31.75, so d is above zero for larger logits. The saturation of
+        int16 cuts d off there, and such logits count as 31.75.
         """
         writer, layout, rows = self._writer, self._layout, self._rows
         narrow = writer.allocate(rows)
-        # Quarters, rounded up.
+        # Logits are rounded up to quarters.
         writer.copy(logits.start, narrow.start, rows, shifted(7, bias=127), NARROWING)
         most = writer.allocate(self._selected)
         units = self._task.stages[-1].units
@@ -301,7 +309,7 @@ class Loss:
         return difference
 
     def _logarithm(self, sums: range, power: range, bits: int) -> range:
-        """Y of sums of `bits` fraction bits, a line of int16 for each group of samples."""
+        """Find Y of sums with `bits` fraction bits; return an int16 line for each group."""
         writer = self._writer
         most = log(self._task.stages[-1].units) + MARGIN
         start = max(most / 2, most - 1.2)
@@ -316,7 +324,7 @@ class Loss:
     def _newton(
         self, sums: range, power: range, logarithm: range, bits: int, margin: float, steps: int
     ) -> None:
-        """Y += S exp(margin - Y) - 1, for int16 sums S of `bits` fraction bits."""
+        """Take steps Y += S exp(margin - Y) - 1, for int16 sums S of `bits` fraction bits."""
         writer, rows, factor = self._writer, len(sums) // 2, exp(margin)
         product_bits = bits + PROBABILITY_BITS
         q, right = multiplier(factor)
@@ -330,7 +338,7 @@ class Loss:
             )
 
     def _exponentials(self, source: int, destination: int, entry: Entry = ONE) -> None:
-        """Write exp(-|y|) of the units that are there; y is x by `entry`, int16 of LOSS_BITS.
+        """Write exp(-|y|) of units that are no padding; y is x by `entry`, int16 of LOSS_BITS.
 
         Padding is left out, as the gate unit takes some 60 cycles for a vector.
         """
@@ -339,12 +347,13 @@ class Loss:
             self._exponential(source + at, destination + at, units, entry)
 
     def _exponential(self, source: int, destination: int, rows: int, entry: Entry = ONE) -> None:
-        """Write exp(-|y|) of some lines."""
+        """Write exp(-|y|) of some lines; y is x by `entry`, int16 of LOSS_BITS."""
         bits = 15 - LOSS_BITS
         self._writer.copy(source, destination, rows, entry, WIDE, Function.EXP, table=bits)
 
     def _spread(self, lines: range, *, wide: bool) -> None:
-        """_SELECT times a line for each group of samples, into a row for each class."""
+        """Write _SELECT times the line of each group of samples into an accumulator row for each
+        class."""
         layout = self._layout
         group = np.repeat(np.arange(self._groups), layout.classes)
         select = (group == np.arange(self._selected)[:, None]) * _SELECT
@@ -356,13 +365,13 @@ class Loss:
         self._writer.free(vectors)
 
     def _class_lines(self) -> range:
-        """A line for each block of classes, with ones for those that are there."""
+        """Return a line for each block of classes, with ones for classes that are no padding."""
         layout = self._layout
         there = np.arange(layout.classes) < self._task.stages[-1].units
         return self._writer.constant(there.astype(np.int8).reshape(-1, layout.size))
 
     def _sum_classes(self, lines: int) -> None:
-        """The sums of int16 over the classes, into a row for each group of samples."""
+        """Write the sums of int16 numbers over the classes into a row for each group of samples."""
         layout = self._layout
         groups, blocks = self._groups, layout.classes // layout.size
         self._writer.multiply(self._ones.start, lines, 0, 1, blocks, groups, wide_weights=1)

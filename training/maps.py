@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way forward of a Conv2D: for each tap, the pixels of all windows times weights.
+"""Writes the way forward of a Conv2D: for each tap, the pixels of all windows times weights.
 
-Maps are [block of channels][sample][pixel]. The samples are cut into parts whose sums fit the
-accumulators; of several parts the sums are calculated twice, first to be measured.
+A tap is a place in the kernel. Maps are [block of channels][sample][pixel]. The samples are cut
+into parts with sums that fit the accumulators. Sums of several parts are calculated twice: the
+first time they are only measured.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from systola.training.writer import NARROW, ONE, Entry, Writer
 
 
 class Maps:
-    """Writes it."""
+    """A writer of the way forward of stages with a Conv2D."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -31,7 +32,7 @@ class Maps:
         self._train = train
 
     def write(self, number: int, x: range) -> range:
-        """Writes a stage; what it leaves for the next one."""
+        """Write a stage; return the maps that it leaves for the next stage."""
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         shape, samples, train = layout.shapes[number], layout.samples, self._train
         task = self._task
@@ -97,7 +98,8 @@ class Maps:
         weights: range,
         tiles: Diagonals | None,
     ) -> None:
-        """The sums of some samples, [block of units][sample][pixel] from accumulator row 0 on."""
+        """Write the sums of some samples, [block of units][sample][pixel] from accumulator row 0
+        on."""
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         shape, window, size = layout.shapes[number], stage.window, layout.size
         assert window
@@ -139,7 +141,7 @@ class Maps:
         return small, None
 
     def _pooled(self, number: int, units: range, mask: range | None) -> tuple[range, range | None]:
-        """The units after the pooling, and their mask: whether one of a window passes."""
+        """Return the units after the pooling, and a mask: 1 where a unit of the window passes."""
         window = self._task.stages[number].pool
         self._left.routes.append([])
         if window is None:
@@ -167,7 +169,7 @@ class Maps:
         return result
 
     def _routes(self, number: int, units: range, small: range, window: Window) -> list[range]:
-        """For each tap 1 where it is the first that is as large as the largest, 0 elsewhere."""
+        """Return for each tap 1 where the tap is its window's first largest number, else 0."""
         writer, layout = self._writer, self._writer.layout
         shape, samples, rows = layout.shapes[number], layout.samples, len(small)
         table = writer.table(zero_table())
@@ -192,7 +194,7 @@ class Maps:
         return routes
 
     def dropped(self, number: int, units: range, mask: range | None) -> range:
-        """Draws the dropout of the units, and takes it from them."""
+        """Draw the dropout of the units and apply it to them; return the mask."""
         writer = self._writer
         fresh, mask = mask is None, mask or writer.allocate(len(units))
         blocks = writer.layout.shapes[number].units

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way back of a Conv2D: through its pooling, to its inputs, and to its weights.
+"""Writes the way back of a Conv2D: through its pooling, to its inputs, and to its weights.
 
-The gradient of the inputs is a convolution of the gradient with the weights turned, of the weights
-the product of the pixels of each tap, transposed, and the gradient.
+The gradient of the inputs is a convolution of the gradient with the weights turned. The gradient of
+the weights is a product for each tap: its pixels, transposed, times the gradient.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from systola.training.windows import Window
 from systola.training.writer import ONE, AnyEntry, Writer
 
 MOST_TILES = 4095
-"""Of one instruction."""
+"""Largest number of tiles of one instruction."""
 
 
 class MapsBackward:
-    """Writes it. Gradients are maps, [block of channels][sample][pixel]."""
+    """A writer of the way back of stages with a Conv2D.
+
+    Gradients are maps, [block of channels][sample][pixel].
+    """
 
     def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
         self._writer = writer
@@ -32,7 +35,8 @@ class MapsBackward:
         self._left = left
 
     def through(self, number: int, gradient: range) -> range:
-        """From the gradient of what a stage leaves to that of its sums."""
+        """Write the gradient of a stage's sums, from the gradient of the units that the stage
+        leaves."""
         writer, left = self._writer, self._left
         stage = self._task.stages[number]
         if mask := left.masks[number]:
@@ -78,7 +82,8 @@ class MapsBackward:
         return result
 
     def _added(self, number: int, window: Window, taps: list[range]) -> range:
-        """Return the same for windows that share pixels, or leave some out, tap by tap."""
+        """Return maps with the taps added one by one, for windows that share pixels or leave some
+        out."""
         writer, layout = self._writer, self._writer.layout
         maps = layout.shapes[number].units * layout.samples
         apart = (window.out[0] * window.stride[0], window.out[1] * window.stride[1])
@@ -96,7 +101,10 @@ class MapsBackward:
         return result
 
     def update(self, number: int, gradient: range, entry: AnyEntry) -> None:
-        """Adds the products of inputs and gradient to the masters, some taps at a time."""
+        """Add the products of inputs and gradient to the masters, some taps at a time.
+
+        Raises TrainingError where the maps of a batch are too large for one instruction.
+        """
         writer, layout, task = self._writer, self._writer.layout, self._task
         stage, shape, size = task.stages[number], layout.shapes[number], layout.size
         window = stage.window
@@ -145,7 +153,7 @@ class MapsBackward:
 
 
 class BelowMaps:
-    """The gradient of the inputs of a Conv2D, some samples at a time."""
+    """A product that makes the gradient of the inputs of a Conv2D, some samples at a time."""
 
     def __init__(self, writer: Writer, task: Task, number: int, gradient: range) -> None:
         layout = writer.layout
@@ -171,7 +179,7 @@ class BelowMaps:
         self._taps = writer.allocate(self._shape.units * rows)
 
     def multiply(self, part: range) -> None:
-        """The sums of some samples, [block of channels][sample][pixel] from row 0 on."""
+        """Write the sums of some samples, [block of channels][sample][pixel] from row 0 on."""
         writer, shape, window = self._writer, self._shape, self._window
         layout = writer.layout
         rows, inside = len(part) * self._pixels, window.map[0] * window.map[1]
@@ -192,7 +200,7 @@ class BelowMaps:
             writer.multiply(self._taps.start, tiles, 0, rows, shape.units, shape.channels, **how)
 
     def places(self, part: range) -> list[tuple[int, int, int]]:
-        """Row, line of the gradient, and number, of sums that belong together there."""
+        """Return the runs of sums: first accumulator row, first line of the gradient, and rows."""
         samples, pixels = self._writer.layout.samples, self._pixels
         rows = len(part) * pixels
         return [
@@ -201,7 +209,7 @@ class BelowMaps:
         ]
 
     def free(self) -> None:
-        """Gives the lines back."""
+        """Give the lines of the weights and taps back to the buffer."""
         self._writer.free(self._weights, self._own, self._taps)
         if self._tiles:
             self._tiles.free()

@@ -19,7 +19,7 @@ _PROBABILITY = 32767
 
 
 class Totals:
-    """Sums of the loss and of each metric; `metrics` as compile() was given them."""
+    """A set of sums of the loss and of each metric; `metrics` are as compile() got them."""
 
     def __init__(self, metrics: Sequence[str], loss: str, last: Stage) -> None:
         self._metrics = [metric_name(name, loss) for name in metrics]

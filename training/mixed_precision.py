@@ -34,7 +34,7 @@ _TENSORS: Mapping[str, Mapping[str, str]] = {
     "Embedding": {"variables": _INT16, "outputs": _INT8, "gradients": _INT16},
 }
 _OTHERS = {"outputs": _INT8, "gradients": _INT8}
-"""Tensors of a layer without weights."""
+"""Types of the tensors of a layer without weights."""
 
 
 class Policy:
@@ -83,7 +83,10 @@ def global_policy() -> Policy:
 
 @takes()
 def set_global_policy(policy: str | Policy) -> None:
-    """Choose a policy, or its name. Raises TrainingError for one that is not there."""
+    """Choose a policy, given by itself or by its name.
+
+    Raises TrainingError for a policy that is not there.
+    """
     _chosen[0] = policy if isinstance(policy, Policy) else Policy(policy)
 
 

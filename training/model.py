@@ -56,9 +56,10 @@ _OF_EVALUATE = {"steps": _STEPS, "callbacks": Only((None,))}
 
 
 class Sequential(Learner):
-    """Layers one after the other. compile() chooses how to learn and on which machine.
+    """A network of layers one after the other. compile() chooses how to learn and on which machine.
 
-    Losses are of logits: a last layer of softmax changes what predict() gives, not the training.
+    Losses are of logits: a last layer of softmax changes the results of predict(), not the
+    training.
     """
 
     log_names: Sequence[str]
@@ -72,8 +73,10 @@ class Sequential(Learner):
 
     @takes()
     def add(self, layer: Layer) -> None:
-        """Add a layer at the end. Raises TrainingError for what is none, and where there are
-        weights."""
+        """Add a layer at the end.
+
+        Raises TrainingError for anything but a layer, and for a network that has weights.
+        """
         if self._state is not None:
             raise TrainingError("a network that has weights takes no more layers")
         self._add(layer)
@@ -92,16 +95,19 @@ class Sequential(Learner):
         cores: int | None = None,
         check_every: int = 0,
     ) -> None:
-        """Choose optimiser, loss, metrics and machine. Names are those of Keras, in any case.
+        """Choose optimiser, loss, metrics and machine. Names are Keras's, in any case.
 
-        `seed` draws fresh weights, the order of samples and the masks of Dropout. The machine has
-        the preset `preset`, "rtl" or "iss" (the golden model) for `backend`, and memories of
-        `latency` cycles. "fast" is no machine, but makes the same bytes in numpy; with
-        `check_every` n each n-th step is taken on the RTL, too, and compared. With `cores` it is a
-        pod: they share each batch, and learn the bytes that one core learns. A setting that is not
-        given comes from the Strategy in the scope of which the call is, or the model was made, and
-        its preset gets training; else it is DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError
-        for a name or a setting that is not there.
+        `seed` draws fresh weights, the order of samples and the masks of Dropout. `preset` is the
+        preset of the machine. `backend` is "rtl", "iss" (the golden model) or "fast". Memories have
+        `latency` cycles. "fast" is no machine, but makes the same bytes in numpy. With
+        `check_every` n each n-th step of "fast" is taken on the RTL, too, and compared. With
+        several `cores` the machine is a pod. Its cores share each batch, and learn the bytes that
+        one core learns.
+
+        A setting that is not given comes from the Strategy in scope: at the call, else when the
+        model was made. The preset of a Strategy gets training. Without a Strategy the settings are
+        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for a name or a setting that is not
+        there.
         """
         pod = current_strategy() or self._strategy
         if pod and (pod.split or pod.scheduler):
@@ -152,10 +158,10 @@ class Sequential(Learner):
         sample_weight: Any = None,
         initial_epoch: int = 0,
     ) -> History:
-        """Train, as Keras does: up to epoch `epochs`, the first one being `initial_epoch`.
+        """Train, as Keras does: from epoch `initial_epoch` up to epoch `epochs`.
 
         The last `validation_split` of the samples, or `validation_data`, are evaluated after each
-        epoch. The loss of a sample is multiplied with its weight, and with that of its class; other
+        epoch. The loss of a sample is multiplied by its weight and the weight of its class; other
         metrics are not. Raises TrainingError for bad data, and for arguments of the wrong type or
         range, before anything runs.
         """
@@ -186,7 +192,7 @@ class Sequential(Learner):
         bits = self._note(given)
         self.batch_size = min(batch_size, MOST_BATCH)
         batch_size = min(batch_size, len(rows))
-        self._prepare(batch_size, bits)  # it must fit, before callbacks begin
+        self._prepare(batch_size, bits)  # the batch must fit before callbacks begin
         history = History()
         progress = Progress(0 if silent else 1, epochs, -(-len(rows) // batch_size))
         everyone: list[Callback] = [*callbacks, history, progress]
@@ -231,8 +237,8 @@ class Sequential(Learner):
     ) -> float | list[float] | dict[str, float]:
         """Measure loss and metrics of any number of samples, and return them as Keras does.
 
-        `batch_size` changes no result. There is a bar of progress where `verbose` is 1 or 2.
-        Raises TrainingError as fit() does.
+        `batch_size` changes no result. A bar shows the progress where `verbose` is 1 or 2. Raises
+        TrainingError as fit() does.
         """
         batch_size = whole("batch_size", batch_size, 1)
         silent = is_name(verbose, ("auto",)) or _silent(verbose)
@@ -245,7 +251,7 @@ class Sequential(Learner):
     def predict(
         self, x: Any, batch_size: int = 32, verbose: int | str = "auto"
     ) -> NDArray[np.float32]:
-        """Return the outputs of the network for any number of samples.
+        """Return the outputs of the network for any number of samples, (samples, units).
 
         Raises TrainingError as fit() does.
         """
@@ -266,8 +272,10 @@ class Sequential(Learner):
         class_weight: Mapping[int, float] | None = None,
         return_dict: bool = False,
     ) -> float | list[float] | dict[str, float]:
-        """Train one step with all of these samples; return loss and metrics before it, as Keras
-        does. Raises TrainingError as fit() does."""
+        """Train one step with all of these samples; return loss and metrics before the step.
+
+        The result has Keras's form. Raises TrainingError as fit() does.
+        """
         return_dict = flag("return_dict", return_dict)
         given = self._checked(x, y, sample_weight, class_weight)
         self._note(given)
@@ -318,19 +326,20 @@ class Sequential(Learner):
 
     @takes()
     def save_weights(self, filepath: str | PathLike[str], overwrite: bool = True) -> None:
-        """Save the weights alone, as arrays of numpy; with a name that ends in .h5, for Keras.
+        """Save the weights alone: for Keras where the name ends in .h5, else as arrays of numpy.
 
-        Raises TrainingError for .h5 where h5py is not installed, for a folder, and for a file that
-        is there already where `overwrite` is False; OSError where the file cannot be written.
+        Raises TrainingError for .h5 where h5py is not installed, for a folder, and for an existing
+        file where `overwrite` is False. Raises OSError where the file cannot be written.
         """
         path = check_target(filepath, overwrite=overwrite)
         write_weights(path, self.layers, self.get_weights())
 
     @takes(skip_mismatch=Only((False,), "all weights must fit"))
     def load_weights(self, filepath: str | PathLike[str]) -> None:
-        """Take the weights from a file of save_weights(), or of Keras's for the same layers.
+        """Take the weights from a file of save_weights(), or of Keras for the same layers.
 
-        Raises TrainingError for a file with other weights, OSError where it cannot be read.
+        Raises TrainingError for a file with other weights, and OSError for a file that cannot be
+        read.
         """
         path = check_path(filepath)
         try:
@@ -340,31 +349,37 @@ class Sequential(Learner):
         self.set_weights(found)
 
     def get_weights(self) -> list[Floats]:
-        """Return the weights of each layer in turn, as Keras has them: exactly the numbers of the
-        masters."""
+        """Return the weights of each layer in turn, in Keras's order and shapes.
+
+        The numbers are exactly the numbers of the masters.
+        """
         found = self.stages()
         return as_keras(found, weights(found, self.state()))
 
     @takes()
     def set_weights(self, weights: Sequence[Floats]) -> None:
-        """Take weights, to the nearest numbers that masters can be. Raises TrainingError for
-        others than get_weights() would give."""
+        """Take weights, to the nearest numbers that masters can be.
+
+        Raises TrainingError for weights that get_weights() could not give.
+        """
         self._state, self._engine = from_weights(self.stages(), weights), None
 
     @takes(include_optimizer=Only((True,), "save_weights() saves weights alone"))
     def save(self, filepath: str | PathLike[str], overwrite: bool = True) -> None:
         """Save everything: a model that is loaded again goes on byte for byte.
 
-        Raises TrainingError for a model that has not been compiled, for a folder, and for a file
-        that is there already where `overwrite` is False; OSError where it cannot be written.
+        Raises TrainingError for a model that has not been compiled, for a folder, and for an
+        existing file where `overwrite` is False. Raises OSError where the file cannot be written.
         """
         from systola.training.checkpoint import save
 
         save(self, check_target(filepath, overwrite=overwrite))
 
     def move(self, strategy: Strategy) -> None:
-        """Go on on the pod of a Strategy, with everything that has been learnt. Raises
-        TrainingError for a pod that cannot train."""
+        """Go on with the pod of a Strategy, with everything that has been learnt.
+
+        Raises TrainingError for a pod that cannot train.
+        """
         self._strategy = strategy
         if self.settings is not None:
             learning = ("optimizer", "loss", "metrics", "seed")
@@ -372,8 +387,10 @@ class Sequential(Learner):
                 self.compile(**{name: self.settings[name] for name in learning})
 
     def sync_to_cpu(self) -> Any:
-        """Bring the weights back to the Keras model that from_keras() was given, and return that;
-        a model of its own is returned as it is, with its weights on the host."""
+        """Bring the weights back to the Keras model that from_keras() was given; return that model.
+
+        A model that is not from Keras is returned as it is, as its weights are on the host.
+        """
         if self.keras_model is None:
             return self
         self.keras_model.set_weights(self.get_weights())
@@ -381,8 +398,10 @@ class Sequential(Learner):
 
     @property
     def optimizer(self) -> RunningOptimizer:
-        """The optimiser of compile(), whose learning_rate may be set. Raises TrainingError before
-        compile()."""
+        """Optimiser of compile(), with a learning_rate that may be set.
+
+        Raises TrainingError before compile().
+        """
         self._compiled()
         return RunningOptimizer(self)
 
@@ -394,7 +413,7 @@ class Sequential(Learner):
             self._engine = None
         settings["optimizer"] = optimizer
 
-    # How it is done.
+    # Steps and epochs.
 
     def _count_energy(self, batch_size: int) -> Callable[[], StepEnergy | None]:
         """Return a function that counts the energy of a step with a whole batch."""
@@ -417,7 +436,7 @@ class Sequential(Learner):
         for number, chosen in enumerate(in_parts(order, batch_size)):
             for each in everyone:
                 each.on_train_batch_begin(number, {})
-            # A callback may have called compile() or set_weights(): there is a new engine, then.
+            # A callback may have called compile() or set_weights(), and then there is a new engine.
             engine = self._training_engine(batch_size)
             part = given.chosen(chosen)
             batch = self._step(engine, part)
@@ -432,20 +451,20 @@ class Sequential(Learner):
 
 
 def _as_asked(found: dict[str, float], return_dict: bool) -> float | list[float] | dict[str, float]:
-    """Return loss and metrics as Keras does: a loss alone is a number."""
+    """Return loss and metrics as Keras does: as a dict, as a list, or a loss alone as a number."""
     values = list(found.values())
     return found if return_dict else values[0] if len(values) == 1 else values
 
 
 def _silent(verbose: object) -> bool:
-    """Return whether nothing shall be shown; raise TrainingError for no such setting."""
+    """Return whether nothing shall be shown; raise TrainingError for an unknown setting."""
     if is_name(verbose, ("auto",)):
         return False
     return not whole("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, 2)
 
 
 def _config(preset: object) -> Config:
-    """Return a configuration, which may be called by its name; raise TrainingError for others."""
+    """Return a configuration, or the preset of a name; raise TrainingError for anything else."""
     if isinstance(preset, Config):
         return preset
     if not isinstance(preset, str):

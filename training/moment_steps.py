@@ -42,8 +42,8 @@ Look = Callable[[Sequence[MomentStep]], Looked]
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
     """Return the numbers of the step of a task after some updates.
 
-    The first step takes the exponents of its own gradients, so there is a `look` at them before.
-    Another one follows while a tensor reports an end of the range.
+    The first step takes the exponents of its own gradients, so there is a `look` at these before.
+    Another look follows while a tensor reports an end of the range.
     """
     factors = [gradient_factor(task) / task.count] * len(before.roots)
     if task.clip:

@@ -71,9 +71,9 @@ class Decays:
     """How the moments of an optimiser decay."""
 
     first: float
-    """b1; 0 where there is no first moment."""
+    """Decay b1 of the first moment; 0 where there is no first moment."""
     second: float
-    """b2."""
+    """Decay b2 of the second moment."""
     corrected: bool
     """Whether the rate makes up for moments that began with zeros."""
 
@@ -83,7 +83,7 @@ class Scale:
     """The meaning of the codes of a moment of a tensor."""
 
     unit: float
-    """The code of one."""
+    """Code that stands for one."""
     bound: float
     """The largest magnitude that a code may have."""
 
@@ -129,10 +129,10 @@ class Moments:
     """The moments of all tensors, each in the shape of its masters, after some updates."""
 
     first: tuple[Codes, ...]
-    """Empty where there is no first moment."""
+    """Codes of the first moments of each tensor; empty where there is no first moment."""
     roots: tuple[Codes, ...]
     scales: tuple[Scales, ...]
-    """Empty before the first update."""
+    """Scales of each tensor; empty before the first update."""
     updates: int
     decays: Decays
 
@@ -155,17 +155,15 @@ class MomentStep:
         root = before.root.decayed(sqrt(decays.second))
         root, self.root_halved = _with_room(root, self._root_grown(root, largest))
         self.scales = Scales(before.gradient, first, root)
-        """The scales with which codes are added to.
-
-        `first_halved` and `root_halved` tell how often codes are halved before; negative, doubled.
-        """
+        """Scales with which codes are added to. `first_halved` and `root_halved` are how often
+        codes are halved before; negative numbers double them."""
         self._gradient = factor * 2.0**before.gradient
         self._first = factor * (1 - decays.first) * first.unit if decays.first else 0.0
         _, self.right = multiplier(max(self._gradient, self._first))
         _, self._wanted_right = multiplier(factor)
 
     def after(self, told: int) -> Scales:
-        """Return the scales after it, where its largest gradient has told so many bits."""
+        """Return the scales after the step, which has reported the largest gradient's bits."""
         wanted = self.wanted(told)
         largest, scales = 2.0 ** (GRADIENT_BITS - wanted), self.scales
         first = self._first_grown(scales.first, largest)
@@ -177,7 +175,8 @@ class MomentStep:
         )
 
     def wanted(self, told: int) -> int:
-        """Return the fraction bits with which its largest gradient would have GRADIENT_BITS."""
+        """Return the fraction bits with which the tensor's largest gradient would have
+        GRADIENT_BITS."""
         least, most = MOMENT_BITS
         return min(max(GRADIENT_BITS - told - self.right + self._wanted_right, least), most)
 
@@ -243,9 +242,9 @@ def raised(told: int, bits: int, shift: int) -> int:
 
 
 def halving(times: int, number: int) -> Entry:
-    """Return the entry that codes are halved with so often, in update `number`; or doubled.
+    """Return the entry that halves codes so often in update `number`, or doubles them.
 
-    Halves go up and down in turn: else a one would be halved to a one for ever.
+    Halves go up and down in turn: otherwise a code of one would be halved to one for ever.
     """
     if times < 0:
         return Entry(left=1 - times)
@@ -253,7 +252,8 @@ def halving(times: int, number: int) -> Entry:
 
 
 def _with_room(scale: Scale, bound: float) -> tuple[Scale, int]:
-    """Halve codes until `bound`, which they may grow to, fits int16; or double small ones."""
+    """Halve codes until `bound`, the magnitude that they may grow to, fits int16; double small
+    codes."""
     times = frexp(bound / _END)[1]
     small = KEPT_BITS - FULL_BITS
     times = times if times >= 0 else max(min(times - small, 0), -_MOST_DOUBLED) if bound else 0
@@ -262,14 +262,14 @@ def _with_room(scale: Scale, bound: float) -> tuple[Scale, int]:
 
 def _entry(scale: float, bits: int, offset: float = 0.0) -> Entry:
     """Return the entry of 2^`bits` times `scale`, with an offset in units of the result."""
-    # In float32, so that the last places of a computer's functions change nothing.
+    # Float32 is used so that the last places of a computer's functions change nothing.
     fraction, exponent = frexp(scale)
     q, right = multiplier(float(np.float32(fraction)))
     right -= exponent + bits
     if right > _MOST_SHIFT:
         q, right = q >> min(right - _MOST_SHIFT, _MOST_SHIFT), _MOST_SHIFT
     left, right = min(max(-right, 0), _MOST_LEFT), max(right, 0)
-    # Towards zero: zeros stay zeros with every offset.
+    # The number is rounded towards zero: zeros stay zeros with every offset.
     bias = int(offset * 2.0 ** (31 + right - left) / q) if q else 0
     return Entry(q, right, left, min(max(bias, -_MOST_BIAS), _MOST_BIAS))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of maps in another order: a tap of all windows, zeros between pixels, flattened maps.
+"""Moves lines of maps into other orders: taps of windows, zeros between pixels, flattened maps.
 
-What one instruction can move within the buffer is a Pool of one tap, which leaves zeros for what is
-outside the map. Other orders pass through host memory, where lines can be written apart.
+An instruction Pool with one tap moves lines within the buffer, and leaves zeros for pixels outside
+the map. Other orders pass through host memory, where lines can be written apart.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from systola.training.windows import Window
 from systola.training.writer import NARROW, NARROWING, ONE, WIDE, Entry, Writer, shifted
 
 _MOST_MAPS = 4095
-"""Of one Pool."""
+"""Largest number of maps of one Pool."""
 _HALF_RANGE = 1 << 6
-"""The high byte of 2^14."""
+"""High byte of the int16 number 2^14."""
 
 
 def tap(
     writer: Writer, source: int, target: int, maps: int, window: Window, place: tuple[int, int]
 ) -> None:
-    """The pixel of one tap of each window, for `maps` maps one after the other."""
+    """Write the pixel of one tap of each window, for `maps` maps one after the other."""
     top, left = (at - before for at, before in zip(place, window.before, strict=True))
     _pool(writer, source, target, maps, window, (1, 1), (top, left), Reduction.SUM)
 
 
 def largest(writer: Writer, source: int, target: int, maps: int, window: Window) -> None:
-    """The largest of each window."""
+    """Write the largest number of each window, for `maps` maps one after the other."""
     _pool(writer, source, target, maps, window, window.kernel, (0, 0), Reduction.MAX)
 
 
 def means(writer: Writer, source: int, target: int, maps: int, window: Window) -> None:
-    """Write the mean of each window, halves upwards."""
+    """Write the mean of each window, with halves upwards, for `maps` maps one after the other."""
     entry = mean_entry(window)
     _pool(writer, source, target, maps, window, window.kernel, (0, 0), Reduction.SUM, entry)
 
 
 def mean_entry(window: Window) -> Entry:
-    """Return the entry that makes a mean of the sum of a window."""
+    """Return the parameter entry that makes a mean of the sum of a window."""
     q, right = multiplier(1 / window.taps)
     return shifted(right, multiplier=q)
 
@@ -86,10 +86,11 @@ def spread(
     window: Window,
     hosts: tuple[int, int],
 ) -> None:
-    """The reverse of `tap`: the parts, each with its place, as taps of the windows of whole maps.
+    """Put taps of windows into place in whole maps: the reverse of `tap`.
 
-    The windows lie side by side, from the first pixel on; places that no part has hold what
-    `hosts`, two places of as many lines as the maps, held there before.
+    `parts`: the place of each tap in its window, and its lines. The windows lie side by side, from
+    the first pixel on. `hosts`: two places in host memory with as many lines as the maps. Pixels
+    that no part has keep the numbers that `hosts` held before.
     """
     pitch, size = writer.layout.pitch, writer.config.cols
     (apart, beside), width = window.stride, window.out[1]
@@ -118,7 +119,10 @@ def spread(
 
 
 def flattened(writer: Writer, source: range, target: int, blocks: int, pixels: int) -> None:
-    """Maps of `blocks` blocks of channels, [block][sample][pixel], as [pixel][block][sample]."""
+    """Write maps, [block of channels][sample][pixel], as rows, [pixel][block][sample].
+
+    `blocks`: blocks of channels. `pixels`: pixels of a map.
+    """
     layout = writer.layout
     pitch, size, samples = layout.pitch, writer.config.cols, layout.samples
     lines = samples * pixels
@@ -132,7 +136,10 @@ def flattened(writer: Writer, source: range, target: int, blocks: int, pixels: i
 
 
 def unflattened(writer: Writer, source: int, target: range, blocks: int, pixels: int) -> None:
-    """The reverse."""
+    """Write rows, [pixel][block][sample], as maps, [block of channels][sample][pixel].
+
+    `blocks`: blocks of channels. `pixels`: pixels of a map.
+    """
     layout = writer.layout
     pitch, size, samples = layout.pitch, writer.config.cols, layout.samples
     lines = samples * pixels
@@ -154,8 +161,11 @@ def _by_sample(writer: Writer, line: int, blocks: int) -> dict[str, int]:
 def ones(
     writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False, zero: bool = False
 ) -> None:
-    """2^f, f being `exponent`, in the first channel of each line, or pair of lines where `wide`; or
-    zeros, for a stage without biases."""
+    """Write 2^f, f being `exponent`, into the first channel of each line, with zeros elsewhere.
+
+    With `wide` each pair of lines has an int16 2^f. With `zero` all lines are zeros, for a stage
+    without biases.
+    """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[:, 1, 0] = _HALF_RANGE
     _doubled(writer, lines, exponent, pairs, SPARE, wide, zero)
@@ -164,10 +174,11 @@ def ones(
 def turned_ones(
     writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False, zero: bool = False
 ) -> None:
-    """The same transposed, in tiles of C lines: all channels of the first line of each.
+    """Write 2^f, f being `exponent`, transposed: into all channels of the first line of each tile.
 
-    Narrow ones are for the way back, wide ones for the way forward: each leaves alone the register
-    with a shift that is needed there.
+    A tile has C lines, and pairs of lines where `wide`. Narrow lines are for the way back, wide
+    lines for the way forward. Either leaves alone the register with a shift that is needed on its
+    way.
     """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[0, 1] = _HALF_RANGE
@@ -183,7 +194,10 @@ def _doubled(
     wide: bool,
     zero: bool,
 ) -> None:
-    """2^14 with 14 - f bits less, then doubled up to the end; the shift goes to `register`."""
+    """Write 2^14 with 14 - f bits less, f being `exponent`, and copy it up to the last line.
+
+    `pairs`: the tile with 2^14 in its places. Exponent register `register` gets the shift.
+    """
     size = writer.config.cols
     given = writer.constant(pairs.reshape(2 * size, -1))
     writer.measure(register, third=exponent.register, value=13 - exponent.value)
@@ -195,7 +209,7 @@ def _doubled(
 
 
 def repeat(writer: Writer, lines: range, done: int) -> None:
-    """Fill lines with copies of the first `done` of them."""
+    """Fill lines with copies of the first `done` lines."""
     while done < len(lines):
         rows = min(done, len(lines) - done)
         writer.copy(lines.start, lines.start + done, rows, ONE, NARROW)
@@ -203,13 +217,13 @@ def repeat(writer: Writer, lines: range, done: int) -> None:
 
 
 def add(writer: Writer, lines: range, others: range) -> None:
-    """Add int8 lines to others, in the place of the first ones."""
+    """Add int8 lines `others` to `lines`, in the place of `lines`."""
     at = (lines.start, others.start, lines.start, len(lines), ONE, NARROW)
     writer.vector(Operation.ADD, *at, scales=(1 << 11, 1 << 11))
 
 
 def subtract(writer: Writer, a: int, b: int, target: int, rows: int, table: int | None) -> None:
-    """int8 a - b, looked up in a table where there is one."""
+    """Write int8 a - b, looked up in a table where there is one."""
     function = Function.NONE if table is None else Function.TABLE
     writer.vector(
         *(Operation.SUBTRACT, a, b, target, rows, ONE, NARROW),

@@ -20,7 +20,7 @@ OWN_ACCURACY = {
     CATEGORICAL: "categorical_accuracy",
     BINARY: "binary_accuracy",
 }
-"""The long name of this accuracy."""
+"""Long name of the accuracy that goes with each loss."""
 METRICS: Mapping[str, tuple[str, ...]] = {
     SPARSE: (*ACCURACIES, OWN_ACCURACY[SPARSE]),
     CATEGORICAL: (*ACCURACIES, OWN_ACCURACY[CATEGORICAL], *_ERRORS),

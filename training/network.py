@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trained network as one to be compiled for any machine: its int8 weights, its exponents, as
-they are.
+"""Translates a trained network for the compiler, which takes it for any machine.
 
-The stages are those of a prediction, and so are all results: products of the weights that were
-trained, shifted as in training, logits of int16.
+The int8 weights and the exponents stay as they are. The stages and all results are equal to a
+prediction. They are products of the trained weights, shifted as in training, and int16 logits.
 """
 
 from __future__ import annotations
@@ -67,9 +66,10 @@ from systola.training.writer import HALF
 
 
 def translate_trained(content: bytes) -> Translation:
-    """The network of what Sequential.save has written.
+    """Return the network of a file that Sequential.save has written.
 
-    Raises ModelError for anything else, and for a network that has never been trained.
+    `content`: the bytes of the file. Raises ModelError for anything else, and for a network that
+    has never been trained.
     """
     try:
         found = read(content)
@@ -157,9 +157,9 @@ class _Translator:
     def _lstm(
         self, number: int, stage: Stage, lstm: Recurrence, source: Value, bits: int
     ) -> tuple[Value, int]:
-        """The states as the next stage takes them, and their fraction bits.
+        """Add an LSTM; return its states as the next stage takes them, and their fraction bits.
 
-        `bits`: those of the source, where it is no sample of words.
+        `bits`: the fraction bits of the source, unless the source is words.
         """
         state, codes = self.found.state, Value("codes", (1, lstm.steps, stage.inputs))
         if lstm.vocabulary:
@@ -292,7 +292,7 @@ def _window(window: OurWindow) -> Window:
 
 
 def _weights(masters: NDArray[np.int16]) -> NDArray[np.int8]:
-    """As the array multiplies with them: rounded, halves upwards."""
+    """Return masters as int8 weights, as the array multiplies with: rounded, halves upwards."""
     rounded = (masters.astype(np.int32) + (1 << MASTER_SHIFT - 1)) >> MASTER_SHIFT
     return np.clip(rounded, -128, 127).astype(np.int8)
 
@@ -305,7 +305,7 @@ def _mean(window: OurWindow) -> Requantisation:
 
 
 def _halved(count: int, right: int) -> Requantisation:
-    """Divided by 2^right, halves upwards."""
+    """Return the requantisation that divides by 2^right, halves upwards."""
     return Requantisation(
         bias=np.zeros(count, np.int32),
         multiplier=np.full(count, HALF, np.int32),
@@ -315,12 +315,12 @@ def _halved(count: int, right: int) -> Requantisation:
 
 
 def _divided(masters: NDArray[np.int16], right: int) -> NDArray[np.int16]:
-    """The same of int16, ends included."""
+    """Return int16 masters divided by 2^right, halves upwards, cut off at the ends of int16."""
     wide = masters.astype(np.int64)
     moved = (wide + (1 << right >> 1)) >> right if right > 0 else wide << -right
     return np.clip(moved, -(1 << 15), (1 << 15) - 1).astype(np.int16)
 
 
 def _shifts(count: int, right: int) -> NDArray[np.int32]:
-    """Of `right` bits, HALF being one of them."""
+    """Return shifts of `right` bits to the right, of which multiplier HALF makes one."""
     return np.full(count, min(max(1 - right, -MAX_RIGHT), MAX_LEFT), np.int32)

@@ -91,11 +91,11 @@ class SGD:
 
     @property
     def decays(self) -> None:
-        """None: there are no moments."""
+        """None, as there are no moments."""
 
     @property
     def clip(self) -> None:
-        """None: gradients are not cut off."""
+        """None, as gradients are not cut off."""
 
     @property
     def stochastic(self) -> bool:
@@ -141,7 +141,7 @@ class Adam(_Adaptive):
 
     @property
     def clip(self) -> Clip | None:
-        """The norm at which gradients are cut off; None: they are not."""
+        """Norm at which gradients are cut off; None for no limit."""
         norm = self.global_clipnorm if self.clipnorm is None else self.clipnorm
         return None if norm is None else Clip(norm, together=self.clipnorm is None)
 
@@ -181,7 +181,7 @@ class RMSprop(_Adaptive):
 
     @property
     def clip(self) -> None:
-        """None: gradients are not cut off."""
+        """None, as gradients are not cut off."""
 
     @property
     def decays(self) -> Decays:
@@ -202,9 +202,9 @@ KINDS = {type(each).__name__: type(each) for each in NAMES.values()}
 
 
 def optimizer(which: object) -> Optimizer:
-    """Find the optimiser of that name, in any case; return one that is an optimiser already.
+    """Return the optimiser of a name, in any case; return an optimiser as it is.
 
-    Raises TrainingError for others.
+    Raises TrainingError for anything else.
     """
     if isinstance(which, Optimizer):
         return which

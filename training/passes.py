@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ways forward and back of a program have in common."""
+"""Writes the parts that the ways forward and back of a program share."""
 
 from __future__ import annotations
 
@@ -18,34 +18,37 @@ from systola.training.task import INPUTS, SHIFT, Exponent, Task
 from systola.training.writer import HALF, NARROW, ONE, Entry, Writer, shifted
 
 STATE_BITS = 15
-"""Fraction bits of what an LSTM gives from step to step."""
+"""Fraction bits of the states that an LSTM gives from step to step."""
 _ADAPTED_ROWS = 256
+"""Least number of rows that are updated together where there are moments."""
 PLAIN = HALF, 1
-"""Multiplier and lost bits of what is not scaled."""
+"""Multiplier and lost bits of units that are not scaled."""
 COUNTER_REGISTER = 1
 """Index register with the counter of the masks of a step."""
 
 
 @dataclass
 class Pass:
-    """What the way forward leaves in the buffer."""
+    """A record of the lines and exponents that the way forward leaves for the way back."""
 
     inputs: list[Exponent] = field(default_factory=list[Exponent])
-    """Of each stage."""
+    """Fraction bits of the inputs of each stage."""
     transposed: list[range] = field(default_factory=list[range])
-    """The inputs of each Dense, [chunk][group][input]; of a Conv2D as they are."""
+    """Lines of the inputs of each stage: of a Dense transposed, [chunk][group][input], of a Conv2D
+    as they are."""
     masks: list[range | None] = field(default_factory=list[range | None])
-    """What of the units of each stage passes."""
+    """Mask of the units of each stage, which selects the units that pass; None for no mask."""
     routes: list[list[range]] = field(default_factory=list[list[range]])
-    """Of each stage with a pooling, for each tap of its windows, where it is the largest."""
+    """Masks of each stage with a pooling, one for each tap of its windows: 1 where the tap is the
+    largest. A pooling of means has the mask of its pixels."""
     weights: range = field(default_factory=lambda: range(0))
-    """The weights of the last stage, transposed: [block of inputs][class]."""
+    """Lines of the weights of the last stage, transposed: [block of inputs][class]."""
 
 
 def adapted_rows(config: Config) -> int:
-    """Return the rows that are updated together where there are moments.
+    """Return the number of rows that are updated together where there are moments.
 
-    Two parts under way have 16 lines of the buffer for each of these.
+    Two parts under way have 16 lines of the buffer for each of these rows.
     """
     return max(_ADAPTED_ROWS, config.buffer_lines // 40)
 
@@ -54,14 +57,14 @@ def most_blocks(config: Config, task: Task) -> int:
     """Return how many blocks of inputs are updated together at most.
 
     Their sums take at most half of the accumulators, so that two parts can be under way. With
-    moments they are fewer, as the buffer has three int16 for each weight.
+    moments there are fewer blocks, as the buffer has three int16 numbers for each weight.
     """
     rows = config.accumulator_rows // 2
     return max(1, (min(rows, adapted_rows(config)) if task.decays else rows) // config.cols)
 
 
 def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:
-    """First block and number of blocks of each part of the inputs of an update."""
+    """Return the first block and the number of blocks of each part of the inputs of an update."""
     most = most_blocks(config, task)
     count = -(-blocks // most)
     size = -(-blocks // count)
@@ -70,16 +73,16 @@ def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Portion:
-    """Some blocks of the inputs of a Dense."""
+    """A run of blocks of the inputs of a Dense."""
 
     first: int
     count: int
     wide: bool
-    """Whether its codes are int16: they are where an LSTM is before it, of the bias only."""
+    """Whether the codes of these inputs are int16, as the input for the bias is after an LSTM."""
 
 
 def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Portion]:
-    """The blocks of the inputs of a Dense as an update takes them."""
+    """Return the runs of blocks of the inputs of a Dense, as an update takes them."""
     if not after_lstm(task, number):
         return [Portion(first, count, False) for first, count in chunks(config, task, shape.inputs)]
     last = shape.inputs - 1
@@ -88,7 +91,7 @@ def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Port
 
 
 def after_lstm(task: Task, number: int) -> bool:
-    """Whether a stage takes what an LSTM gives."""
+    """Return whether a stage takes the results of an LSTM."""
     at = takes(task.stages, number)[0]
     return at > 0 and task.stages[at - 1].lstm is not None
 
@@ -99,12 +102,16 @@ def units_register(task: Task, number: int) -> int:
 
 
 def most_unit_bits(stage: Stage) -> int:
-    """Fraction bits of the units of a stage at most."""
+    """Return the most fraction bits that the units of a stage can have."""
     return MOST_STATE_BITS if stage.lstm else MOST_INPUT_BITS
 
 
 def accumulated(config: Config, rows: int, count: int) -> list[range]:
-    """`count` blocks, or samples, in parts whose sums, `rows` rows each, fit the accumulators."""
+    """Cut blocks, or samples, into parts with sums that fit the accumulators.
+
+    There are `count` blocks with `rows` rows of sums each. Raises NoRoomError where one block does
+    not fit.
+    """
     most = config.accumulator_rows // rows
     if not most:
         raise NoRoomError(f"the accumulators of '{config.name}' have no room for {rows} sums")
@@ -114,7 +121,7 @@ def accumulated(config: Config, rows: int, count: int) -> list[range]:
 def of_samples(blocks: int, samples: int, there: int) -> list[range]:
     """Find the rows of the samples that are there, in `blocks` blocks of `samples` rows each.
 
-    What the others hold must not be measured: how many there are depends on the array.
+    The rows of padding must not be measured: their number depends on the array.
     """
     if there == samples:
         return [range(blocks * samples)]
@@ -122,7 +129,10 @@ def of_samples(blocks: int, samples: int, there: int) -> list[range]:
 
 
 def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
-    """Multiplier of the units of a stage, and how many bits it takes from them, with Dropout."""
+    """Return the multiplier of the units of a stage, and the bits that it takes from them.
+
+    In training the multiplier is the scale of Dropout, 1 / (1 - rate).
+    """
     if not (train and rate):
         return PLAIN
     q = round((1 << 29) / (1 - rate))
@@ -135,8 +145,8 @@ def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
 def bits_without_dropout(stage: Stage, code: int) -> int:
     """Return the fraction bits of the units of a stage where nothing is learnt.
 
-    `code` is what a step tells: 2^(m - f) for units of f bits, at most m. Without dropout there is
-    room for the bits that its scale has taken.
+    `code`: the number that a step leaves in host memory, 2^(m - f) for units of f bits, at most m.
+    Without dropout there is room for the bits that its scale has taken.
     """
     if stage.curve:
         return CURVES[stage.curve].bits
@@ -145,22 +155,24 @@ def bits_without_dropout(stage: Stage, code: int) -> int:
 
 
 def curved_bits(stage: Stage, train: bool) -> int:
-    """Return the fraction bits of the units of a curve."""
+    """Return the fraction bits of the units of a curve, an activation from a table."""
     if train and stage.rate:
         return scaled_up(stage.curve, stage.rate).bits
     return CURVES[stage.curve].bits
 
 
 def gradient_scale(stage: Stage) -> tuple[int, int]:
-    """Return the multiplier that turns the gradient of units into the gradient of sums, without
-    their mask, and the number of bits that it takes."""
+    """Return the multiplier from the gradient of units to the gradient of sums, without the mask.
+
+    The second number is how many bits the multiplier takes.
+    """
     q, lost = hidden_scale(stage.rate, True)
     if stage.pool:
-        # A pixel adds up the gradients of windows that share it, which must fit int8.
+        # A pixel adds up the gradients of the windows that share this pixel. The sum must fit int8.
         room = (stage.pool.sharing - 1).bit_length()
         q, lost = q >> room, lost + room
     if stage.average and stage.pool:
-        # A pixel gets a part of the gradient of its window: more bits, and a factor of 1/2 to 1.
+        # A pixel gets a part of the gradient of its window: as more bits, and a factor of 1/2 to 1.
         taps = stage.pool.taps
         more = taps.bit_length() - 1
         q, lost = round(q * (1 << more) / taps), lost - more
@@ -173,13 +185,16 @@ def mask_entry(stage: Stage) -> Entry:
 
 
 def sum_bits(task: Task, left: Pass, number: int) -> Exponent:
-    """Fraction bits of the sums of a stage."""
+    """Return the fraction bits of the sums of a stage."""
     inputs = left.inputs[number]
     return Exponent(inputs.register, inputs.value + task.master_bits[number] - MASTER_SHIFT)
 
 
 class UnitScale:
-    """From the sums of a stage to its units: the shift in SHIFT, measured or known before."""
+    """A scale that makes units of the sums of a stage.
+
+    Register SHIFT has the shift of this scale, which is measured or known before.
+    """
 
     def __init__(self, writer: Writer, task: Task, left: Pass, number: int, *, train: bool) -> None:
         stage = task.stages[number]
@@ -189,12 +204,12 @@ class UnitScale:
         self._left = left
         self._task = task
         self._register = units_register(task, number)
-        # An LSTM has no sums but int16 to begin with.
+        # An LSTM has no sums, but int16 states to begin with.
         self._sums = Exponent(0, STATE_BITS) if stage.lstm else sum_bits(task, left, number)
         if stage.join:
             self._sums = left.inputs[number]
         self.known = bool(task.unit_bits) and not train
-        """Whether nothing has to be measured."""
+        """Whether the shift is known, so that nothing has to be measured."""
         bits = task.unit_bits[number] if self.known else most_unit_bits(stage)
         if stage.curve:
             self.known, bits = True, CURVES[stage.curve].sum_bits
@@ -202,19 +217,19 @@ class UnitScale:
         writer.measure(SHIFT, first=self._sums.register, value=value)
 
     def measure(self, row: int, rows: int) -> None:
-        """Looks at some of the sums; there may be none."""
+        """Measure some of the sums in the accumulators; there may be none."""
         if rows and not self.known:
             at = {"accumulator": row, "rows": rows, "bits": 8}
             self._writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
 
     def measure_lines(self, line: int, rows: int) -> None:
-        """The same for int16."""
+        """Measure some int16 lines of the buffer."""
         if not self.known:
             at = {"buffer": line, "rows": rows, "bits": 8}
             self._writer.measure(SHIFT, Source.LINES, **at, first=SHIFT)
 
     def end(self) -> None:
-        """Notes the fraction bits of the units, when all sums have been seen."""
+        """Note the fraction bits of the units, after all sums have been measured."""
         self._left.inputs.append(Exponent(self._register, 0))
         if self._curved is not None:
             self._writer.measure(self._register, value=self._curved)
@@ -239,8 +254,9 @@ def drop(
 ) -> None:
     """Draw the dropout of a block of a stage.
 
-    `lines`: the first line of its mask, and of as many lines that are free. The mask has the mask
-    of a ReLU in it where there is one, but not where it is `fresh`. `step` is a step in time.
+    `lines`: the first line of the block's mask, and of as many lines that are free. The mask
+    already has the mask of a ReLU in it, if the stage has one and the mask is not `fresh`. `step`:
+    a step in time.
     """
     mask, random = lines
     stage = task.stages[number]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a network: a step, a test, a prediction, and a look at its weights."""
+"""Builds the programs of a network: a step, a test, a prediction, and a look at its weights."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ from systola.training.turns.step import Step
 from systola.training.writer import ONE, UNIT, WIDE, Entry, StepEntry, Writer, entry_planes
 
 COUNTER_STEP = 1 << 12
-"""What a step adds to the counter of the masks."""
+"""Amount that a step adds to the counter of the masks."""
 
 
 @dataclass(frozen=True)
 class StepProgram:
-    """A program, and what it needs in host memory."""
+    """A program, with its data in host memory."""
 
     code: bytes
-    """Begins with Require_Machine and the Set_Register of the counter."""
+    """Instructions, beginning with Require_Machine and the Set_Register of the counter."""
     entries: NDArray[np.uint8]
     constants: NDArray[np.uint8]
     tables: NDArray[np.uint8]
     selection: NDArray[np.int8]
-    """Lines, (lines, C), that select the gradients of words."""
+    """Lines that select the gradients of words, (lines, C)."""
     later_shifts: tuple[tuple[int, int, dict[str, int]], ...] = ()
-    """Of each Measure that takes the shift of a step: its place in the code, the tensor of the
-    shift, and the operands without it."""
+    """Each Measure that takes the shift of a step: its byte offset in the code, the tensor of the
+    shift, and the operands without the shift."""
     later_entries: tuple[tuple[int, StepEntry], ...] = ()
-    """Numbers of the entries that a step brings."""
+    """Numbers of the entries that a step brings, with the source of each."""
 
     def place(
         self,
@@ -64,9 +64,9 @@ class StepProgram:
         step: int = 0,
         numbers: Sequence[MomentStep] = (),
     ) -> bytes:
-        """Put it into host memory for a step, and return the code as it stands there.
+        """Put the program into host memory for a step; return the code as it stands there.
 
-        `numbers`: those of the step for each tensor, where the optimiser has moments.
+        `numbers`: the numbers of the step for each tensor, where the optimiser has moments.
         """
         entries = self.entries
         if self.later_entries:
@@ -95,9 +95,9 @@ class StepProgram:
 def train_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Forward, loss, back and update of a batch.
+    """Build a training step: forward, loss, back and update of a batch.
 
-    `words`: its samples, (samples, steps), where there is an Embedding and several turns.
+    `words`: the samples, (samples, steps), where there is an Embedding and several turns.
     """
     writer = Writer(config, layout)
     if task.turns > 1:
@@ -125,7 +125,7 @@ def train_program(
 def evaluate_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Forward without dropout, and the loss of a batch."""
+    """Build a test: forward without dropout, and the loss of a batch."""
     writer = Writer(config, layout)
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().write(train=False)
@@ -139,7 +139,7 @@ def evaluate_program(
 def predict_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Forward without dropout, and the softmax or sigmoid where the last stage has one."""
+    """Build a prediction: forward without dropout, and a softmax or sigmoid of the last stage."""
     writer = Writer(config, layout)
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().predict()
@@ -156,9 +156,10 @@ def predict_program(
 def survey_program(
     config: Config, layout: Layout, memories: Sequence[Sequence[int]]
 ) -> StepProgram:
-    """Measure masters, or what is beside them: 2^(13 - b + 8) for a tensor of b >= 8 bits.
+    """Build a program that measures masters, or the tensors beside them.
 
-    `memories`: the places of all tensors, of each kind of them.
+    A tensor with codes of b >= 8 bits gives 2^(13 - b + 8). `memories`: for each kind of tensor,
+    the places of all tensors.
     """
     writer = Writer(config, layout)
     one = np.zeros((2, layout.size), np.int8)
@@ -171,7 +172,7 @@ def survey_program(
         total = 2 * shape.units * shape.lines
         floor = {"value": 0}
         if not total:
-            writer.measure(SPARE)  # a join has no weights, and nothing that could be measured
+            writer.measure(SPARE)  # a join has no weights to be measured
         for first, lines in _portions(total, places):
             writer.read(place + first * layout.pitch, lines)
             rows = len(lines) // 2
@@ -187,7 +188,7 @@ def survey_program(
 def rescale_program(
     config: Config, layout: Layout, memories: Sequence[tuple[int, int, Entry]]
 ) -> StepProgram:
-    """Requantise tensors in host memory, each of them by an entry.
+    """Build a program that requantises tensors in host memory, each of them by an entry.
 
     `memories`: the number of each tensor, its place and the entry.
     """
@@ -204,13 +205,13 @@ def rescale_program(
 
 
 def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
-    """Return the entry that a step has there."""
+    """Return the entry that a step has in place of `later`."""
     found = getattr(numbers[later.tensor], later.name)
     return found if later.bits is None else found(later.bits)
 
 
 def decay_program(config: Config, layout: Layout, entry: Entry) -> StepProgram:
-    """Take from all masters what `entry` makes of them."""
+    """Build a program that subtracts from each master the result of `entry` for this master."""
     writer = Writer(config, layout)
     places = _in_turn(writer)
     part = writer.allocate(writer.config.buffer_lines // 8 * 2)
@@ -231,10 +232,13 @@ def _forward(writer: Writer, task: Task, *, train: bool) -> Forward:
 
 
 def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None = None) -> None:
-    """Puts 2^(m - f) into host memory for the units of each stage, of f bits, at most m."""
+    """Write the fraction bits f of the units of each stage to host memory, as 2^(m - f).
+
+    m is the most fraction bits that these units can have.
+    """
     if not stages:
         return
-    # 2^(m + 1), which a shift by f bits and one makes of it.
+    # The constant is 2^(m + 1): a shift by f bits and one makes 2^(m - f) of it.
     ones = [2 << most_unit_bits(stage) for stage in stages]
     pairs = np.array([(one & 255, one >> 8) for one in ones], np.uint8).view(np.int8)
     lines = np.repeat(pairs.reshape(-1, 1), writer.layout.size, axis=1)
@@ -251,13 +255,13 @@ def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None =
 
 
 def _in_turn(writer: Writer) -> Iterator[range]:
-    """Two regions of the buffer, one after the other: one is written while the other is read."""
+    """Return two regions of the buffer in turn, as one is written while the other is read."""
     most = writer.config.buffer_lines // 8 * 2
     return cycle([writer.allocate(most) for _ in range(2)])
 
 
 def _portions(total: int, places: Iterator[range]) -> Iterator[tuple[int, range]]:
-    """`total` lines in portions: the first one's number, and where in the buffer they go."""
+    """Yield `total` lines in portions: the number of the first line, and lines of the buffer."""
     first = 0
     while first < total:
         lines = next(places)[: total - first]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way forward of an LSTM, step by step, and of the Embedding before it.
+"""Writes the way forward of an LSTM, step by step, and of the Embedding before it.
 
-A block of units is a line for each sample; a gate, the cell c and the state h are `rows` lines or
-pairs of lines, [block][sample]. Gates and h have 15 fraction bits, their sums and c CELL_BITS, all
-int16; weights and inputs are int8. What the way back needs goes to host memory after each step, so
-the number of steps does not matter to the buffer.
+A block of units has a line for each sample. A gate, the cell c and the state h are `rows` lines or
+pairs of lines, [block][sample]. Gates and h have 15 fraction bits. The sums of the gates, and c,
+have CELL_BITS. All of these are int16; weights and inputs are int8. The numbers that the way back
+needs go to host memory after each step, so the buffer does not limit the number of steps.
 """
 
 from __future__ import annotations
@@ -36,34 +36,37 @@ from systola.training.writer import (
 )
 
 CELL_INTEGER_BITS = 3
+"""Integer bits of cells and of the gates' sums."""
 CELL_BITS = 15 - CELL_INTEGER_BITS
-"""Fraction bits of cells and of the gates' sums: up to 8, near the ends of tanh and sigmoid."""
+"""Fraction bits of cells and of the gates' sums. They go up to 8, near the ends of tanh and
+sigmoid."""
 STATE_SHIFT = 14
-"""Fraction bits of a state narrowed to int8 by a register that holds 0: 15 less that of Entry()."""
+"""Fraction bits of a state that is narrowed to int8 with 0 in the register: Entry() takes one of
+15."""
 _MOST_BIAS_SHIFT = 14
-"""The most bits by which an int16 bias is shifted to the left by a product."""
+"""Most bits by which a product shifts an int16 bias to the left."""
 LEAST_SHIFT = -7
-"""The most that a register shifts to the left."""
+"""Least shift of a register to the right, which is the most to the left."""
 
 
 class Sizes:
-    """Of an LSTM in blocks."""
+    """A set of sizes of an LSTM, in blocks."""
 
     def __init__(self, layout: Layout, lstm: Recurrence, number: int = 0) -> None:
         self.steps = lstm.steps
         self.inputs = layout.shapes[number].channels
-        """Blocks of inputs."""
+        """Number of blocks of inputs."""
         self.gates = layout.shapes[number].units
-        """Blocks of all gates."""
+        """Number of blocks of all gates."""
         self.units = self.gates // len(GATES)
-        """Blocks of units."""
+        """Number of blocks of units."""
         self.rows = self.units * layout.samples
-        """Of a gate, the cell or the state."""
+        """Number of lines, or pairs of lines, of a gate, the cell or the state."""
         self.places: RecurrencePlaces = layout.recurrences[number]
 
 
 class Recurrent:
-    """Writes it."""
+    """A writer of the way forward of LSTMs."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -75,9 +78,10 @@ class Recurrent:
         self._scale: UnitScale | None = None
 
     def write(self, number: int, x: range) -> range:
-        """Write a stage; its units, and a one for the next bias.
+        """Write a stage; return its units, and a one for the bias of the next stage.
 
-        States of all steps go to host memory, where the next LSTM takes them.
+        If the LSTM gives all states, these go to host memory, where the next LSTM takes them. Then
+        the result is empty.
         """
         writer, layout = self._writer, self._writer.layout
         writer.free(x)
@@ -102,7 +106,7 @@ class Recurrent:
         self._left.routes.append([])
 
     def _all_units(self) -> range:
-        """Write all steps, and then the states of all of them as inputs of the next LSTM."""
+        """Write all steps, and then the states of all steps as inputs of the next LSTM."""
         number = self._number
         scale = UnitScale(self._writer, self._task, self._left, number, train=self._train)
         self.all_steps(number, scale)
@@ -113,7 +117,7 @@ class Recurrent:
         return range(0)
 
     def all_steps(self, number: int, scale: UnitScale) -> None:
-        """Write all steps of an LSTM, with inputs that are there, and look at their states."""
+        """Write all steps of an LSTM, with its inputs in host memory, and measure its states."""
         self._scale = scale
         self._writer.free(self.turn(number))
         self._scale = None
@@ -141,18 +145,18 @@ class Recurrent:
         writer.free(state, units, mask, random)
 
     def begin(self) -> None:
-        """Let STATE have the least shift of the states, before the first of them."""
+        """Put the least shift of the states into STATE, before the first state is measured."""
         if self._train:
             self._writer.measure(STATE, value=LEAST_SHIFT)
 
     def end(self) -> None:
-        """Let STATE have the fraction bits of all states, after the last of them."""
+        """Put the fraction bits of all states into STATE, after the last state is measured."""
         if self._train:
             self._agree()
             self._writer.measure(STATE, third=STATE, value=STATE_SHIFT)
 
     def turn(self, number: int) -> range:
-        """Write all steps of the samples of a turn, with inputs that are there; the last state."""
+        """Write all steps of a turn, with inputs in host memory; return the last state, int16."""
         lstm = self._task.stages[number].lstm
         assert lstm
         self._number = number
@@ -160,8 +164,10 @@ class Recurrent:
         return self._steps()
 
     def _input_shift(self) -> tuple[Entry, int]:
-        """Return the entry from products with the kernel to sums of the gates, and the exponent
-        register that has its shift; 0: none."""
+        """Return the entry from products with the kernel to sums of the gates, and its register.
+
+        This exponent register has the shift of the entry; 0 stands for no register.
+        """
         inputs, shift = step_inputs(self._task, self._number), self._sum_shift - 1
         if not inputs.register:
             return shifted(shift), 0
@@ -169,7 +175,10 @@ class Recurrent:
         return Entry(), SPARE
 
     def _embed(self) -> None:
-        """The rows of the words of each step, to host memory: their codes are the weights."""
+        """Write the rows of the words of each step to host memory.
+
+        The codes of a row are weights as they are.
+        """
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         number = len(self._task.stages) + EMBEDDING
         words, samples = layout.shapes[number].inputs * layout.samples, layout.samples
@@ -187,7 +196,10 @@ class Recurrent:
         writer.free(tiles, picked, lines)
 
     def _accumulators(self, rows: int) -> int:
-        """The first of so many rows: one part of the accumulators after the other."""
+        """Return the first of `rows` rows, from one part of the accumulators after the other.
+
+        Raises NoRoomError where the accumulators have fewer rows.
+        """
         config = self._writer.config
         if rows > config.accumulator_rows:
             raise NoRoomError(f"the accumulators of '{config.name}' have no room for {rows} sums")
@@ -195,7 +207,7 @@ class Recurrent:
         return self._turn * rows
 
     def _steps(self) -> range:
-        """All steps; the last state, int16."""
+        """Write all steps; return the last state, int16."""
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         rows, pitch, places = sizes.rows, layout.pitch, sizes.places
         kernel = all_tiles(writer, self._number)
@@ -247,15 +259,16 @@ class Recurrent:
 
     @property
     def _sum_shift(self) -> int:
-        """The shift from the products with inputs to CELL_BITS."""
+        """Shift from the products with inputs to CELL_BITS, in bits."""
         bits = self._task.master_bits[self._number] - MASTER_SHIFT - CELL_BITS
         return step_inputs(self._task, self._number).value + bits
 
     @property
     def _bias_in_sums(self) -> bool:
-        """Whether the array adds biases, shifted, to the products with inputs.
+        """Whether the array adds the biases, shifted, to the products with inputs.
 
-        That leaves the activation unit two lines less to read for each gate, and a copy.
+        Biases in the array leave the activation unit two lines less to read for each gate, and a
+        copy less.
         """
         known = not step_inputs(self._task, self._number).register
         return known and 0 <= self._sum_shift <= _MOST_BIAS_SHIFT
@@ -263,7 +276,7 @@ class Recurrent:
     def _biases(self) -> range:
         """Write the biases with CELL_BITS, [block][row], the same in all rows.
 
-        There is a row for each sample, or one for each row of a tile of weights.
+        There is a row for each sample, or for each row of a tile of weights.
         """
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         size = layout.size
@@ -293,9 +306,9 @@ class Recurrent:
     ) -> None:
         """Write the sums of a gate, and then the results of its function.
 
-        `given`: inputs, ones for the biases, and the state; `weights`: kernel, biases, and
-        recurrent kernel; `entering`: the entry for the products with inputs, and the register with
-        its shift.
+        - `given`: the inputs, ones for the biases, and the state.
+        - `weights`: the kernel, the biases, and the recurrent kernel.
+        - `entering`: the entry for the products with inputs, and the register with its shift.
         """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         samples, rows = layout.samples, sizes.rows
@@ -327,7 +340,7 @@ class Recurrent:
         writer.activate(row, line, rows, shifted(bits - CELL_BITS - 1), **how, **ends)
 
     def _cell(self, gates: int, cell: int, *, first: bool) -> None:
-        """c = f c + i g; before the first step it is zero."""
+        """Write the cell c = f c + i g; before the first step c is zero."""
         writer, rows = self._writer, self._sizes.rows
         enter, forget, new = gates, gates + 2 * rows, gates + 3 * 2 * rows
         if not first:
@@ -336,7 +349,7 @@ class Recurrent:
         writer.vector(Operation.MULTIPLY, *at, accumulate=int(not first))
 
     def _units(self, state: range) -> range:
-        """The last state as the next stage takes it."""
+        """Return the last state as the next stage takes it, int8, with a one for the bias."""
         about = self._writer, self._task, self._left, self._number
         scale = UnitScale(*about, train=self._train)
         self.measure(scale, state)
@@ -346,14 +359,17 @@ class Recurrent:
         return units
 
     def measure(self, scale: UnitScale, state: range) -> None:
-        """Look at the last state of the samples that are there."""
+        """Measure the last state of the samples that are no padding."""
         layout = self._writer.layout
         there = len(self._task.share(layout.size))
         for pairs in of_samples(self._sizes.units, layout.samples, there):
             scale.measure_lines(state.start + 2 * pairs.start, len(pairs))
 
     def units(self, scale: UnitScale, state: range) -> tuple[range, range | None]:
-        """Write the last state as the next stage takes it; and its mask, where there is one."""
+        """Write the last state as the next stage takes it; return the units and their mask.
+
+        Without a dropout in training the mask is None.
+        """
         writer, layout, number = self._writer, self._writer.layout, self._number
         stage, samples, rows = self._task.stages[number], layout.samples, self._sizes.rows
         units = writer.allocate(rows + 2 * samples)
@@ -374,7 +390,7 @@ class Recurrent:
 
 
 def input_bits(task: Task) -> int:
-    """Fraction bits of the inputs of a step: of embeddings those of their weights."""
+    """Return the fraction bits of the inputs of a step; for words the bits of the embeddings."""
     lstm = task.stages[0].lstm
     if lstm and lstm.vocabulary:
         return task.master_bits[len(task.stages) + EMBEDDING] - MASTER_SHIFT
@@ -382,7 +398,10 @@ def input_bits(task: Task) -> int:
 
 
 def step_inputs(task: Task, number: int) -> Exponent:
-    """Return the fraction bits of the inputs of a step of an LSTM: of states those of all steps."""
+    """Return the fraction bits of the inputs of a step of an LSTM.
+
+    Inputs that are states of another LSTM have the same fraction bits in all steps.
+    """
     if not number:
         return Exponent(0, input_bits(task))
     return Exponent(INPUTS if branched(task.stages) else INPUTS + number - 1, 0)

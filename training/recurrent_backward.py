@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way back of an LSTM through time, and the updates of its weights and embeddings.
+"""Writes the way back of an LSTM through time, and the updates of its weights and embeddings.
 
-All gradients, of the states, the cells, the gates' sums z and the inputs, are int16 with the one
-exponent that GRADIENT holds: so those of many steps can be summed, and what fades on its way back
-keeps bits that a measured int8 would lose. They begin with TOP_BITS bits, which leaves room to
-grow. The weights' gradients are sums over all steps and samples at once:
+The gradients of the states, cells, gates' sums z and inputs are int16 with one exponent, in
+GRADIENT. So gradients of many steps can be summed. A gradient that fades on its way back keeps bits
+that a measured int8 would lose. Gradients begin with TOP_BITS bits, which leaves room to grow.
+Gradients of weights are sums over all steps and samples at once.
 
-dz = dc g i', dc c_before f', dc i g', dh tanh(c) o', where i' = i (1 - i), likewise f' and o', and
-g' = 1 - g^2; dc = dh o (1 - tanh(c)^2) + dc_after f_after.
+For gates i, f, g, o in turn, dz is dc g i', dc c_before f', dc i g', dh tanh(c) o'. g' is 1 - g^2,
+and x' is x (1 - x) for the others. dc of cells is dh o (1 - tanh(c)^2) + dc_after f_after.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from systola.training.writer import (
 )
 
 TOP_BITS = 12
-"""Of the largest gradient of the last state."""
+"""Bits of the largest gradient of the last state."""
 TOP_BITS_OF_ALL = 11
-"""Of the largest gradient of any state, where all steps add theirs on the way back."""
+"""Bits of the largest gradient of any state, where every step adds its own on the way back."""
 INT8_BITS = 7
 _SUM_BITS = 30
-"""Of the sums over all steps and samples."""
+"""Bits of the sums over all steps and samples."""
 SLOPE_BITS = 14
-"""Fraction bits of a cell times the slope of its gate: below 2."""
+"""Fraction bits of a cell times the slope of its gate, which is below 2."""
 _LARGEST = (1 << 15) - 1
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Blocks of inputs of a tensor that are updated together."""
+    """A run of blocks of inputs of a tensor that are updated together."""
 
     tensor: int
     blocks: range
@@ -68,14 +68,14 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Room:
-    """Lines for a step, int16."""
+    """A room in the buffer for a step: int16 lines."""
 
     cells: range
-    """The gates, the cell and its tanh."""
+    """Lines of the gates, the cell and its tanh."""
     before: range
-    """The cell of the step before."""
+    """Lines of the cell of the step before."""
     slopes: range
-    """The slopes of the gates, then dz."""
+    """Lines of the slopes of the gates, and then of dz."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class _Product:
     tiles: range
     result: range
     blocks: int
-    """Blocks of results; 0 for no product."""
+    """Number of blocks of results; 0 for no product."""
     master_bits: int
     added: bool = False
-    """Whether it is added to the result, which has the gradient of the inputs above."""
+    """Whether the product is added to a result that has the gradient of the inputs above."""
 
 
 class RecurrentBackward:
-    """Writes it."""
+    """A writer of the way back of an LSTM."""
 
     def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
         self._writer = writer
@@ -100,13 +100,13 @@ class RecurrentBackward:
         self._number = number
         self._stage = task.stages[number]
         self._given = HALF, 0
-        """The multiplier from gradients of states to those of this LSTM, and the bits it takes."""
+        """Multiplier for gradients of states of this LSTM, and the bits that it takes."""
 
     def write(self, gradient: range) -> None:
-        """Writes it, from the gradient of the last state, int8, [block of units][sample]; it is
-        given back.
+        """Write the way back, from the int8 gradient of the last state, [block of units][sample].
 
-        The gradients of all states, where another LSTM takes them, are in host memory.
+        The lines of `gradient` are given back. If another LSTM takes the states, `gradient` is
+        empty and the gradients of all states are in host memory.
         """
         layout, lstm = self._writer.layout, self._stage.lstm
         assert lstm
@@ -129,12 +129,12 @@ class RecurrentBackward:
         """Take the places of the samples that are written now."""
         self._sizes = Sizes(layout, lstm, self._number)
         self._count = lstm.steps * layout.samples
-        """Steps times samples, whole blocks: what the gradients of the weights are sums over."""
+        """Steps times samples, in whole blocks: the number of products in a gradient of weights."""
         self._bits = gradient_bits(lstm.steps * self._task.count)
         self._left_bits = min(TOP_BITS, self._bits) - INT8_BITS
 
     def end(self) -> None:
-        """Let GRADIENT have the fraction bits of all gradients back through time."""
+        """Put the fraction bits of all gradients back through time into GRADIENT."""
         self._writer.measure(GRADIENT, first=GRADIENT, value=self._left_bits)
 
     def turn(self, layout: Layout, lstm: Recurrence, gradient: range) -> None:
@@ -177,7 +177,7 @@ class RecurrentBackward:
             if beside:
                 self._begin_product(slopes, to_inputs, row)
             if step:
-                # While the array multiplies.
+                # The array multiplies while these slopes are written.
                 self._slopes(step - 1, earlier)
                 self._end_product(to_state)
                 self._gates(earlier, state, cell, last=False)
@@ -190,7 +190,7 @@ class RecurrentBackward:
             writer.free(room.cells, room.before, room.slopes)
 
     def _rooms(self) -> list[_Room]:
-        """Return rooms for two steps that follow one another: one for both if two do not fit."""
+        """Return rooms for two successive steps: the same room twice if two do not fit."""
         writer, step = self._writer, 2 * self._sizes.rows
         lines = (len(GATES) + 2) * step, step, len(GATES) * step
         first = _Room(*map(writer.allocate, lines))
@@ -203,12 +203,12 @@ class RecurrentBackward:
         return [first, _Room(*map(writer.allocate, lines))]
 
     def begin_all(self) -> None:
-        """Begin to look for the shift of the gradients of all states, in SHIFT."""
+        """Begin to measure the shift of the gradients of all states, in SHIFT."""
         self._given = gradient_scale(self._stage)
         self._writer.measure(SHIFT, value=LEAST_SHIFT)
 
     def measure_all(self) -> None:
-        """Look at the gradients of all states of the samples that are written now."""
+        """Measure the gradients of all states of the samples that are written now."""
         writer, sizes = self._writer, self._sizes
         lines = writer.allocate(2 * sizes.rows)
         bits = min(TOP_BITS_OF_ALL, self._bits) + 1
@@ -219,20 +219,20 @@ class RecurrentBackward:
         writer.free(lines)
 
     def end_all(self) -> None:
-        """Let SHIFT have the shift of the gradients of all states, and GRADIENT their bits."""
+        """Put the shift of the gradients of all states into SHIFT, and their bits into GRADIENT."""
         above = units_register(self._task, self._number + 1)
         agree(self._writer, self._task, INPUTS + 2 if branched(self._task.stages) else above)
         self._writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-self._given[1])
 
     def _read_above(self, step: int, lines: range) -> None:
-        """Bring the gradient of the inputs of the LSTM above in a step, int16."""
+        """Read the gradient of the inputs of the LSTM above in a step, int16."""
         layout = self._writer.layout
         place = layout.recurrences[self._number + 1].below
         host = place + 2 * step * layout.samples * layout.pitch
         self._writer.read_rows(host, lines, 2 * layout.samples, 2 * self._count)
 
     def _read_gradient(self, step: int, lines: range) -> None:
-        """Bring the gradient of the states of a step, int16 with the exponent of all of them."""
+        """Read the gradient of the states of a step, int16 with the exponent of all states."""
         writer, rows, pitch = self._writer, self._sizes.rows, self._writer.layout.pitch
         self._read_above(step, lines)
         entry = Entry(self._given[0])
@@ -246,21 +246,21 @@ class RecurrentBackward:
             writer.free(mask, wide)
 
     def _write_block(self, place: int, step: int, lines: range, blocks: int) -> None:
-        """Takes int16 of a step to [block][step][sample] in host memory."""
+        """Write int16 lines of a step to host memory, as [block][step][sample]."""
         pitch, samples = self._writer.layout.pitch, self._writer.layout.samples
         host = place + 2 * step * samples * pitch
         self._writer.write_rows(host, lines[: 2 * blocks * samples], 2 * samples, 2 * self._count)
 
     def _product(self, slopes: range, product: _Product) -> None:
-        """Write a product whole, where it may have any size."""
+        """Write a product whole, of any size."""
         if product.blocks:
             self._begin_product(slopes, product)
             self._end_product(product)
 
     def _begin_product(self, slopes: range, product: _Product, row: int = 0) -> int:
-        """Multiply dz with transposed weights, up to the last sums, which wait from `row` on.
+        """Multiply dz with transposed weights; return the first row after the last sums.
 
-        Return the first row after these.
+        The last sums wait in the accumulators from `row` on.
         """
         for part in self._parts(product):
             self._multiply(slopes, product, part, row)
@@ -293,10 +293,10 @@ class RecurrentBackward:
         writer.activate(row, line, len(part) * samples, entry, wide=1, accumulate=added)
 
     def _slopes(self, number: int, room: _Room) -> None:
-        """Bring a step, and write all that does not depend on the steps after it.
+        """Read a step, and write everything that does not depend on the steps after it.
 
-        The slopes of dz, times dc or dh, of 15 bits, of f SLOPE_BITS; in place of tanh(c) the slope
-        of dc.
+        The slopes are factors of dc or dh with 15 fraction bits, for gate f with SLOPE_BITS. The
+        slope of dc goes in place of tanh(c).
         """
         writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
         step, lines = 2 * rows, len(room.cells)
@@ -320,9 +320,9 @@ class RecurrentBackward:
         self._times(tanh, output, tanh, rows, 15)
 
     def _gates(self, room: _Room, state: range, cell: range, *, last: bool) -> None:
-        """Write dz in place of the slopes; dc of the step after becomes dc of the step before.
+        """Write dz in place of the slopes; make dc of the step before from dc of the step after.
 
-        In the last step dc is what dh gives alone.
+        In the last step dh alone gives dc.
         """
         rows = self._sizes.rows
         step = 2 * rows
@@ -346,31 +346,31 @@ class RecurrentBackward:
         limited: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """int16 a * b / 2^right, or that added to the result."""
+        """Write int16 a * b / 2^right, or add it to the result."""
         limit = (1 << self._bits) - 1 if limited and self._bits < 15 else 0
         at = (a, b, result, rows, shifted(right - 1), WIDE)
         self._writer.vector(Operation.MULTIPLY, *at, limit=limit, accumulate=int(accumulate))
 
     def _below_one(self, lines: int) -> None:
-        """1 - x of int16 x with 15 fraction bits, in their place."""
+        """Write 1 - x in place of int16 x with 15 fraction bits."""
         at = (lines, lines, lines, self._sizes.rows, Entry(left=1, bias=_LARGEST), WIDE)
         self._writer.vector(Operation.SUBTRACT, *at, scales=(0, UNIT))
 
-    # The updates.
+    # Updates of the weights.
 
     def _update_kernels(self) -> None:
-        """Adds the products of inputs, states and ones with dz to the masters."""
+        """Add the products of inputs, states and ones with dz to the masters."""
         writer, sizes, task = self._writer, self._sizes, self._task
         recurrent = recurrent_tensor(task.stages, self._number)
         blocks = [(self._number, number) for number in range(sizes.inputs + 1)]
         blocks += [(recurrent, number) for number in range(sizes.units)]
-        # Beside the turned ones there is dz of a block of units, twice, and masters.
+        # The buffer has the turned inputs, dz of a block of units twice, and masters.
         most = max(1, writer.config.buffer_lines // self._count - 5)
         for first in range(0, len(blocks), most):
             self._update_some(blocks[first : first + most])
 
     def _update_some(self, blocks: list[tuple[int, int]]) -> None:
-        """The same for some blocks of inputs of tensors."""
+        """Add the products for some blocks of inputs, (tensor, block), to the masters."""
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         size, count = layout.size, self._count
         turned = {each: self._turned(*each) for each in blocks}
@@ -396,7 +396,7 @@ class RecurrentBackward:
         writer.free(*turned.values(), *slopes, *(lines for pair in places for lines in pair))
 
     def _pieces(self, blocks: list[tuple[int, int]]) -> list[_Piece]:
-        """Blocks that lie together, biases apart, whose sums fit half of the accumulators."""
+        """Return runs of blocks, biases apart, with sums that fit half of the accumulators."""
         task, sizes, config = self._task, self._sizes, self._writer.config
         less = self._stage.tensor.bias_less
         most = most_blocks(config, task)
@@ -418,7 +418,7 @@ class RecurrentBackward:
         return found
 
     def _turned(self, tensor: int, block: int) -> range:
-        """A block of inputs of all steps, transposed: [group of steps and samples][input]."""
+        """Write a block of inputs of all steps, transposed: [group of steps and samples][input]."""
         writer, layout, sizes, count = self._writer, self._writer.layout, self._sizes, self._count
         samples, pitch, steps = layout.samples, layout.pitch, sizes.steps
         result = writer.allocate(count)
@@ -431,7 +431,7 @@ class RecurrentBackward:
             self._read_blocks(host, lines, samples, sizes.inputs * samples)
         else:
             masters = writer.allocate(2 * count)
-            # What came before the first step is there, too, but not the last state.
+            # The state before the first step is there, too, but not the last state.
             host = sizes.places.hidden + 2 * block * samples * pitch
             self._read_blocks(host, masters, 2 * samples, 2 * sizes.rows)
             third = state_register(self._task, self._number)
@@ -443,18 +443,18 @@ class RecurrentBackward:
         return result
 
     def _read_blocks(self, host: int, lines: range, blocks: int, stride: int) -> None:
-        """Some lines of each step, which are `stride` lines apart in host memory."""
+        """Read `blocks` lines of each step, which are `stride` lines apart in host memory."""
         self._writer.read_rows(host, lines, blocks, stride)
 
     def _update_embeddings(self) -> None:
-        """Adds the gradient of the inputs to the masters of the words that they were."""
+        """Add the gradient of the inputs to the masters of their words."""
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         tensor = len(task.stages) + EMBEDDING
         shape, size, samples = layout.shapes[tensor], layout.size, layout.samples
         count = self._count
         words, turned = (writer.allocate(count) for _ in range(2))
         below = writer.allocate(2 * count)
-        # Some blocks of words at a time: their sums, and their masters.
+        # Some blocks of words at a time have room for their sums and masters.
         most = min(writer.config.accumulator_rows // 2, writer.config.buffer_lines // 32)
         each = max(1, most // size)
         parts = [
@@ -483,17 +483,17 @@ class RecurrentBackward:
 
 
 def gradient_bits(count: int) -> int:
-    """Return the bits of dz with which `count` products with an int8 do not leave 32 bits."""
+    """Return the bits of dz with which `count` products with an int8 stay within 32 bits."""
     return min(15, _SUM_BITS - INT8_BITS - (count - 1).bit_length())
 
 
 def recurrent_tensors(task: Task, number: int = 0) -> list[int]:
-    """Return the numbers of the tensors of an LSTM, with the one of the Embedding before it."""
+    """Return the numbers of an LSTM's tensors, with the tensor of the Embedding before it."""
     found = [number, recurrent_tensor(task.stages, number)]
     return found if number or not input_words(task) else [*found, len(task.stages) + EMBEDDING]
 
 
 def input_words(task: Task) -> bool:
-    """Whether the inputs of the LSTM are words, whose embeddings learn, too."""
+    """Return whether the inputs of the LSTM are words, for which embeddings learn, too."""
     lstm = task.stages[0].lstm
     return lstm is not None and lstm.vocabulary > 0

@@ -12,7 +12,7 @@ from systola.training.checks import flag, items, real, shown
 from systola.training.errors import TrainingError
 
 LEAST_RATE, MOST_RATE = 2.0**-20, 8.0
-"""The learning rates of the machine."""
+"""Least and largest learning rate of the machine."""
 _WHOLE = 1e-9
 """The largest error of a quotient that is a whole number."""
 
@@ -40,7 +40,10 @@ class LearningRateSchedule:
 
 @dataclass(frozen=True)
 class _Decay(LearningRateSchedule):
-    """A rate that falls with the number of `decay_steps` steps, whole ones with `staircase`."""
+    """A rate that falls with the number of times that `decay_steps` steps have passed.
+
+    With `staircase` only whole times count.
+    """
 
     initial_learning_rate: float
     decay_steps: float
@@ -70,8 +73,10 @@ class ExponentialDecay(_Decay):
 @constructor()
 @dataclass(frozen=True)
 class InverseTimeDecay(_Decay):
-    """A rate that is divided by 1 + `decay_rate` for each `decay_steps` steps; with `staircase`
-    only after whole ones."""
+    """A rate that is divided by 1 + `decay_rate` for each `decay_steps` steps.
+
+    With `staircase` only whole multiples of these steps count.
+    """
 
     def __call__(self, step: int) -> float:
         return self.initial_learning_rate / (1 + self.decay_rate * self._count(step))
@@ -80,8 +85,10 @@ class InverseTimeDecay(_Decay):
 @constructor()
 @dataclass(frozen=True)
 class PolynomialDecay(LearningRateSchedule):
-    """A rate that goes to `end_learning_rate` in `decay_steps` steps; with `cycle` it goes there
-    again from above, in multiples of these steps."""
+    """A rate that goes to `end_learning_rate` in `decay_steps` steps.
+
+    With `cycle` the rate goes there again from above, in multiples of these steps.
+    """
 
     initial_learning_rate: float
     decay_steps: float
@@ -106,7 +113,8 @@ class PolynomialDecay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class PiecewiseConstantDecay(LearningRateSchedule):
-    """The first of `values` up to step `boundaries`[0], the next one up to the next boundary."""
+    """A rate that is the first of `values` up to step `boundaries`[0], then the next value, and so
+    on."""
 
     boundaries: tuple[float, ...]
     values: tuple[float, ...]

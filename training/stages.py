@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of a network: a layer of weights each, with what follows it up to the next one."""
+"""Describes the stages of a network: a layer of weights each, and layers up to the next stage."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from dataclasses import dataclass
 from systola.training.windows import Window
 
 MOST_STAGES = 5
-"""The inputs of all but the first have an exponent register each, 4 to 7."""
+"""Most stages with an exponent register each, 4 to 7, for the inputs of all but the first stage."""
 MOST_LSTMS = 2
-"""LSTMs with an exponent register each."""
+"""Most LSTMs with an exponent register each."""
 GATES = (0, 1, 3, 2)
-"""Where the gates of Keras, i f g o, stand here: those with a sigmoid side by side."""
+"""Places of Keras's gates i, f, g, o, so that the gates with a sigmoid are side by side."""
 BIAS_LESS = 4
-"""Fraction bits that the biases of an LSTM have less than its other weights: they begin at one."""
+"""Number of fraction bits that the biases of an LSTM have less than its other weights, as biases
+begin at one."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Weights that have one exponent: a kernel, and a row of biases where there are some."""
+    """A tensor of weights with one exponent: a kernel, and a row of biases where there are some."""
 
     inputs: int
     units: int
     groups: int = 1
-    """Equal parts of the inputs, each in blocks of its own: taps, or pixels of a flattened map."""
+    """Number of equal parts of the inputs, each in blocks of its own: taps, or pixels of a
+    flattened map."""
     order: tuple[int, ...] = (0,)
-    """Equal parts of the units, each in blocks of its own: the place of each."""
+    """Place of each of the equal parts of the units. Each part is in blocks of its own."""
     biased: bool = True
     bias_less: int = 0
-    """Fraction bits that the biases have less."""
+    """Number of fraction bits that the biases have less than the kernel."""
     segments: tuple[int, ...] = ()
-    """Channels of parts of each group, each in blocks of its own; empty: one part."""
+    """Channels of the parts of each group, each in blocks of its own; empty for one part."""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """An LSTM of `units` over `steps`, its inputs words where there is a vocabulary.
+    """An LSTM of `units` units over `steps` steps; with a vocabulary its inputs are words.
 
-    It gives its last state, or with `sequences` all of them.
+    The LSTM gives its last state, or with `sequences` all states.
     """
 
     steps: int
@@ -50,7 +52,10 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Stage:
-    """One Dense, Conv2D or LSTM: `units` sums of `inputs` numbers and a one for the bias."""
+    """A Dense, Conv2D or LSTM: `units` sums of `inputs` numbers and a one for the bias.
+
+    A join, which is an Add or Concatenate, is a stage without weights.
+    """
 
     inputs: int
     units: int
@@ -58,42 +63,45 @@ class Stage:
     softmax: bool = False
     sigmoid: bool = False
     curve: str = ""
-    """The name in CURVES of the activation of a stage that is not the last one; empty: none."""
+    """Name in CURVES of the activation of a stage that is not the last stage; empty for none."""
     use_bias: bool = True
-    """Whether biases are learnt; else their masters are there, and stay zero."""
+    """Whether biases are learnt. Otherwise their masters are there, and stay zero."""
     initializers: tuple[str, ...] = ("glorot_uniform", "zeros")
-    """The names of fresh weights: of the kernel and of the biases; of an LSTM those of kernel,
-    recurrent kernel and embeddings."""
+    """Names of initialisers: of kernel and biases, or of an LSTM's kernel, recurrent kernel and
+    embeddings."""
     rate: float = 0.0
-    """Of the dropout after it; 0: none."""
+    """Rate of the dropout after the stage; 0 for none."""
     groups: int = 1
-    """Equal parts of the inputs, each in blocks of its own: taps, or pixels of a flattened map."""
+    """Number of equal parts of the inputs, each in blocks of its own: taps, or pixels of a
+    flattened map."""
     window: Window | None = None
-    """Of a Conv2D; the units are channels then."""
+    """Windows of a Conv2D, where units are channels; None for other stages."""
     pool: Window | None = None
-    """Of the pooling after it."""
+    """Windows of the pooling after the stage; None for no pooling."""
     average: bool = False
-    """Whether the pooling takes means: else it takes the largest."""
+    """Whether the pooling takes means, not the largest numbers."""
     row: bool = False
-    """Whether it is a Conv1D: its maps have the height 1."""
+    """Whether the stage is a Conv1D, with maps of height 1."""
     depthwise: bool = False
-    """Whether it is a DepthwiseConv2D: each unit is a channel of the inputs, which are taps."""
+    """Whether the stage is a DepthwiseConv2D: each unit is a channel of the inputs, which are taps.
+    """
     lstm: Recurrence | None = None
-    """Of an LSTM; the inputs are those of a step then, the units those of all gates."""
+    """Settings of an LSTM, with the inputs of a step and the units of all gates; None for other
+    stages."""
     join: str = ""
-    """"add" or "concatenate": it has no weights then, and joins what it takes."""
+    """Kind of a join, "add" or "concatenate", which has no weights; empty for other stages."""
     sources: tuple[int, ...] = ()
-    """Numbers of the results that it takes, 0 for the samples, n for those of stage n - 1; empty:
-    the result before."""
+    """Numbers of the results that the stage takes: 0 for the samples, n for stage n - 1. Empty
+    stands for the result before."""
     segments: tuple[int, ...] = ()
-    """Channels of the parts of its inputs, of a join those of its units: each in blocks of its own.
-    Empty: one part."""
+    """Channels of the parts of the inputs, or of the units of a join, each in blocks of its own.
+    Empty stands for one part."""
     joined: tuple[int, int] | None = None
-    """Height and width of the maps that a join makes; None: rows."""
+    """Height and width of the maps that a join makes; None for rows."""
 
     @property
     def tensor(self) -> Tensor:
-        """Its kernel and biases; of an LSTM those for the inputs."""
+        """Tensor of the kernel and biases; of an LSTM the tensor for the inputs."""
         if self.lstm:
             return Tensor(self.inputs, self.units, order=GATES, bias_less=BIAS_LESS)
         biased = not self.join
@@ -101,12 +109,12 @@ class Stage:
 
     @property
     def activated(self) -> bool:
-        """Whether it has an activation."""
+        """Whether the stage has an activation."""
         return self.relu or self.softmax or self.sigmoid or bool(self.curve)
 
     @property
     def kernel_shape(self) -> tuple[int, ...]:
-        """As Keras has it."""
+        """Shape of the kernel as Keras has it."""
         if self.window is None:
             return self.inputs, self.units
         if self.depthwise:
@@ -115,26 +123,27 @@ class Stage:
 
     @property
     def channels(self) -> int:
-        """Channels of the maps that it takes; of a Dense its inputs."""
+        """Number of channels of the maps that the stage takes; for a Dense the number of inputs."""
         if self.depthwise:
             return self.units
         return self.inputs // (self.window.taps if self.window else 1)
 
     @property
     def counted(self) -> tuple[int, int]:
-        """Inputs of a unit, and units that an input is in, as Glorot counts them."""
+        """Numbers of inputs of a unit, and of units that an input is in, as Glorot counts them."""
         taps = self.window.taps if self.window else 1
         return (taps * self.units, taps) if self.depthwise else (self.inputs, self.units * taps)
 
     @property
     def map(self) -> tuple[int, int]:
-        """Height and width of what a Conv2D leaves for the next stage, or of a join's maps."""
+        """Height and width of the maps that a Conv2D or a join leaves for the next stage; else (1,
+        1)."""
         last = self.pool or self.window
         return last.out if last else self.joined or (1, 1)
 
     @property
     def maps(self) -> bool:
-        """Whether it makes maps, a line for each pixel."""
+        """Whether the stage makes maps, with a line for each pixel."""
         return self.window is not None or self.joined is not None
 
 
@@ -144,7 +153,10 @@ def takes(stages: Sequence[Stage], number: int) -> tuple[int, ...]:
 
 
 def branched(stages: Sequence[Stage]) -> bool:
-    """Whether the exponents of results are kept in the buffer: of branches, and of many stages."""
+    """Return whether the exponents of results are kept in the buffer.
+
+    They are kept there for branches, and for more stages than registers.
+    """
     lstms = sum(stage.lstm is not None for stage in stages)
     # The states of an LSTM have the register that the units of one more stage would have.
     many = lstms > MOST_LSTMS or len(stages) > MOST_STAGES - bool(lstms)
@@ -152,13 +164,15 @@ def branched(stages: Sequence[Stage]) -> bool:
 
 
 def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
-    """All that is learnt: a tensor for each stage, then the others of each LSTM."""
+    """Return everything that is learnt: a tensor for each stage, then the other tensors of each
+    LSTM."""
     others = [each for stage in stages for each in _others(stage)]
     return (*(stage.tensor for stage in stages), *others)
 
 
 RECURRENT, EMBEDDING = 0, 1
-"""The others of an LSTM that is the first stage, counted from the number of stages on."""
+"""Numbers of the other tensors of an LSTM that is the first stage, counted from the number of
+stages on."""
 
 
 def recurrent_tensor(stages: Sequence[Stage], number: int) -> int:

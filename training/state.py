@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a network has learnt: masters, velocities, and their exponents."""
+"""Holds the learnt numbers of a network: masters, velocities, moments, and their exponents."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from systola.training.stages import EMBEDDING, Recurrence, Stage, recurrent_tens
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
 _UNIT_BITS = 16
-"""Fraction bits that units can lose: the sums that they are made of have 16 bits more."""
+"""Most fraction bits that units can lose: the sums that units are made of have 16 bits more."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Of each tensor the masters and velocities, (inputs and bias, units), and fraction bits."""
+    """A state of learning: masters and velocities of each tensor, (inputs and bias, units)."""
 
     masters: tuple[Codes, ...]
     velocities: tuple[Codes, ...]
-    """Empty where there is no momentum."""
+    """Velocities of each tensor; empty where there is no momentum."""
     bits: tuple[int, ...]
-    """Fraction bits of the masters."""
+    """Fraction bits of the masters of each tensor."""
     unit_bits: tuple[int, ...] = ()
-    """Fraction bits of the units of all stages but the last one, as the last epoch had them; none
-    before the first epoch."""
+    """Fraction bits of the units of all stages but the last, as in the last epoch; empty before the
+    first epoch."""
     velocity_bits: int = 0
-    """Fraction bits of the velocities beyond those of the masters."""
+    """Number of fraction bits that velocities have more than the masters."""
     moments: Moments | None = None
-    """None but for Adam and RMSprop."""
+    """Moments of Adam or RMSprop; None for other optimisers."""
 
     @property
     def beside(self) -> tuple[tuple[Codes, ...], ...]:
-        """What is kept beside the masters: velocities, or first moments and roots."""
+        """Tensors that are kept beside the masters: velocities, or first moments and roots."""
         kept = (self.moments.first, self.moments.roots) if self.moments else (self.velocities,)
         return tuple(each for each in kept if each)
 
     def for_optimizer(self, momentum: float, decays: Decays | None) -> State:
         """Return the state with the velocities, or moments, that an optimiser takes.
 
-        It has none without momentum or decays. They are zeros where there were none, and where
-        moments decayed in another way.
+        Without momentum or decays the state has neither. New velocities are zeros. New moments are
+        zeros, too, and so are moments that decayed in another way.
         """
         if decays:
             return replace(self._for_momentum(0.0), moments=self._moments(decays))
@@ -92,8 +92,11 @@ def check_bits(
     unit_bits: Sequence[int],
     input_bits: int | None,
 ) -> None:
-    """Raise TrainingError where fraction bits are not such as a network of these stages has:
-    those of a State, and of its samples, None before the first ones."""
+    """Check the fraction bits of a State and its samples against a network of these stages.
+
+    `input_bits` are None before the first samples. Raises TrainingError for bits that such a
+    network cannot have.
+    """
     count = len(tensors(stages))
     if len(bits) != count:
         raise TrainingError(f"bits has {len(bits)} numbers, not {count}")
@@ -110,8 +113,10 @@ def check_bits(
 
 
 def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
-    """All of them in Keras's order, kernels as (inputs, units): kernels and biases in turn, but for
-    an LSTM: embeddings, kernel, recurrent kernel, biases."""
+    """Return all weights in Keras's order, kernels as (inputs, units).
+
+    Kernels and biases are in turn. An LSTM has embeddings, kernel, recurrent kernel, biases.
+    """
     found: list[list[Floats]] = []
     for tensor, values, bits in zip(tensors(stages), state.masters, state.bits, strict=True):
         kernel = _numbers(values[: tensor.inputs], bits)
@@ -121,12 +126,12 @@ def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
 
 
 def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
-    """The same in the shapes that they have in Keras."""
+    """Return weights in Keras's order in the shapes that they have in Keras."""
     return [each.reshape(shape) for each, shape in zip(weights, keras_shapes(stages), strict=True)]
 
 
 def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
-    """The shapes of all weights in Keras."""
+    """Return the shapes of all weights in Keras."""
     found: list[list[tuple[int, ...]]] = []
     for number, tensor in enumerate(tensors(stages)):
         stage = stages[number] if number < len(stages) else None
@@ -138,13 +143,13 @@ def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
 def _with_biases(
     stages: Sequence[Stage], found: Sequence[Sequence[_Each]]
 ) -> Sequence[Sequence[_Each]]:
-    """Leave out the biases of stages that do not learn any."""
+    """Leave out the biases of stages that do not learn biases."""
     without = [number for number, stage in enumerate(stages) if not stage.use_bias]
     return [each[: 1 if number in without else None] for number, each in enumerate(found)]
 
 
 def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> Iterable[_Each]:
-    """From the order of the tensors to that of Keras."""
+    """Bring items of the tensors from the tensors' order to Keras's order."""
     ordered: list[_Each] = []
     for number, stage in enumerate(stages):
         if stage.join:
@@ -164,14 +169,17 @@ def _numbers(values: Codes, bits: int) -> Floats:
 
 
 def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
-    """The state with the masters nearest to these weights, in Keras's order and shapes."""
+    """Return the state with the masters nearest to these weights, in Keras's order and shapes.
+
+    Raises TrainingError for other shapes, and for weights that are too large.
+    """
     shapes = keras_shapes(stages)
     weights = [numbers(each, "an array of weights") for each in items("weights", weights, "arrays")]
     given = [each.shape for each in weights]
     if given != shapes:
         raise TrainingError(f"weights of shapes {given} do not fit, {shapes} do")
     parts = tensors(stages)
-    # Where each tensor's are, found by putting the numbers of the tensors in Keras's order.
+    # The tensor of each array is found by putting the numbers of the tensors in Keras's order.
     owners = [[number] * (2 if tensor.biased else 1) for number, tensor in enumerate(parts)]
     order = list(_keras_order(stages, _with_biases(stages, owners)))
     joined: list[Floats] = []
@@ -191,7 +199,7 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
 
 
 def glorot(stages: Sequence[Stage], seed: int) -> State:
-    """Draw fresh weights by the initialisers of each stage; of an LSTM as Keras has them."""
+    """Draw fresh weights by the initialisers of each stage; biases of an LSTM are Keras's."""
     rng = np.random.default_rng(seed)
     weights: list[Floats] = []
     for stage in stages:

@@ -36,7 +36,7 @@ class StepEnergy:
         return {each.technology: each.joules for each in self.energy}
 
     def operations_per_second(self, mhz: float) -> float | None:
-        """Return the operations in a second at that clock; None without cycles."""
+        """Return the operations in a second at a clock of `mhz` MHz; None without cycles."""
         return self.operations * mhz * 1e6 / self.cycles if self.cycles else None
 
     def figures(self) -> dict[str, object]:
@@ -74,7 +74,7 @@ def step_macs(stages: tuple[Stage, ...]) -> int:
     """Return the multiply-accumulates that a step needs for one sample, biases left out.
 
     They make the sums, the gradient of the weights, and the gradient of the inputs where something
-    is learnt before them. Looking a word up in an Embedding is none.
+    is learnt before these. Looking a word up in an Embedding needs no multiply-accumulate.
     """
     total = 0
     for number, stage in enumerate(stages):

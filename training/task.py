@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program is written for: the network, its exponents, and how it learns."""
+"""Describes the task of a program: the network, its exponents, and how it learns."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ from systola.training.moments import GRADIENT_BITS, LEAST_TOLD, Decays
 from systola.training.stages import Stage
 
 SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
-"""Exponent registers: of the next shift, of the gradient, for a moment, of inputs from here on."""
+"""Numbers of exponent registers.
+
+- SHIFT: the next shift, in bits.
+- GRADIENT: fraction bits of the gradient.
+- SPARE: free for a moment.
+- INPUTS: the first register for fraction bits of the inputs of stages.
+"""
 STATE = 7
-"""Exponent register with the fraction bits of all states of an LSTM, as the update takes them."""
+"""Number of the exponent register with the fraction bits of all states of an LSTM, as the update
+takes them."""
 
 
 @dataclass(frozen=True)
 class Exponent:
-    """Fraction bits that are a constant, or that with what a register holds."""
+    """A number of fraction bits: a constant, or a constant plus the content of a register.
+
+    `register` is 0 for a constant alone.
+    """
 
     register: int
     value: int
@@ -25,59 +35,59 @@ class Exponent:
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that the programs of a network depend on, but for the samples."""
+    """A description of everything that the programs of a network depend on, but for the samples."""
 
     stages: tuple[Stage, ...]
     input_bits: int
     master_bits: tuple[int, ...]
-    """Fraction bits of the masters of each stage."""
+    """Fraction bits of the masters of each tensor, the tensors of the stages first."""
     loss: str
-    """One of `losses.LOSSES`."""
+    """Name of the loss, one of `loss.LOSSES`."""
     count: int
-    """Samples in the batch: the loss is their mean."""
+    """Number of samples in the batch, of which the loss is the mean."""
     learning_rate: float = 0.0
     momentum: float = 0.0
     weight_decay: float = 0.0
     decays: Decays | None = None
-    """The decays of the moments of Adam and RMSprop; None for other optimisers."""
+    """Decays of the moments of Adam and RMSprop; None for other optimisers."""
     clip: Clip | None = None
-    """The norm at which gradients are cut off; None: they are not."""
+    """Norm at which gradients are cut off; None for no limit."""
     clip_value: float | None = None
-    """The magnitude at which each number of a gradient is cut off; None: it is not."""
+    """Magnitude at which each number of a gradient is cut off; None for no limit."""
     largest_weight: float = 0.0
-    """Of all samples; 0 where they have no weights."""
+    """Largest weight of all samples; 0 where samples have no weights."""
     stochastic: bool = False
     """Whether the update of the masters is rounded at random."""
     unit_bits: tuple[int, ...] = ()
-    """Fraction bits of the units, of all stages but the last one, where nothing is learnt; none:
-    measured as in a step."""
+    """Fraction bits of the units of all stages but the last, where nothing is learnt. If empty,
+    they are measured as in a step."""
     seed: int = 0
-    """Of the masks of Dropout, and of random rounding."""
+    """Seed of the masks of Dropout, and of random rounding."""
     core: int = 0
-    """Of `cores` that share the batch, see `share`."""
+    """Number of the core among `cores` that share the batch, see `share`."""
     cores: int = 1
     turn: int = 0
-    """Of `turns` in which a core takes its samples, see `share`."""
+    """Number of the turn among `turns` in which a core takes its samples, see `share`."""
     turns: int = 1
 
     @property
     def reads_words(self) -> bool:
-        """Whether a program reads the row of each word, which must be known then."""
+        """Whether a program reads the row of each word, and so needs the words when it is built."""
         lstm = self.stages[0].lstm
         return self.turns > 1 and lstm is not None and lstm.vocabulary > 0
 
     @property
     def beside(self) -> int:
-        """Number of tensors that are kept beside each one of masters: velocities, or moments."""
+        """Number of tensors that are kept beside each tensor of masters: velocities, or moments."""
         if self.decays:
             return 1 + bool(self.decays.first)
         return int(bool(self.momentum))
 
     def share(self, size: int) -> range:
-        """Return the samples of the core in this turn, neighbours in the batch.
+        """Return the samples of the core in this turn, which are neighbours in the batch.
 
-        They are whole blocks of `size`, because the array takes no longer for a whole one. No core
-        or turn has more than one block more than another.
+        The samples are whole blocks of `size`, because the array takes no longer for a whole block.
+        No core or turn has more than one block more than another.
         """
         blocks, turn = -(-self.count // size), self.core * self.turns + self.turn
         first, end = (n * blocks // (self.cores * self.turns) for n in (turn, turn + 1))
@@ -85,7 +95,9 @@ class Task:
 
 
 def begin_told(task: Task, tensor: int) -> int:
-    """Return the bits of a largest gradient that a step tells where it sees none: of a join, which
-    has no weights, as many as change nothing."""
+    """Return the bits of a tensor's largest gradient before a step has seen any gradient.
+
+    A join has no weights, so it begins with bits that change nothing.
+    """
     stage = task.stages[tensor] if tensor < len(task.stages) else None
     return GRADIENT_BITS if stage and stage.join else LEAST_TOLD

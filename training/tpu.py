@@ -90,7 +90,7 @@ class TPUStrategy(Strategy):
 
 
 TPUDistributionStrategy = TPUStrategy
-"""The older name."""
+"""Older name of TPUStrategy."""
 
 
 @takes()
@@ -126,7 +126,8 @@ def keras_to_tpu_model(model: Any, strategy: Strategy | None = None) -> Sequenti
 
 
 def _resolver(given: object) -> TPUClusterResolver:
-    """Return a resolver; None is one of eight cores. Raises TrainingError for anything else."""
+    """Return a resolver; None stands for a pod of eight cores. Raises TrainingError for anything
+    else."""
     if given is None:
         return TPUClusterResolver()
     if not isinstance(given, TPUClusterResolver):

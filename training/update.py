@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The update of masters by sums in the accumulators."""
+"""Writes the update of masters by sums in the accumulators."""
 
 from __future__ import annotations
 
@@ -40,48 +40,50 @@ from systola.training.writer import (
 )
 
 _OWN = 15
-"""What tells the counters of random rounding from those of masks: no stage has this number."""
+"""Number that keeps counters of random rounding apart from counters of masks: no stage has this
+number."""
 _ADDED = {"wide": 1, "accumulate": 1, "exponent": SPARE}
 TOLD_BITS = 15
-"""The most bits that one of the numbers tells."""
+"""Most bits that each of a tensor's two numbers in host memory can show."""
 
 
 @dataclass(frozen=True)
 class CutEntry(Entry):
-    """The entry of an update whose steps are cut off."""
+    """An entry of an update with steps that are cut off."""
 
     most: int = 0
-    """The code of the largest step."""
+    """Code of the largest step."""
 
 
 @dataclass(frozen=True)
 class Masters:
-    """Some masters of a stage on their way through the buffer, with velocities where there are."""
+    """A run of masters of a stage on their way through the buffer, with velocities where there are
+    any."""
 
     writer: Writer
     task: Task
     number: int
     line: int
-    """The first of them, among the lines of the stage."""
+    """Number of the first of these masters among the lines of the stage."""
     lines: tuple[range, ...]
-    """Lines of masters, and of what is kept beside them."""
+    """Lines of the masters, and of the tensors that are kept beside them."""
     start: int = 0
-    """The first row of them, of those that are one part of the update."""
+    """Number of the first row of these masters in their part of the update."""
 
     def some(self, rows: range) -> Masters:
-        """Some rows of them."""
+        """Return the masters of some rows."""
         pairs = slice(2 * rows.start, 2 * rows.stop)
         lines = tuple(each[pairs] for each in self.lines)
         start = self.start + rows.start
         return replace(self, line=self.line + rows.start, lines=lines, start=start)
 
     def read(self) -> None:
-        """Brings them."""
+        """Read the masters and the tensors beside them from host memory."""
         for host, lines in self._places():
             self.writer.read(host, lines)
 
     def write(self) -> None:
-        """Takes them back."""
+        """Write the masters and the tensors beside them back to host memory."""
         for host, lines in self._places():
             self.writer.write(host, lines)
 
@@ -92,16 +94,16 @@ class Masters:
         return list(zip(places, self.lines, strict=True))
 
     def update(self, row: int, entry: AnyEntry) -> None:
-        """Bring them, add the sums of all cores from a row on, and take them back.
+        """Read the masters, add the sums of all cores from a row on, and write them back.
 
-        Each core does so with its own rows, and gives these to all others.
+        Each core updates its own rows, and gives these to all other cores.
         """
         self.read_own()
         self.add_of_all(row, entry)
         self.write()
 
     def read_own(self) -> None:
-        """Bring the rows that this core updates."""
+        """Read the rows that this core updates."""
         for own in own_rows(self.task, self._rows):
             self.some(own).read()
 
@@ -123,7 +125,7 @@ class Masters:
         return len(self.lines[0]) // 2
 
     def add(self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None) -> None:
-        """Add the sums from a row on, by way of what is kept beside the masters."""
+        """Add the sums from a row on, by way of the tensors beside the masters."""
         if self.task.decays:
             most = adapted_rows(self.writer.config)
             for first in range(0, self._rows, most):
@@ -142,7 +144,7 @@ class Masters:
             self.writer.activate(row, self.lines[0].start, self._rows, entry, **how)
 
     def _add_cut(self, row: int, entry: CutEntry) -> None:
-        """Cut the steps off, and add them: some rows at a time, as they take lines beside."""
+        """Cut the steps off and add them, some rows at a time, as steps take lines of their own."""
         writer, most = self.writer, adapted_rows(self.writer.config)
         if self.task.stochastic:
             self._draw()
@@ -157,7 +159,7 @@ class Masters:
             writer.free(steps)
 
     def _add_steps(self, steps: int) -> None:
-        """Add steps that lie in the buffer, by way of the velocities where there are some."""
+        """Add steps in the buffer, by way of the velocities where there are any."""
         writer, rows = self.writer, self._rows
         if self.task.momentum:
             self._decay_velocities()
@@ -186,7 +188,7 @@ class Masters:
         )
 
     def _tell(self, row: int) -> None:
-        """Raise what the step tells of the tensor's largest gradient: `moments.raised`."""
+        """Raise the noted bits of the tensor's largest gradient, see `moments.raised`."""
         writer, told = self.writer, told_register(self.task, self.number)
         writer.measure(told, first=told, second=SPARE)
         if self._rows:
@@ -215,7 +217,7 @@ class Masters:
             writer.activate(row, first, rows, more, **how, accumulate=1)
         writer.activate(row, gradient, rows, gradients, **how)
         # The array begins its next product at about this Measure. The Measure and the quotient meet
-        # the array in a bank only once, and other instructions again and again.
+        # the array in a bank only once. Other instructions meet the array there again and again.
         self._tell(row)
         if meanwhile:
             meanwhile()
@@ -228,8 +230,11 @@ class Masters:
         writer.free(*places)
 
     def _draw(self) -> None:
-        """Sets the generators for these rows: as the rows of the part before them leave them, for
-        these may be another core's."""
+        """Set the random generators for these rows.
+
+        The generators are set as if this core had drawn for all earlier rows of the part. Other
+        cores may have these rows.
+        """
         writer, rows = self.writer, 1 + self.start
         unused = writer.allocate(rows)
         place = (self.line - self.start) // writer.layout.size
@@ -245,7 +250,7 @@ class Masters:
 def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exponent) -> AnyEntry:
     """Put the shift of an update into SPARE, and return the entry with its multiplier.
 
-    `bits`: fraction bits of the masters; `inputs`: of what the gradient is multiplied with.
+    `bits`: fraction bits of the masters. `inputs`: fraction bits of the factor of the gradient.
     """
     register = inputs.register
     if task.decays:
@@ -262,13 +267,15 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
 
 
 def told_register(task: Task, tensor: int) -> int:
-    """Return the register for what a step tells of a tensor: one that its update leaves free."""
+    """Return the register for the bits of a tensor's largest gradient, which its update leaves
+    free."""
     if branched(task.stages):
         return _told_of_branches(task, tensor)
     last = len(task.stages) - 1
     lstm = task.stages[0].lstm
     if lstm and lstm.sequences:
-        # INPUTS has the fraction bits of its states, and STATE is free by the time of its update.
+        # INPUTS has the fraction bits of the first LSTM's states. STATE is free by the time of its
+        # update.
         own = {0: STATE, recurrent_tensor(task.stages, 1): INPUTS + 2}
         if tensor in own:
             return own[tensor]
@@ -278,25 +285,31 @@ def told_register(task: Task, tensor: int) -> int:
 
 
 def _told_of_branches(task: Task, tensor: int) -> int:
-    """Return the register where INPUTS has the inputs of each stage, and the next one its units:
-    of an LSTM all states, where it gives these."""
+    """Return the register for the bits of a tensor's largest gradient, in a network with branches.
+
+    INPUTS has the inputs of each stage, and the next register has its units. An LSTM that gives all
+    states has these for units.
+    """
     count = len(task.stages)
     if tensor < count:
         return INPUTS + 2
     for number, stage in enumerate(task.stages):
         if stage.lstm and tensor == recurrent_tensor(task.stages, number):
             return STATE if stage.lstm.sequences else INPUTS + 1
-    return INPUTS  # of embeddings, before an LSTM whose inputs need none
+    return INPUTS  # an LSTM takes embeddings without a register
 
 
 def begin_telling(writer: Writer, task: Task, *tensors: int) -> None:
-    """Begin to look at the gradients of tensors, where the optimiser has moments."""
+    """Begin to measure the gradients of tensors, where the optimiser has moments."""
     for tensor in tensors if task.decays else ():
         writer.measure(told_register(task, tensor), value=begin_told(task, tensor))
 
 
 def tell(writer: Writer, task: Task, *tensors: int) -> None:
-    """Put what has been found into host memory: 2^14 less so many bits, twice, up to 15 each."""
+    """Write the bits that have been found to host memory.
+
+    Each of two int16 numbers is 2^14 shifted right by a part of these bits, up to 15.
+    """
     if not task.decays:
         return
     one = np.zeros((2, writer.layout.size), np.int8)
@@ -312,10 +325,10 @@ def tell(writer: Writer, task: Task, *tensors: int) -> None:
 
 
 def rooms(writer: Writer, rows: int, task: Task) -> list[tuple[range, ...]]:
-    """Return two rooms for so many rows of masters, to be used in turn."""
+    """Return two rooms for `rows` rows of masters, to be used in turn."""
     return [tuple(writer.allocate(2 * rows) for _ in range(1 + task.beside)) for _ in range(2)]
 
 
 def cut(room: tuple[range, ...], rows: int) -> tuple[range, ...]:
-    """Return the lines that so many rows of masters take of a room."""
+    """Return the lines of a room that `rows` rows of masters take."""
     return tuple(each[: 2 * rows] for each in room)

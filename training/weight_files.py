@@ -30,10 +30,10 @@ from systola.training.layers import (
 from systola.training.numbers import Floats
 
 _COUNTS: dict[type, int] = {Embedding: 1}
-"""Arrays of weights that a layer of each class has, but for those that may have biases."""
+"""Number of arrays of weights of a layer of each class, for classes without biases."""
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _MOST_HEADER = 1 << 12
-"""Bytes of the header of an array at most."""
+"""Largest size of the header of an array, in bytes."""
 
 
 def count_of(layer: Layer) -> int:
@@ -75,11 +75,11 @@ def read_weights(
 ) -> list[NDArray[Any]]:
     """Read weights of these shapes from a file of write_weights or of Keras.
 
-    Raises TrainingError, which begins with "it", for anything else.
+    Raises TrainingError for anything else, with a message that begins with "it".
     """
     if content.startswith(_HDF5):
         module = _h5py("read")
-        # Of damaged bytes h5py raises almost anything.
+        # h5py raises almost any exception for damaged bytes.
         try:
             with module.File(io.BytesIO(content), "r") as file:
                 found = [file[name] for name in _places(layers)]

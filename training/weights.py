@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights as the array takes them: int8, from the masters in host memory."""
+"""Brings weights into the buffer as the array takes them: int8, from masters in host memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from systola.training.writer import NARROWING, Writer, shifted
 
 
 class Columns:
-    """Weights of one block of units after the other, each [input]: at most two at one time."""
+    """A reader of weights of one block of units after the other, each [input].
+
+    At most two blocks are in the buffer at one time.
+    """
 
     def __init__(self, writer: Writer, number: int) -> None:
         lines = writer.layout.shapes[number].lines
@@ -18,68 +21,71 @@ class Columns:
         self._narrow = [writer.allocate(lines) for _ in range(2)]
 
     def read(self, block: int) -> None:
-        """Brings a block into the buffer."""
+        """Read a block into the buffer."""
         writer, layout = self._writer, self._writer.layout
         lines = layout.shapes[self._number].lines
         writer.read(layout.masters[self._number] + 2 * block * lines * layout.pitch, self._masters)
         narrow(writer, self._masters.start, self[block], lines)
 
     def __getitem__(self, block: int) -> int:
-        """Where a block is that has been read."""
+        """Return the first line of a block that has been read."""
         return self._narrow[block % 2].start
 
     def free(self) -> None:
-        """Gives the lines back."""
+        """Give the lines of masters and weights back to the buffer."""
         self._writer.free(self._masters, *self._narrow)
 
 
 class Turning:
-    """The way of weights of a block of inputs to lines of units: transposed, each [unit]."""
+    """A reader that brings weights of a block of inputs to lines of units: transposed, [unit]."""
 
     def __init__(self, writer: Writer, number: int) -> None:
         self.lines = writer.layout.shapes[number].units * writer.layout.size
-        """The lines of a block."""
+        """Number of lines of a block."""
         self._writer = writer
         self._number = number
         self._masters = writer.allocate(2 * self.lines)
         self._narrow = writer.allocate(self.lines)
 
     def read_to(self, block: int, line: int) -> None:
-        """Brings a block to a line of the buffer."""
+        """Write a block, transposed, into the buffer from `line` on."""
         writer, layout = self._writer, self._writer.layout
         shape, size = layout.shapes[self._number], layout.size
-        # The lines of this block of inputs for one block of units after the other.
+        # These are the lines of this block of inputs, for one block of units after the other.
         host = layout.masters[self._number] + 2 * block * size * layout.pitch
         writer.read_rows(host, self._masters, 2 * size, 2 * shape.lines)
         narrow(writer, self._masters.start, self._narrow.start, self.lines)
         writer.transpose(self._narrow.start, line, shape.units, size)
 
     def free(self) -> None:
-        """Gives the lines back."""
+        """Give the lines of masters and weights back to the buffer."""
         self._writer.free(self._masters, self._narrow)
 
 
 class Turned(Turning):
-    """Weights of one block of inputs after the other, transposed, each [unit]: two at one time."""
+    """A reader of transposed weights of one block of inputs after the other, each [unit].
+
+    At most two blocks are in the buffer at one time.
+    """
 
     def __init__(self, writer: Writer, number: int) -> None:
         super().__init__(writer, number)
         self._turned = [writer.allocate(self.lines) for _ in range(2)]
 
     def read(self, block: int) -> int:
-        """Brings a block into the buffer; where it is."""
+        """Read a block into the buffer; return its first line."""
         turned = self._turned[block % 2].start
         self.read_to(block, turned)
         return turned
 
     def free(self) -> None:
-        """Gives the lines back."""
+        """Give the lines of masters and weights back to the buffer."""
         super().free()
         self._writer.free(*self._turned)
 
 
 def all_turned(writer: Writer, number: int) -> range:
-    """All weights of a stage, transposed: [block of inputs][unit]."""
+    """Bring all weights of a stage, transposed, to lines [block of inputs][unit]; return these."""
     layout = writer.layout
     shape = layout.shapes[number]
     result = writer.allocate(shape.units * shape.lines)
@@ -98,7 +104,7 @@ def all_turned(writer: Writer, number: int) -> range:
 
 
 def all_narrow(writer: Writer, number: int) -> range:
-    """Bring all weights of a stage, in the order of the masters: [block of units][input]."""
+    """Bring all weights of a stage to lines in the masters' order: [block of units][input]."""
     layout = writer.layout
     shape = layout.shapes[number]
     result = writer.allocate(shape.units * shape.lines)
@@ -112,7 +118,10 @@ def all_narrow(writer: Writer, number: int) -> range:
 
 
 def all_tiles(writer: Writer, number: int) -> range:
-    """All weights of a tensor but for biases, as the masters lie: [block of units][input]."""
+    """Bring all weights of a tensor, without biases, to lines in the order of the masters.
+
+    The order is [block of units][input].
+    """
     layout = writer.layout
     shape = layout.shapes[number]
     blocks = 2 * shape.bias
@@ -124,7 +133,7 @@ def all_tiles(writer: Writer, number: int) -> range:
 
 
 def biases(writer: Writer, number: int, block: int, lines: range) -> None:
-    """Brings the masters of the biases of a block of units, C pairs of lines."""
+    """Read the masters of the biases of a block of units, C pairs of lines."""
     layout = writer.layout
     shape = layout.shapes[number]
     first = 2 * (block * shape.lines + shape.bias)
@@ -132,5 +141,5 @@ def biases(writer: Writer, number: int, block: int, lines: range) -> None:
 
 
 def narrow(writer: Writer, masters: int, weights: int, rows: int) -> None:
-    """Masters to weights, rounded."""
+    """Make int8 weights of int16 masters, rounded."""
     writer.copy(masters, weights, rows, shifted(MASTER_SHIFT - 1), NARROWING)

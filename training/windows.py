@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows over maps: of a convolution, or of a pooling."""
+"""Describes windows over maps, of a convolution or of a pooling."""
 
 from __future__ import annotations
 
@@ -11,40 +11,46 @@ from systola.training.errors import TrainingError
 
 @dataclass(frozen=True)
 class Window:
-    """Pairs are (y, x). Tap (i, j) of window (p, q) is pixel (p, q) * stride - before + (i, j)."""
+    """A set of windows over a map, with pairs (y, x).
+
+    Tap (i, j) of window (p, q) is pixel (p, q) * stride - before + (i, j).
+    """
 
     map: tuple[int, int]
     kernel: tuple[int, int]
     stride: tuple[int, int]
     before: tuple[int, int]
-    """Padding above and on the left."""
+    """Padding above and on the left, in pixels."""
     out: tuple[int, int]
 
     @property
     def taps(self) -> int:
-        """Pixels of a window."""
+        """Number of pixels of a window."""
         return self.kernel[0] * self.kernel[1]
 
     @property
     def side_by_side(self) -> bool:
-        """Whether every pixel between the first window and the last one belongs to one of them."""
+        """Whether every pixel between the first window and the last one belongs to one window."""
         return self.kernel == self.stride
 
     @property
     def sharing(self) -> int:
-        """Windows that a pixel belongs to, at most."""
+        """Largest number of windows that a pixel belongs to."""
         return prod(-(-size // step) for size, step in zip(self.kernel, self.stride, strict=True))
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The taps, in order."""
+        """Taps of a window, (i, j), in order."""
         return [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
 
 
 def convolved(
     size: tuple[int, ...], kernel: tuple[int, int], stride: tuple[int, int], padding: str
 ) -> Window:
-    """The windows of a convolution, "same" or "valid" as Keras has it."""
+    """Return the windows of a convolution, with Keras's padding "same" or "valid".
+
+    Raises TrainingError where the kernel does not fit the map.
+    """
     out: list[int] = []
     before: list[int] = []
     for length, taps, step in zip(size, kernel, stride, strict=True):
@@ -59,7 +65,10 @@ def convolved(
 
 
 def pooled(size: tuple[int, int], pool: tuple[int, int], stride: tuple[int, int]) -> Window:
-    """Return the windows of a pooling; the pixels that are left over belong to none."""
+    """Return the windows of a pooling. Pixels that are left over belong to no window.
+
+    Raises TrainingError where a window does not fit the map.
+    """
     out = (size[0] - pool[0]) // stride[0] + 1, (size[1] - pool[1]) // stride[1] + 1
     if min(out) < 1:
         raise TrainingError(f"a pool of {pool} does not fit a map of {size}")

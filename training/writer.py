@@ -26,20 +26,20 @@ from systola.training.layout import MOST_ENTRIES, Layout
 
 Bytes = NDArray[np.uint8]
 MOST_ROWS = (1 << 16) - 1
-"""Of one instruction."""
+"""Largest number of rows of one instruction."""
 MOST_BLOCKS = (1 << 12) - 1
-"""Lines of a row of one instruction."""
+"""Largest number of lines of a row of one instruction."""
 MOST_STRIDE = (1 << 24) - 1
-"""Bytes from one row to the next of one instruction."""
+"""Largest distance from one row of one instruction to the next row, in bytes."""
 UNIT = 1 << 16
-"""The scale of an int16 operand of ADD or SUBTRACT that leaves it as it is."""
+"""Scale of an int16 operand of ADD or SUBTRACT that leaves the operand as it is."""
 HALF = 1 << 30
-"""A multiplier that only halves."""
+"""Multiplier that only halves."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A parameter entry, the same for all channels."""
+    """A parameter entry that is the same for all channels."""
 
     multiplier: int = HALF
     right: int = 0
@@ -49,66 +49,68 @@ class Entry:
 
 @dataclass(frozen=True)
 class StepEntry:
-    """A parameter entry whose numbers the host writes before each step."""
+    """A parameter entry with numbers that the host writes before each step."""
 
     tensor: int
     name: str
-    """The property of a MomentStep with the entry; with `bits`, a method that takes these."""
+    """Name of the property of a MomentStep with the entry; with `bits`, of a method that takes
+    `bits`."""
     bits: int | None = None
 
 
 AnyEntry = Entry | StepEntry
 ONE = Entry(left=1)
-"""y = x."""
+"""Parameter entry for y = x."""
 NARROW, NARROWING, WIDENING, WIDE = (0, 0), (1, 0), (0, 1), (1, 1)
 """Sizes of operands and results of Vector: 0 for int8, 1 for int16."""
 
 
 def shifted(right: int, *, multiplier: int = HALF, bias: int = 0) -> Entry:
-    """An entry with a shift right, or left where it is negative."""
+    """Return an entry with a shift to the right, or to the left where `right` is negative."""
     return Entry(multiplier, max(right, 0), max(-right, 0), bias)
 
 
 class Writer:
-    """A program in the making."""
+    """A program that is being written."""
 
     def __init__(self, config: Config, layout: Layout) -> None:
         self.config = config
         self.layout = layout
-        """With the places of the samples of the turn that is written now."""
+        """Layout with the places of the samples of the turn that is written now."""
         self.turn = 0
-        """The number of this turn."""
+        """Number of the turn that is written now."""
         self._whole = layout
         self.words: list[bytes] = []
         self._free = [(0, config.buffer_lines)]
         self._entries: dict[AnyEntry, int] = {}
         self._loaded: dict[int, int] = {}
-        """The place of each entry that is on the chip, the one used last at the end."""
+        """Place on the chip of each loaded entry, by its number; the entry used last is at the end.
+        """
         self.later_shifts: list[tuple[int, int, dict[str, int]]] = []
-        """Of each Measure that takes the shift of a step: its number among the words, the tensor of
-        the shift, and the operands without it."""
+        """Each Measure that takes the shift of a step: its number among the words, the tensor of
+        the shift, and the operands without the shift."""
         self._tables: dict[bytes, int] = {}
         self._resident: dict[bytes, int] = {}
-        """The place of each table that is on the chip, the one used last at the end."""
+        """Place on the chip of each loaded table; the table used last is at the end."""
         self._constants: list[NDArray[np.int8]] = []
         self._places: dict[bytes, int] = {}
         self._scales: tuple[int, int, int] = 0, 0, 0
 
     def take_turn(self, turn: int) -> None:
-        """Let `layout` have the places of the samples of a turn."""
+        """Give `layout` the places of the samples of a turn."""
         self.turn, self.layout = turn, self.of_turn(turn)
 
     def of_turn(self, turn: int) -> Layout:
         """Return the layout with the places of the samples of a turn."""
         return self._whole.of_turn(turn)
 
-    # What the instructions use.
+    # Lines, entries, tables and constants for instructions.
 
     def allocate(self, lines: int) -> range:
-        """Lines of the unified buffer that nothing uses.
+        """Return lines of the unified buffer that nothing uses.
 
-        An even number of lines begins with an even one, if there is room: both lines of an int16
-        vector are read in one cycle there.
+        An even number of lines begins with an even line, if there is room: both lines of an int16
+        vector are then read in one cycle. Raises NoRoomError where the lines do not fit.
         """
         fits = [(size, start) for start, size in self._free if size >= lines]
         pairs = lines % 2 == 0
@@ -138,7 +140,7 @@ class Writer:
         return True
 
     def free(self, *regions: range) -> None:
-        """Gives lines back."""
+        """Give lines back to the buffer."""
         free = sorted([*self._free, *((r.start, len(r)) for r in regions)])
         joined: list[tuple[int, int]] = []
         for start, size in free:
@@ -149,7 +151,7 @@ class Writer:
         self._free = joined
 
     def entry(self, entry: AnyEntry) -> int:
-        """Return the place of a parameter entry.
+        """Return the place of a parameter entry on the chip.
 
         The first entries are loaded when the program begins. A later one takes the place of the
         entry that was not used for longest.
@@ -167,7 +169,7 @@ class Writer:
         return place
 
     def table(self, results: NDArray[np.int8]) -> int:
-        """Return the place of a table of results for 0 to 127 and -128 to -1.
+        """Return the place on the chip of a table of results for 0 to 127 and -128 to -1.
 
         The first tables are loaded when the program begins. A later one takes the place of the
         table that was not used for longest.
@@ -188,7 +190,7 @@ class Writer:
         return self.layout.tables + number * TABLE_BYTES
 
     def constant(self, values: NDArray[np.int8]) -> range:
-        """Lines with `values`, (lines, C), which no instruction may write."""
+        """Return lines with `values`, (lines, C), which no instruction may write."""
         region = self.allocate(len(values))
         key = values.tobytes()
         if key not in self._places:
@@ -200,18 +202,18 @@ class Writer:
     # Instructions.
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """Any instruction."""
+        """Add any instruction; raise NoRoomError where a field cannot hold its operand."""
         try:
             self.words.append(encode(opcode, **operands))
         except EncodingError as error:
             raise NoRoomError(f"the network is too large for one instruction: {error}") from None
 
     def read(self, host: int, lines: range) -> None:
-        """Lines that follow one another in host memory."""
+        """Read lines that follow one another in host memory."""
         self._copy(Opcode.READ_HOST_MEMORY, host, lines)
 
     def write(self, host: int, lines: range) -> None:
-        """The reverse."""
+        """Write lines one after the other to host memory."""
         self._copy(Opcode.WRITE_HOST_MEMORY, host, lines)
 
     def read_rows(self, host: int, lines: range, row: int, stride: int) -> None:
@@ -233,7 +235,7 @@ class Writer:
             self.write(host + number * stride * self.layout.pitch, here)
 
     def _fits_one(self, row: int, stride: int) -> bool:
-        """Whether the fields of an instruction hold these numbers."""
+        """Return whether the fields of one instruction hold these numbers."""
         return row <= MOST_BLOCKS and stride * self.layout.pitch <= MOST_STRIDE
 
     def _copy_rows(self, opcode: Opcode, host: int, lines: range, row: int, stride: int) -> None:
@@ -257,7 +259,7 @@ class Writer:
         n_tiles: int,
         **how: int,
     ) -> None:
-        """MatrixMultiply with weights from the buffer."""
+        """Add a MatrixMultiply with weights from the buffer."""
         at = {"buffer": vectors, "weights": weights, "accumulator": accumulator}
         sizes = {"rows": rows, "k_tiles": k_tiles, "n_tiles": n_tiles}
         self.emit(Opcode.MATRIX_MULTIPLY, **at, **sizes, from_buffer=1, **how)
@@ -265,7 +267,7 @@ class Writer:
     def activate(
         self, accumulator: int, buffer: int, rows: int, entry: AnyEntry, **how: int
     ) -> None:
-        """Activate with one entry for all rows."""
+        """Add an Activate with one entry for all rows."""
         at = {"accumulator": accumulator, "buffer": buffer, "rows": rows, "n_tiles": 1}
         parameter = self.entry(entry)
         self.emit(Opcode.ACTIVATE, **at, parameter=parameter, rounding=Rounding.SINGLE, **how)
@@ -286,8 +288,11 @@ class Writer:
         rounding: Rounding = Rounding.SINGLE,
         **how: int,
     ) -> None:
-        """Vector; `scales`: the multipliers of the operands of ADD and SUBTRACT, `limit`: what an
-        int16 result may be at most, where it is not 0."""
+        """Add a Vector.
+
+        `scales`: the multipliers of the operands of ADD and SUBTRACT. `limit`: the most that an
+        int16 result may be; 0 for no limit.
+        """
         wanted = (*(scales or self._scales[:2]), limit if sizes[1] else self._scales[2])
         if wanted != self._scales:
             self._scales = wanted
@@ -317,7 +322,7 @@ class Writer:
         table: int = 0,
         exponent: int = 0,
     ) -> None:
-        """Vector COPY."""
+        """Add a Vector with operation COPY."""
         self.vector(
             *(Operation.COPY, source, 0, destination, rows, entry, sizes),
             function=function,
@@ -335,29 +340,32 @@ class Writer:
         table: int = 0,
         entry: Entry = ONE,
     ) -> None:
-        """int8 lines times others, in their place."""
+        """Multiply int8 lines with others, in the place of the first lines."""
         at = (lines, others, lines, rows, entry, NARROW)
         self.vector(Operation.MULTIPLY, *at, function=function, table=table)
 
     def measure(self, exponent: int, source: Source = Source.NONE, **operands: int) -> None:
-        """Measure."""
+        """Add a Measure."""
         self.emit(Opcode.MEASURE, exponent=exponent, source=source, **operands)
 
     def measure_later(self, exponent: int, tensor: int, **operands: int) -> None:
-        """Measure without a source, whose value gets the shift of each step of a tensor added."""
+        """Add a Measure without a source, to the value of which each step adds a tensor's shift."""
         operands |= {"exponent": exponent, "source": Source.NONE}
         self.later_shifts.append((len(self.words), tensor, operands))
         self.emit(Opcode.MEASURE, **operands)
 
     def transpose(self, source: int, destination: int, count: int, step: int) -> None:
-        """Transpose."""
+        """Add a Transpose."""
         at = {"buffer": source, "destination": destination}
         self.emit(Opcode.TRANSPOSE, **at, count=count, step=step)
 
-    # The end.
+    # Results of the writer.
 
     def code(self) -> bytes:
-        """The program: entries and tables first, Halt last."""
+        """Return the program: tables and entries first, Halt last.
+
+        Raises TrainingError where there are too many entries, or the program does not fit.
+        """
         layout, count = self.layout, len(self._entries)
         if count > MOST_ENTRIES:
             raise TrainingError(
@@ -379,7 +387,7 @@ class Writer:
         return program
 
     def entries(self) -> Bytes:
-        """What stands in host memory for the parameter entries."""
+        """Return the bytes of the parameter entries in host memory."""
         pitch = self.layout.pitch
         planes = np.zeros((len(self._entries), PARAMETER_PLANES), np.uint8)
         for number, entry in enumerate(self._entries):
@@ -388,16 +396,17 @@ class Writer:
         return np.repeat(planes.reshape(-1), pitch)
 
     def later_entries(self) -> list[tuple[int, StepEntry]]:
-        """Return the numbers of the entries that the host writes before each step."""
+        """Return the numbers of the entries that the host writes before each step, with the
+        entries."""
         entries = enumerate(self._entries)
         return [(number, entry) for number, entry in entries if isinstance(entry, StepEntry)]
 
     def tables(self) -> Bytes:
-        """The same for the tables."""
+        """Return the bytes of the tables in host memory."""
         return np.frombuffer(b"".join(self._tables), np.uint8)
 
     def constants(self) -> Bytes:
-        """The same for the constants."""
+        """Return the bytes of the constants in host memory."""
         count = sum(map(len, self._constants))
         if count > self.layout.constant_lines:
             raise ValueError(f"{count} lines of constants do not fit")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of int8 with exponents of their own, added as int16, or put side by side."""
+"""Adds int8 tensors with exponents of their own as int16 tensors, or puts them side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from systola.training.task import SHIFT
 from systola.training.writer import WIDENING, Entry, Writer
 
 LEAST = 6
-"""Exponent register with the negative of the least fraction bits of all that are added."""
+"""Exponent register with the negative of the least fraction bits of all tensors that are added."""
 
 
 def add_all(writer: Writer, kept: Kept, parts: Sequence[tuple[object, range]], bits: int) -> range:

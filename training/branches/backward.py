@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way back of a network with branches: gradients of one result are added, then go on."""
+"""Writes the way back of a network with branches: gradients of one result are added, then go on."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class _Part:
     """A gradient of a result, in all or some lines of a region."""
 
     key: object
-    """The key of its fraction bits."""
+    """Key of the gradient's fraction bits."""
     lines: range
     region: range
 
 
 class BranchedBackward(Backward):
-    """Writes it."""
+    """A writer of the way back of a network with branches."""
 
     def __init__(self, writer: Writer, task: Task, forward: BranchedForward) -> None:
         super().__init__(writer, task, forward.left)
@@ -40,10 +40,10 @@ class BranchedBackward(Backward):
         self._inputs = forward.maps
         self._parts: dict[int, list[_Part]] = {}
         self._regions: list[range] = []
-        """The region of each gradient that waits, as often as there are parts of it."""
+        """Regions of the gradients that wait, each as often as there are parts of it."""
 
     def write(self, gradient: range) -> None:
-        """Write it, from the gradient of the last stage, int8, [block of units][sample]."""
+        """Write the way back, from the last stage's gradient, int8, [block of units][sample]."""
         writer, stages = self._writer, self._task.stages
         for number in reversed(range(len(stages))):
             lstm = stages[number].lstm
@@ -61,7 +61,7 @@ class BranchedBackward(Backward):
             if lstm:
                 self._lstm(number, gradient, sequences=lstm.sequences)
                 continue
-            # One more register, that the gradient of a Conv2D's inputs may overwrite.
+            # The last register is one that the gradient of a Conv2D's inputs may overwrite.
             inputs = [Exponent(INPUTS, 0)] * (number + 1) + [Exponent(MADE, 0)]
             self._left.inputs[:] = inputs
             bits = self._task.master_bits[number]
@@ -96,7 +96,7 @@ class BranchedBackward(Backward):
         self._regions.append(region)
 
     def _done(self, part: _Part) -> None:
-        """Give back the fraction bits of a gradient; its region after the last part of it."""
+        """Give back the fraction bits of a gradient, and after its last part also its region."""
         self._kept.free(part.key)
         self._regions.remove(part.region)
         if part.region not in self._regions:

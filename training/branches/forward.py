@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way forward of a network with branches: stage by stage, each from the results it takes."""
+"""Writes the way forward of a network with branches, stage by stage.
+
+Each stage takes one or several results of stages before it.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +19,31 @@ from systola.training.task import INPUTS, SHIFT, STATE, Exponent, Task
 from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
 
 STATES = "states"
-"""The key of the fraction bits of all states of the last LSTM."""
+"""Key of the fraction bits of all states of the last LSTM."""
 MADE = INPUTS + 1
 """Exponent register with the fraction bits of the units that a stage makes."""
 
 
 class BranchedForward(Forward):
-    """Writes it. INPUTS has the fraction bits of the result that the present stage takes."""
+    """A writer of the way forward of a network with branches.
+
+    INPUTS has the fraction bits of the result that the present stage takes.
+    """
 
     def __init__(self, writer: Writer, task: Task, *, train: bool) -> None:
         super().__init__(writer, task, train=train)
         self.kept = Kept(writer)
-        """The fraction bits of all results, by their numbers."""
+        """Fraction bits of all results, by their numbers."""
         self._results: dict[int, range] = {}
         self._left_to_do = [
             at for number in range(len(task.stages)) for at in takes(task.stages, number)
         ]
-        """The numbers of results that stages have not taken yet, each as often as they do."""
+        """Numbers of results that stages have not taken yet, each as often as stages take it."""
         self.maps: dict[int, range] = {}
         """Results that Conv2D stages take again on the way back, by their numbers."""
 
     def write(self) -> range:
-        """Write it; return the logits, int16, [group][class]."""
+        """Write the way forward; return the logits, int16, [group][class]."""
         writer, task, layout = self._writer, self._task, self._layout
         words = task.stages[0].lstm is not None
         x = writer.allocate(0 if words else layout.samples * layout.shapes[0].given)
@@ -93,7 +99,7 @@ class BranchedForward(Forward):
         return given
 
     def _lstm(self, number: int, at: int, *, sequences: bool) -> None:
-        """Write an LSTM: its inputs and states of all steps are in host memory."""
+        """Write an LSTM, with its inputs and the states of all steps in host memory."""
         lines = self._recurrent.write(number, range(0))
         if self._train and not sequences:
             self.kept.keep(STATES, STATE)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fraction bits of many tensors, kept as lines of the buffer: there are few exponent registers.
+"""Keeps fraction bits of many tensors as lines of the buffer, as there are few exponent registers.
 
 The number e that is kept is the negative of the fraction bits, so Measure finds the largest e of
-some tensors. It stands in KEPT_LINES int16. Number j is -2^k, a magnitude of k bits, with
-k = e - LEAST_KEPT - KEPT_STEP * j between 0 and 15. The sum of the bits that Measure finds is e
-again, or the largest e of several tensors, as in `systola.training.exchange`.
+some tensors. KEPT_LINES int16 numbers hold e. Number j is -2^k, a magnitude of k bits, with k = e -
+LEAST_KEPT - KEPT_STEP * j between 0 and 15. The sum of the bits that Measure finds is e again, or
+the largest e of several tensors, as in `systola.training.exchange`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from systola.training.update import WHOLE
 from systola.training.writer import WIDE, Writer
 
 SCRATCH = 7
-"""The exponent register that is overwritten beside SHIFT."""
+"""Exponent register that is overwritten beside SHIFT."""
 
 
 class Kept:
-    """The fraction bits of tensors by any key, which the caller chooses."""
+    """A store of the fraction bits of tensors, by any key that the caller chooses."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -35,11 +35,11 @@ class Kept:
         self._source = writer.constant(least)
 
     def keep(self, key: object, register: int) -> None:
-        """Keep the number in a register for a tensor."""
+        """Keep the fraction bits in a register for a tensor."""
         writer = self._writer
         lines = self._places[key] = writer.allocate(2 * KEPT_LINES)
         for number, line in enumerate(lines[::2]):
-            # -2^15 shifted by 15 - k, where e is the negative of the register.
+            # Each line is -2^15 shifted by 15 - k, where e is the negative of the register.
             value = LEAST_KEPT + KEPT_STEP * (number + 1)
             writer.measure(SHIFT, first=register, value=value)
             writer.copy(self._source.start, line, 1, WHOLE, WIDE, exponent=SHIFT)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exponents of sums of tensors, and the range in which exponents are kept.
+"""Computes the exponents of sums of tensors, and the range in which exponents are kept.
 
-Tensors of int8 with f_i fraction bits are added as int16: each is shifted left by up to 6 bits, a
-tensor with the fewest fraction bits m by all of these. So a sum has m + 6 fraction bits, and of up
-to four tensors it cannot leave int16. It has eight bits again after it has been measured.
-
-Halves are rounded away from zero then, in place of upwards: sums of a few codes are halves often,
+Int8 tensors with f_i fraction bits are added as int16 tensors. A tensor with the fewest fraction
+bits m is shifted left by 6 bits, and the others by fewer. So a sum has m + 6 fraction bits, and a
+sum of up to four tensors cannot leave int16. A sum has eight bits again after it has been measured.
+Halves are rounded away from zero then, in place of upwards. Sums of a few codes are halves often,
 and the error of a gradient adds up over all samples and pixels.
 """
 
@@ -17,20 +16,27 @@ from math import prod
 from systola.training.stages import Stage, takes
 
 LEAST_KEPT, KEPT_LINES, KEPT_STEP = -60, 5, 15
-"""The negative of fraction bits: the least that is kept, and how many int16 tell it, each of them
-up to so many bits."""
+"""Range of the exponents that are kept.
+
+- LEAST_KEPT: the least exponent, which is the negative of fraction bits.
+- KEPT_LINES: how many int16 numbers hold an exponent.
+- KEPT_STEP: the most bits of each of these numbers.
+"""
 _LEFT = 6
 _FULL = 2
-"""The bits of the number of tensors that fit without a smaller shift."""
+"""Bits of the largest number of tensors that fit without a smaller shift."""
 
 
 def kept(bits: int) -> int:
-    """Return fraction bits as they are kept: -15 to 60, which no number that matters leaves."""
+    """Return fraction bits as they are kept: cut off to -15 to 60.
+
+    No number that matters leaves this range.
+    """
     return min(max(bits, -LEAST_KEPT - KEPT_LINES * KEPT_STEP), -LEAST_KEPT)
 
 
 def sum_left(count: int) -> int:
-    """Return how many fraction bits a sum of so many tensors has beyond the least of theirs."""
+    """Return how many fraction bits a sum of `count` tensors has beyond its tensors' least."""
     return _LEFT - max(0, (count - 1).bit_length() - _FULL)
 
 

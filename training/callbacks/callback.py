@@ -14,7 +14,7 @@ from systola.training.running_optimizer import RunningOptimizer
 from systola.training.state import State
 
 Logs = dict[str, float]
-"""Numbers by name; a callback may add some at the end of an epoch, for those after it."""
+"""Numbers by name. A callback may add some at the end of an epoch, for callbacks after it."""
 
 
 class Model(Protocol):
@@ -50,7 +50,7 @@ class Model(Protocol):
         ...
 
     def save_weights(self, filepath: str | PathLike[str]) -> None:
-        """Save its weights alone."""
+        """Save the weights alone."""
         ...
 
 
@@ -102,7 +102,7 @@ CALLS = tuple(name for name in vars(Callback) if name.startswith(("on_", "set_")
 def check_callbacks(callbacks: object) -> list[Callback]:
     """Return callbacks as a list; raise TrainingError for anything else.
 
-    An object with the calls of a callback is one, such as a callback of Keras.
+    An object with the calls of a callback counts as a callback, such as a callback of Keras.
     """
     if callbacks is None:
         return []

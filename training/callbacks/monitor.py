@@ -11,10 +11,11 @@ MODES = ("auto", "min", "max")
 
 
 class Monitor(Callback):
-    """A callback that compares the number `monitor` of each epoch with the best one so far.
+    """A callback that compares the number `monitor` of each epoch with the best number so far.
 
-    `mode` is "min" or "max" for the better ones; "auto" is "max" for accuracies. A number that is
-    better by no more than `min_delta` is not better. Raises TrainingError for other arguments.
+    `mode` is "min" where small numbers are better, and "max" where large numbers are; "auto" is
+    "max" for accuracies. A number that is better by no more than `min_delta` is not better. Raises
+    TrainingError for other arguments.
     """
 
     def __init__(self, monitor: str, mode: str, min_delta: float = 0.0) -> None:

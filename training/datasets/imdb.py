@@ -78,7 +78,7 @@ def _number(name: str, value: int | None) -> int | None:
 
 
 def _lists(texts: list[Words], least: int, end: int, instead: int | None) -> NDArray[np.object_]:
-    """Return words as lists; those that are not from `least` to `end` - 1 become `instead`."""
+    """Return words as lists; words that are not from `least` to `end` - 1 become `instead`."""
     found: list[list[int]] = []
     for words in texts:
         right = (words >= least) & (words < end)

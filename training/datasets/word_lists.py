@@ -19,7 +19,7 @@ _NUMPY = {
     ("numpy", "dtype"),
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
-    ("_codecs", "encode"),  # by which old pickles write bytes
+    ("_codecs", "encode"),  # old pickles write bytes with this call
 }
 """Modules and names with which numpy writes an array of objects."""
 
@@ -61,7 +61,7 @@ def read_word_lists(content: bytes) -> list[Words]:
             raise TypeError
     except TrainingError:
         raise
-    # Of damaged bytes pickle raises almost anything.
+    # pickle raises almost any exception for damaged bytes.
     except Exception:
         raise TrainingError("has no lists of whole numbers") from None
     return np.split(words.astype(np.int64), np.cumsum(lengths)[:-1])

@@ -86,7 +86,7 @@ class AdaptiveUpdate:
         return replace(self._state, masters=tuple(masters), moments=after)
 
     def _look(self, steps: Sequence[MomentStep]) -> Looked:
-        """Return the result of a step with these numbers that is not taken."""
+        """Return the result that a step with these numbers would have, without taking the step."""
         squares = [0] * len(steps) if self._task.clip else []
         for part in self._parts if squares else ():
             step = steps[part.tensor]
@@ -104,7 +104,7 @@ class AdaptiveUpdate:
 
 
 def surveyed(moments: Moments) -> Moments:
-    """Measure the codes of moments, and lower their bounds to the largest ones."""
+    """Measure the codes of moments, and lower their bounds to the largest codes."""
     later = list(moments.scales)
     for n, scales in enumerate(moments.scales):
         root = scales.root.surveyed(magnitude_bits(moments.roots[n]))

@@ -22,7 +22,7 @@ Wide = NDArray[np.int16]
 Sums = NDArray[np.int32]
 
 _EXACT_BITS = 24
-"""Whole numbers of so many bits are exact in float32."""
+"""Most bits of whole numbers that are exact in float32."""
 
 
 def measured(values: Integers, floor: int) -> int:
@@ -54,7 +54,7 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
     if exponent is not None:
         left, right = shifts(exponent)
     if entry.multiplier == HALF and not left and not entry.bias:
-        # The same as below, but faster: (x 2^30 + 2^(30 + r)) / 2^(31 + r).
+        # This is the same as below, but faster: (x 2^30 + 2^(30 + r)) / 2^(31 + r).
         return (sums.astype(np.int64) + (1 << right)) >> (right + 1)
     if not left:
         total = (sums.astype(np.int32) + np.int32(entry.bias)).astype(np.int64)
@@ -69,7 +69,7 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
 def quotient(divisors: Wide, values: Wide, entry: Entry) -> NDArray[np.int64]:
     """Divide by 2^b, b being the magnitude bits of each divisor, and requantise by an entry.
 
-    The dividends have QUOTIENT_BITS more then. The results are not clamped yet.
+    The dividends are shifted left by QUOTIENT_BITS before. The results are not clamped yet.
     """
     magnitudes = (divisors ^ (divisors >> 15)).astype(np.float32)
     left = QUOTIENT_BITS - np.frexp(magnitudes)[1]

@@ -18,7 +18,7 @@ from systola.training.stages import Stage, branched
 from systola.training.writer import Entry
 
 Coded = tuple[Integers, int]
-"""Codes and their fraction bits."""
+"""Codes of a tensor, and their fraction bits."""
 
 
 def added(codes: Sequence[Coded]) -> tuple[Wide, int]:
@@ -39,15 +39,18 @@ def scaled_away(sums: Wide, q: int, exponent: int) -> NDArray[np.int64]:
 def side_by_side(
     codes: Sequence[Coded], q: int, lost: int, known: int | None
 ) -> tuple[Integers, int]:
-    """Put tensors side by side, scaled by q with so many bits lost; return their fraction bits,
-    `known` ones where there are some."""
+    """Put tensors side by side, scaled by q; return the codes and their fraction bits.
+
+    `lost`: how many bits q takes. `known`: the fraction bits of the result. None stands for
+    one more than the least of the tensors, less `lost`.
+    """
     bits = min(bits for _, bits in codes) + 1 - lost if known is None else known
     parts = [scaled(each, Entry(q), held(own - bits - lost)) for each, own in codes]
     return np.concatenate(parts, axis=-1), bits
 
 
 class Branches:
-    """The gradients of the results of all stages, on their way back."""
+    """A store of the gradients of the results of all stages, on their way back."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.there = branched(stages)
@@ -56,7 +59,7 @@ class Branches:
         self._parts: dict[int, list[tuple[Narrow, int]]] = {}
 
     def alone(self, at: int) -> bool:
-        """Whether a result goes into one stage with weights, and nowhere else."""
+        """Return whether a result goes into one stage with weights, and nowhere else."""
         return alone(self._stages, at)
 
     def add(self, at: int, gradient: Narrow, bits: int) -> None:

@@ -19,7 +19,7 @@ from systola.training.task import Task
 
 
 class CheckedEngine(FastEngine):
-    """Takes each `every`-th step on `machine`, too, and compares every byte.
+    """An engine that takes each `every`-th step on `machine`, too, and compares every byte.
 
     Raises TrainingError for a batch that the machine has no room for.
     """

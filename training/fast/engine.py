@@ -48,7 +48,7 @@ class FastEngine:
         self.cycles: int | None = None
         """The cycles of the last step that a machine has taken, too."""
         self.step_cycles: int | None = None
-        """The cycles of such a step with a whole batch."""
+        """Cycles of the last step with a whole batch that a machine has taken, too."""
         self._columns = config.cols
         self._state = State((), (), ())
         self._least_bits: list[int] = []

@@ -46,11 +46,11 @@ class Weights:
     """The weights of an LSTM, and the fraction bits of the masters of each."""
 
     kernel: Narrow
-    """(inputs, gates)."""
+    """Kernel, (inputs, gates)."""
     recurrent: Narrow
-    """(units, gates)."""
+    """Recurrent kernel, (units, gates)."""
     biases: Wide
-    """(gates,), masters."""
+    """Masters of the biases, (gates,)."""
     kernel_bits: int
     recurrent_bits: int
     input_bits: int
@@ -63,7 +63,7 @@ class Gradients:
 
     kernel: Sums
     biases: Sums
-    """(1, gates)."""
+    """Gradient of the biases, (1, gates)."""
     recurrent: Sums
     below: Wide
     """The gradient of the inputs, (steps, samples, inputs)."""
@@ -73,13 +73,13 @@ class Gradients:
 
 @dataclass
 class Lstm:
-    """The steps of a batch; inputs are (steps, samples, inputs)."""
+    """An LSTM that takes the steps of a batch; inputs are (steps, samples, inputs)."""
 
     weights: Weights
     inputs: Narrow
     cells: list[Wide] = field(default_factory=list[Wide])
     states: list[Wide] = field(default_factory=list[Wide])
-    """Cells and states before the first step and after each one, (samples, units)."""
+    """Cells and states, (samples, units), before the first step and after each step."""
     gates: list[list[Wide]] = field(default_factory=list[list[Wide]])
     """The four gates of each step, (samples, units)."""
     state_bits: int = 0
@@ -121,7 +121,7 @@ class Lstm:
     def backward(self, gradient: Narrow, bits: int, count: int, *, embedded: bool) -> Gradients:
         """Go back through time from the gradient of the last state, which has `bits`.
 
-        `count`: samples of the whole batch, of which this may be a share.
+        `count`: samples of the whole batch, of which these samples may be a share.
         """
         steps = len(self.inputs)
         left = min(TOP_BITS, gradient_bits(steps * count)) - INT8_BITS
@@ -138,7 +138,7 @@ class Lstm:
         scale: tuple[int, int],
         mask: Narrow | None,
     ) -> Gradients:
-        """Do the same from the gradients of all states, (steps, samples, units).
+        """Go back through time from the gradients of all states, (steps, samples, units).
 
         `scale`: the multiplier of these for a dropout, and the bits it takes; `mask`: its mask.
         """

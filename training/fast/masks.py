@@ -30,7 +30,8 @@ def dropout(
     seeds = np.array([block_seed(seed, group, step) for group in range(groups)])
     counters = (counter + (np.arange(blocks) << 4)) % (1 << 32)
     drawn = Generators(columns).lines(columns * lines, seeds[:, np.newaxis], counters)
-    # (sample and line, group, block, column) to (group, sample, line, block, column).
+    # The order (sample and line, group, block, column) becomes (group, sample, line, block,
+    # column).
     apart = drawn.reshape(columns, lines, groups, blocks, columns).transpose(2, 0, 1, 3, 4)
     codes = apart.reshape(groups * columns, lines, -1)[:samples, :, :units].view(np.uint8)
     return ((codes >= 1) & (codes <= kept_codes(rate))).astype(np.int8)

@@ -47,13 +47,13 @@ class Products:
 
     stage: Stage
     inputs: Integers
-    """(samples, pixels, channels); but for a Conv2D there is one pixel."""
+    """Inputs, (samples, pixels, channels); a Dense has one pixel."""
     bias: int
     """The code that stands for one beside each row of inputs; 0 where there are no biases."""
     kernel: Narrow
-    """(inputs, units); of a DepthwiseConv2D (taps, units)."""
+    """Kernel, (inputs, units); of a DepthwiseConv2D (taps, units)."""
     biases: Narrow
-    """(units,)."""
+    """Biases, (units,)."""
 
     def sums(self) -> Sums:
         """Compute the sums of all units: (rows, units)."""

@@ -50,18 +50,19 @@ from systola.training.writer import HALF, Entry
 
 @dataclass
 class Passed:
-    """Notes of the way forward for the way back, one of each stage."""
+    """A record of the way forward for the way back; each list has an item for each stage."""
 
     products: list[Products | Lstm | None] = field(default_factory=list[Products | Lstm | None])
-    """None for a join."""
+    """Inputs and weights of each stage; None for a join."""
     bits: list[int] = field(default_factory=list[int])
-    """Fraction bits of the inputs."""
+    """Fraction bits of the inputs of each stage."""
     made: list[int] = field(default_factory=list[int])
-    """Fraction bits of the units, but for the last stage."""
+    """Fraction bits of the units of each stage but the last."""
     masks: list[Narrow | None] = field(default_factory=list[Narrow | None])
-    """1 for the units that pass, 0 for others; the last stage has none."""
+    """Masks of the units: 1 for units that pass, 0 for others; the last stage has none."""
     routes: list[Narrow | None] = field(default_factory=list[Narrow | None])
-    """Which pixel of each window is the largest; of a pooling of means the masks of its pixels."""
+    """Marks of the pixel of each window that is the largest; of a pooling of means the masks of its
+    pixels."""
 
 
 @dataclass
@@ -151,7 +152,8 @@ class Step:
         return held(self.passed.bits[number] + self.task.master_bits[number] - MASTER_SHIFT)
 
     def _units(self, number: int, products: Products) -> tuple[Narrow, int]:
-        """Make the inputs of the next stage from the sums of a stage; and their fraction bits."""
+        """Make the inputs of the next stage from the sums of a stage; return them and their
+        fraction bits."""
         stage, train = self.task.stages[number], self.number is not None
         sums = products.sums()
         q, shift, bits = self._unit_scale(number, self._sum_bits(number), sums)
@@ -185,7 +187,7 @@ class Step:
         return units, bits
 
     def _unit_scale(self, number: int, sum_bits: int, sums: Integers) -> tuple[int, int, int]:
-        """Find multiplier and shift from sums to units, and the fraction bits of these."""
+        """Find multiplier and shift from sums to units, and the fraction bits of the units."""
         task, train = self.task, self.number is not None
         stage = task.stages[number]
         if stage.curve:
@@ -238,9 +240,10 @@ class Step:
         return units, bits
 
     def _recurrent(self, number: int, x: Integers, given: int) -> tuple[Narrow, int]:
-        """Make the inputs of the next stage from the states of an LSTM; and their fraction bits.
+        """Make the inputs of the next stage from the states of an LSTM.
 
         `x`: samples, or the states of an LSTM, (steps, samples, units), of `given` fraction bits.
+        Returns the inputs, and their fraction bits.
         """
         task, state, stage = self.task, self.state, self.task.stages[number]
         assert stage.lstm

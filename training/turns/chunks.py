@@ -17,9 +17,9 @@ from systola.training.writer import Writer
 def part_blocks(writer: Writer, task: Task) -> int:
     """Return the blocks of inputs, and of units, of a part of an update.
 
-    A part has as many blocks of both, so that the array multiplies the most for each line that
-    comes from host memory. Two parts are under way in the accumulators, and all
-    tensors of their weights take at most half of the buffer.
+    A part has as many blocks of inputs as of units, so that the array multiplies the most for each
+    line from host memory. Two parts are under way in the accumulators. All tensors of their weights
+    take at most half of the buffer.
     """
     config = writer.config
     rows = min(config.accumulator_rows // 2, config.buffer_lines // (8 * (1 + task.beside)))
@@ -27,20 +27,20 @@ def part_blocks(writer: Writer, task: Task) -> int:
 
 
 def most_blocks(writer: Writer, task: Task, number: int) -> tuple[int, int]:
-    """Return the blocks of inputs and of units of a part of the update of a Dense, at most."""
+    """Return the most blocks of inputs, and of units, of a part of the update of a Dense."""
     shape, most = writer.layout.shapes[number], part_blocks(writer, task)
     return min(shape.inputs, most), min(shape.units, most)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some blocks of the inputs of a Dense."""
+    """A run of blocks of the inputs of a Dense."""
 
     blocks: range
     start: int
-    """The first row of them in their portion, see Masters.start."""
+    """First row of the chunk in its portion, see Masters.start."""
     wide: bool
-    """Whether its codes are int16, see Portion."""
+    """Whether the codes of the chunk are int16, see Portion."""
 
 
 def chunks_of(writer: Writer, task: Task, number: int) -> Iterator[Chunk]:
@@ -60,16 +60,17 @@ def even_parts(count: int, most: int) -> list[range]:
 
 
 class Turned:
-    """Chunks of the inputs of a stage, transposed: [group][input], two in the buffer at a time.
+    """A reader of chunks of the inputs of a stage, transposed, [group][input].
 
-    A chunk that is taken again comes from host memory as it is. An update with several parts of the
-    units takes each chunk as often. The update of the last stage takes the chunks of the logits.
+    Two chunks are in the buffer at a time. A chunk that is taken again comes from host memory as it
+    is. An update with several parts of the units takes each chunk as often. The update of the last
+    stage takes the chunks of the logits.
     """
 
     def __init__(
         self, writer: Writer, task: Task, number: int, kept: set[int] | None = None
     ) -> None:
-        """`kept`: of an earlier object for the same inputs, where there was one."""
+        """Take over `kept` of an earlier object for the same inputs, where there was one."""
         most, most_units = most_blocks(writer, task, number)
         lines = most * writer.layout.samples
         self._writer = writer
@@ -81,7 +82,7 @@ class Turned:
         self.kept = kept or set[int]()
         """Places in host memory of chunks that have been transposed."""
         self._ones = range(0)
-        """The chunk of int16, the same for all turns, where there is one."""
+        """Chunk of int16 ones, the same for all turns; empty where there is none."""
         if after_lstm(task, number):
             layout = writer.layout
             self._ones = writer.allocate(2 * layout.samples)
@@ -110,5 +111,5 @@ class Turned:
         return turned.start
 
     def free(self) -> None:
-        """Give the lines back."""
+        """Give the lines of the chunks back to the buffer."""
         self._writer.free(self._ones, *(lines for room in self._rooms for lines in room))

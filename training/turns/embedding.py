@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of an Embedding for the words of a batch, which are known when its program is made.
+"""Reads and updates the rows of an Embedding for words that are known when the program is made.
 
 Forward, the row of each word is read from the masters. Back, words are sorted, and C of their
-gradients at a time are multiplied with lines that select them: one line for each word between the
-first and the last of the tile. So all lines together are about as many as there are words.
+gradients at a time are multiplied with lines that select them. There is one line for each word
+between the first and the last word of the tile. So all lines together are about as many as there
+are words.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from systola.training.weights import narrow
 from systola.training.writer import Writer
 
 _TILES = 4
-"""Tiles of gradients in the buffer at one time."""
+"""Number of tiles of gradients in the buffer at one time."""
 
 
 class Words:
-    """Reads and updates the rows of the words of a core."""
+    """A reader of the rows of words of a core, which also updates these rows."""
 
     def __init__(self, writer: Writer, task: Task, words: NDArray[np.intp]) -> None:
-        """`words`: of the whole batch, (samples, steps)."""
+        """Take the words of the whole batch, (samples, steps)."""
         self._writer = writer
         self._task = task
         self._words = words
@@ -111,15 +112,15 @@ class Words:
         writer.free(zeros, *tiles, *selects, *(each for pair in places for each in pair))
 
     def _select(self, words: NDArray[np.intp]) -> NDArray[np.int8]:
-        """Return a line for each word from the first to the last one, with ones at its places."""
+        """Return a line for each word from the first to the last word, with ones at its places."""
         lines = np.zeros((words[-1] - words[0] + 1, self._writer.layout.size), np.int8)
         lines[words - words[0], np.arange(len(words))] = 1
         return lines
 
     def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the words of this core in order, and where the gradients of each one are.
+        """Return the words of this core in order, and the places of their gradients.
 
-        The latter has a column for each block of units.
+        The places have a column for each block of units.
         """
         words: list[NDArray[np.intp]] = []
         places: list[NDArray[np.intp]] = []

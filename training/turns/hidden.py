@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way forward of a Dense that is not the last one, for all turns."""
+"""Writes the way forward of a Dense that is not the last stage, for all turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from systola.training.writer import ONE, Entry, Writer
 
 
 class Hidden:
-    """Writes it: units, with ones for the next bias, and masks go to host memory."""
+    """A writer of a Dense: units, with ones for the next bias, and masks go to host memory."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -60,7 +60,8 @@ class Hidden:
         self._ones(number)
 
     def _mask(self, number: int, task: Task, block: int, sums: Accumulated) -> range:
-        """Write the mask of a block of units: 1 for units that pass, 0 for others; its lines."""
+        """Write the mask of a block of units: 1 for units that pass, 0 for others; return its
+        lines."""
         writer, stage = self._writer, self._task.stages[number]
         _, mask, random = self._rooms[block % 2]
         if stage.relu:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way forward of an LSTM for all turns: each goes through all steps before the next one."""
+"""Writes the way forward of an LSTM for all turns.
+
+Each turn goes through all steps before the next turn.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from systola.training.writer import Writer
 
 
 class LstmForward:
-    """Writes it: the units, with wide ones for the next bias, and masks go to host memory."""
+    """A writer of an LSTM: the units, with int16 ones for the next bias, and masks go to host
+    memory."""
 
     def __init__(
         self, writer: Writer, task: Task, left: Pass, words: Words | None, *, train: bool
@@ -27,7 +31,7 @@ class LstmForward:
         self._train = train
 
     def write(self, number: int) -> None:
-        """Write a stage, which is the first one or takes all states of another LSTM."""
+        """Write an LSTM, which is the first stage or takes all states of another LSTM."""
         writer, task, lstm = self._writer, self._task, self._task.stages[number].lstm
         assert lstm
         recurrent = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way back of an LSTM for all turns, and the update of its kernels, some steps at a time."""
+"""Writes the way back of an LSTM for all turns, and updates its kernels, some steps at a time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from systola.training.writer import NARROWING, Entry, Writer
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some blocks of the inputs of a tensor."""
+    """A run of blocks of the inputs of a tensor."""
 
     tensor: int
     blocks: range
     master_bits: int
     inputs: Exponent
     ones: bool = False
-    """Whether it is the block for the biases: its inputs are ones."""
+    """Whether the piece is the block for the biases, with ones for inputs."""
 
 
 class LstmBack:
-    """Writes it, from the gradient of the last state."""
+    """A writer of the way back of an LSTM, from the gradient of the last state or of all states."""
 
     def __init__(self, writer: Writer, task: Task, words: Words | None, number: int) -> None:
         self._writer = writer
@@ -43,7 +43,7 @@ class LstmBack:
         self._lstm: Recurrence = lstm
 
     def write(self) -> None:
-        """Write it."""
+        """Write the way back and the updates."""
         writer, task = self._writer, self._task
         back = RecurrentBackward(writer, task, self._number)
         if self._lstm.sequences:
@@ -69,7 +69,7 @@ class LstmBack:
         back.end()
 
     def _all_states(self, back: RecurrentBackward) -> None:
-        """Write the same from the gradients of all states, which are in host memory."""
+        """Write all steps of all turns from the gradients of all states, in host memory."""
         writer = self._writer
         back.begin_all()
         for _ in each_turn(writer, self._task):
@@ -89,7 +89,7 @@ class LstmBack:
         size, samples, gates = layout.size, layout.samples, layout.shapes[self._number].units
         most = part_blocks(writer, task)
         units = min(most, gates)
-        # A step of a piece has states as int16, int8 and transposed, and dz, two of most of these.
+        # The buffer has states of a step as int16, as int8 and twice transposed, and dz twice.
         each = samples * (2 * most + most + 2 * most + 2 * 2 * units)
         steps = min(max(1, writer.config.buffer_lines // 4 // each), self._lstm.steps)
         self._wide = writer.allocate(2 * most * steps * samples)
@@ -148,7 +148,7 @@ class LstmBack:
         if piece.tensor == self._number:
             place, apart, wide = sizes.places.inputs, sizes.inputs * samples, 0
         else:
-            # The state before each step, the first of which is zero.
+            # These are the states before each step; the first of them is zero.
             place, apart, wide = sizes.places.hidden, sizes.rows, 1
         first = steps.start * apart + piece.blocks.start * samples
         lines = self._wide if wide else self._narrow

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last stage for all turns: logits, losses, and the gradient of the logits."""
+"""Writes the last stage for all turns: logits, losses, and the gradient of the logits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from systola.training.weights import all_turned
 from systola.training.writer import Entry, Writer
 
 _LINES = 24
-"""Lines of the buffer for each line of logits of one byte, at most, while losses are written."""
+"""Most lines of the buffer for each line of logits of one byte, while losses are written."""
 
 
 class Outputs:
-    """Writes it."""
+    """A writer of the last stage."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
         self._writer = writer
@@ -34,8 +34,11 @@ class Outputs:
         self._sums = sum_bits(task, left, self._number)
 
     def logits(self, logits: range, row: int = 0) -> None:
-        """Write the logits of the turn that is written, int16, [group][class], as `_logits` of
-        Forward does. Their sums are in accumulators from `row` on."""
+        """Write the logits of the turn that is written now, int16, [group][class].
+
+        The logits are as `Forward._logits` writes them. Their sums are in accumulators from `row`
+        on.
+        """
         writer, layout, sums = self._writer, self._writer.layout, self._sums
         for chunk in chunks_of(writer, self._task, self._number):
             tiles, first = self._turned.read(chunk), chunk.blocks.start
@@ -47,7 +50,7 @@ class Outputs:
         writer.activate(row, logits.start, self._rows, Entry(), wide=1, exponent=SHIFT)
 
     def predict(self) -> None:
-        """Write the outputs of the network."""
+        """Write the outputs of the network for all turns."""
         writer, last = self._writer, self._task.stages[-1]
         loss = Loss(writer, self._task)
         for _ in each_turn(writer, self._task):
@@ -111,10 +114,10 @@ class Outputs:
 
     @property
     def kept(self) -> set[int]:
-        """The transposed inputs that are in host memory, see Turned."""
+        """Places in host memory of the transposed inputs, see Turned."""
         return self._turned.kept
 
     def free(self) -> None:
-        """Give the lines back."""
+        """Give the lines of inputs and weights back to the buffer."""
         self._turned.free()
         self._writer.free(self._weights)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The product of lines of all turns with the weights of a stage, a block of results at a time."""
+"""Writes products of lines of all turns with weights of a stage, a block of results at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.training.writer import Writer
 
 
 class Products:
-    """Sums of `inputs` blocks of lines, for `results` blocks of results and each turn."""
+    """A product of `inputs` blocks of lines and weights, for `results` blocks of results a turn."""
 
     def __init__(
         self,
@@ -27,9 +27,11 @@ class Products:
         *,
         wide_bias: bool = False,
     ) -> None:
-        """`place`: where the lines of a turn are, [block][sample]; `sizes`: inputs and results.
+        """Take the place of a turn's lines, [block][sample], and the numbers of blocks.
 
-        With `wide_bias` the last block of lines is int16, as it is after an LSTM.
+        `place`: a function from the layout of a turn to the place in host memory. `sizes`: blocks
+        of inputs and of results. With `wide_bias` the last block of lines is int16, as after an
+        LSTM.
         """
         samples = writer.layout.samples
         self.inputs, self.results = sizes
@@ -47,7 +49,7 @@ class Products:
             )
 
     def once(self) -> Iterator[tuple[Task, int, Accumulated]]:
-        """Multiply; yield each block, its number and the task of its turn, with its sums.
+        """Multiply; yield the task of each turn, the number of each block, and the block's sums.
 
         The next product of a turn is under way when a block is yielded.
         """
@@ -61,11 +63,11 @@ class Products:
         *,
         masked: bool = False,
     ) -> Iterator[tuple[Task, int, Sums]]:
-        """Let all sums be measured, then do as `once`.
+        """Multiply for `measure`, which sees all sums; then yield as `once` does.
 
-        `measure` is called with a task, a block and its sums, `end` when all have been seen. If
-        `masked`, `measure` returns the lines of the block's mask, which is part of sums that are
-        kept.
+        `measure` is called with a task, a block and its sums, and `end` after the last sums. If
+        `masked`, `measure` returns the lines of the block's mask. Sums that are kept are multiplied
+        with the mask.
         """
         few = self.inputs <= FEW_BLOCKS
         again = few or self.inputs * self._writer.layout.size >= MOST_INPUTS
@@ -100,7 +102,7 @@ class Products:
                 if block + 1 < results or task.turn < last:
                     tile = self._tiles.read((block + 1) % results)
                 if task.turn < last:
-                    # A part of the lines of the next turn with each block.
+                    # A part of the lines of the next turn is read with each block.
                     ends = (n * self._blocks // results for n in (block, block + 1))
                     self._read(task.turn + 1, range(*ends))
                 if before:
@@ -127,6 +129,6 @@ class Products:
         writer.read(self._place(layout) + first, lines)
 
     def free(self) -> None:
-        """Give all lines back, the weights included."""
+        """Give all lines back to the buffer, the weights included."""
         self._writer.free(*self._rooms)
         self._tiles.free()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a batch that is taken in turns: forward, loss and back, layer by layer."""
+"""Writes the programs of a batch that is taken in turns: forward, loss and back, layer by layer."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from systola.training.update import update_shift
 from systola.training.writer import Entry, Writer
 
 GRADIENTS = "gradients"
-"""The key of the fraction bits of the present gradient."""
+"""Key of the fraction bits of the present gradient."""
 
 
 def goes_in_turns(task: Task) -> bool:
-    """Whether all layers of a network can take their samples in turns."""
+    """Return whether all layers of a network can take their samples in turns."""
     return not any(stage.sources or stage.window for stage in task.stages)
 
 
 class Step:
-    """Writes all of a program but its end."""
+    """A writer of all of a program but its end."""
 
     def __init__(
         self, writer: Writer, task: Task, words: NDArray[np.intp] | None, *, train: bool
     ) -> None:
-        """`words`: the samples of the whole batch, where there is an Embedding."""
+        """Take the `words` of the whole batch, where there is an Embedding."""
         self._writer = writer
         self._task = task
         self._train = train
         self._left = Pass()
         self._words = None if words is None else Words(writer, task, words)
         self.kept = Kept(writer) if branched(task.stages) else None
-        """The fraction bits of all results, where there are more than registers for them."""
+        """Fraction bits of all results, where there are more results than registers."""
 
     def forward(self) -> Outputs:
         """Write the way forward up to the units that the last stage takes."""
@@ -91,14 +91,15 @@ class Step:
                     writer.measure(STATE, first=LEAST)
                 LstmBack(writer, task, None if number else self._words, number).write()
                 continue
-            # The gradient below takes the weights before their update, and moves its exponent.
+            # The gradient below needs the weights before their update, so it is written first. That
+            # gradient changes the exponent in GRADIENT.
             entry = update_shift(
                 writer, task, number, task.master_bits[number], left.inputs[number]
             )
             if number:
                 self._below(number)
             if number and self.kept:
-                # It is kept within the ends that gradients of branches have.
+                # The exponent is kept within the ends that gradients of branches have.
                 self.kept.keep(GRADIENTS, GRADIENT)
                 self.kept.bring(GRADIENTS, GRADIENT)
                 self.kept.free(GRADIENTS)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums that wait for their shift, which is known when the sums of all turns have been measured.
+"""Keeps sums until their shift is known, which is after the sums of all turns have been measured.
 
-Few inputs are multiplied again. Other sums s, below 2^29, are kept in host memory as two int16,
-h = s / 2^14, rounded, and l = s - 2^14 h: Activate makes h, the array then adds h times -2^14 to s,
-and Activate makes l of the rest. A Vector ADD brings s = 2^14 h + l back, all 32 bits of it.
+Sums of few inputs are multiplied again. Other sums s, below 2^29, are kept in host memory as two
+int16, h = s / 2^14, rounded, and l = s - 2^14 h. Activate makes h, the array then adds h times
+-2^14 to s, and Activate makes l of the rest. A Vector ADD brings s = 2^14 h + l back, all 32 bits
+of it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from systola.training.writer import NARROWING, ONE, UNIT, WIDE, WIDENING, Entry,
 
 SPLIT_BITS = 14
 LINES = 4
-"""Lines of a row of sums: low and high bytes of h, then of l."""
+"""Number of lines of a row of sums: low and high bytes of h, then of l."""
 FEW_BLOCKS = 8
-"""Blocks of inputs of a product that takes no longer than to keep its sums."""
+"""Most blocks of inputs of a product that takes no longer than to keep its sums."""
 MOST_INPUTS = 1 << 29 - 14
-"""Inputs of a product, the sums of which are always below 2^29."""
+"""Number of inputs up to which sums of a product are always below 2^29."""
 
 
 class Sums(Protocol):
-    """Sums of a block, a row for each sample."""
+    """A block of sums, with a row for each sample."""
 
     @property
     def masked(self) -> bool:
@@ -43,13 +44,13 @@ class Sums(Protocol):
         table: int = 0,
         exponent: int = 0,
     ) -> None:
-        """Write them as int8 to lines of the buffer."""
+        """Write the sums as int8 to lines of the buffer."""
         ...
 
 
 @dataclass(frozen=True)
 class Accumulated:
-    """Sums in accumulator rows."""
+    """A block of sums in accumulator rows."""
 
     writer: Writer
     row: int
@@ -65,14 +66,14 @@ class Accumulated:
         table: int = 0,
         exponent: int = 0,
     ) -> None:
-        """Write them as int8 to lines of the buffer."""
+        """Write the sums as int8 to lines of the buffer."""
         how = {"table": table, "exponent": exponent}
         self.writer.activate(self.row, line, self.rows, entry, function=function, **how)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Sums that have come back to the buffer."""
+    """A block of sums that has come back to the buffer."""
 
     writer: Writer
     lines: range
@@ -87,7 +88,7 @@ class Kept:
         table: int = 0,
         exponent: int = 0,
     ) -> None:
-        """Write them as int8 to lines of the buffer."""
+        """Write the sums as int8 to lines of the buffer."""
         rows = len(self.lines) // LINES
         self.writer.vector(
             *(Operation.ADD, self.lines.start, self.lines.start + 2 * rows, line, rows),
@@ -100,10 +101,10 @@ class Kept:
 
 
 class Keeper:
-    """Takes sums of blocks to host memory and back, for one product at a time."""
+    """A keeper that takes sums of blocks to host memory and back, for one product at a time."""
 
     def __init__(self, writer: Writer, *, masked: bool) -> None:
-        """`masked`: whether each block has a mask, with which its sums are multiplied."""
+        """Allocate lines. `masked`: whether sums are multiplied with a mask of their block."""
         size = writer.layout.size
         self._masked = masked
         self._wide_mask = writer.allocate(2 * writer.layout.samples * masked)
@@ -123,9 +124,10 @@ class Keeper:
         return spilled(layout).sums + LINES * block * layout.samples * layout.pitch
 
     def keep(self, block: int, row: int, mask: range) -> None:
-        """Take the sums of a block from an accumulator row on, which are not there afterwards.
+        """Take the sums of a block from an accumulator row on to host memory.
 
-        `mask`: lines of int8, empty where there is no mask.
+        The rows do not have the sums afterwards. `mask`: lines of int8, empty where there is no
+        mask.
         """
         writer, lines = self._writer, self._room()
         rows = writer.layout.samples
@@ -142,15 +144,15 @@ class Keeper:
         writer.write(self._place(block), lines)
 
     def end(self) -> None:
-        """Give the lines back that only `keep` takes, when all sums have been kept."""
+        """Give the lines that only `keep` takes back to the buffer, after the last sums."""
         self._writer.free(self._wide_mask, self._minus)
 
     def kept(self, block: int) -> Kept:
-        """Bring the sums of a block."""
+        """Bring the sums of a block back to the buffer."""
         lines = self._room()
         self._writer.read(self._place(block), lines)
         return Kept(self._writer, lines, self._masked)
 
     def free(self) -> None:
-        """Give the other lines back."""
+        """Give all other lines back to the buffer."""
         self._writer.free(*self._rooms)

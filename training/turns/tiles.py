@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of one block after the other, again for each turn."""
+"""Brings weights of one block after the other into the buffer, again for each turn."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from systola.training.writer import Writer
 
 
 class Tiles:
-    """Weights of blocks as the array takes them, two blocks in the buffer at one time.
+    """A reader of weights of blocks as the array takes them, two blocks in the buffer at one time.
 
-    They are made of the masters in the first turn, and in the others they come from host memory.
+    Weights are made of the masters in the first turn. In other turns they come from host memory.
     """
 
     def __init__(self, writer: Writer, lines: int, make: Callable[[int, int], None]) -> None:
-        """`lines`: of a block; `make`: writes a block to a line of the buffer."""
+        """Take the `lines` of a block, and `make`, which writes a block to a line of the buffer."""
         self._writer = writer
         self._make = make
         self._rooms = [writer.allocate(lines) for _ in range(2)]
@@ -37,12 +37,12 @@ class Tiles:
         return room.start
 
     def free(self) -> None:
-        """Give the lines back."""
+        """Give the lines of the weights back to the buffer."""
         self._writer.free(*self._rooms)
 
 
 class Columns(Tiles):
-    """Weights of blocks of units, each [input]."""
+    """A reader of weights of blocks of units, each [input]."""
 
     def __init__(self, writer: Writer, number: int) -> None:
         lines = writer.layout.shapes[number].lines
@@ -56,19 +56,19 @@ class Columns(Tiles):
         narrow(writer, masters.start, line, len(masters) // 2)
 
     def free(self) -> None:
-        """Give the lines back."""
+        """Give the lines of the weights back to the buffer."""
         super().free()
         self._writer.free(self._masters)
 
 
 class Rows(Tiles):
-    """Weights of blocks of inputs, transposed, each [unit]."""
+    """A reader of weights of blocks of inputs, transposed, each [unit]."""
 
     def __init__(self, writer: Writer, number: int) -> None:
         self._turning = Turning(writer, number)
         super().__init__(writer, self._turning.lines, self._turning.read_to)
 
     def free(self) -> None:
-        """Give the lines back."""
+        """Give the lines of the weights back to the buffer."""
         super().free()
         self._turning.free()

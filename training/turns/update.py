@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The update of a Dense by the samples of all turns: masters are read and written once."""
+"""Writes the update of a Dense by the samples of all turns: masters are read and written once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from systola.training.writer import AnyEntry, Writer
 
 
 class Update:
-    """Writes it: some blocks of inputs times some blocks of units at a time."""
+    """A writer of an update: some blocks of inputs times some blocks of units at a time."""
 
     def __init__(
         self, writer: Writer, task: Task, number: int, entry: AnyEntry, kept: set[int] | None
     ) -> None:
-        """`kept`: see Turned."""
+        """Take the places `kept` of transposed inputs, see Turned."""
         self._writer = writer
         self._task = task
         self._number = number
@@ -53,7 +53,7 @@ class Update:
                 for of_turn in each_turn(writer, task):
                     gradient, begins = gradients[of_turn.turn % 2], not of_turn.turn
                     self._product(chunk, units, turned, gradient, half * turn, first=begins)
-                    # The array is busy while some of the masters before take their sums.
+                    # The array is busy while sums are added to some of the masters before.
                     ends = (n * len(before) // task.turns for n in (of_turn.turn, of_turn.turn + 1))
                     self._add(before[slice(*ends)])
                     if begins:

@@ -19,7 +19,7 @@ def each_turn(writer: Writer, task: Task) -> Iterator[Task]:
 
 
 def spilled(layout: Layout) -> Spilled:
-    """Return the places of all that a turn leaves in host memory."""
+    """Return the places of all numbers that a turn leaves in host memory."""
     assert layout.spilled
     return layout.spilled
 

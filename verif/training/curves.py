@@ -2,9 +2,9 @@
 """Trains the tasks of docs/training.md on the machine and, with numpy, in float32.
 
 `python -m systola.verif.training.curves` shows the tutorial in small. `--store` trains all tasks
-with the fast back end and stores the losses for the page; `--only TEXT` takes the tasks with it in
-their name, and leaves the others as they are. `--backend rtl` takes the simulated RTL, `--draw
-FILE` draws both loss curves.
+with the fast back end and stores the losses for the page. `--only TEXT` takes the tasks with TEXT
+in their name, and leaves the other tasks as they are. `--backend rtl` takes the simulated RTL.
+`--draw FILE` draws both loss curves.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Task:
-    """A network, what it is trained on, and how."""
+    """A task: a network, the samples that it is trained on, and its settings."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -66,14 +66,14 @@ class Task:
     loss: str = "sparse_categorical_crossentropy"
 
     def targets(self, labels: NDArray[Any]) -> NDArray[np.float32]:
-        """Labels as float32 takes them."""
+        """Return labels as float32 takes them, a row for each sample."""
         if self.loss == "binary_crossentropy":
             return labels[:, np.newaxis].astype(np.float32)
         return np.eye(10, dtype=np.float32)[labels]
 
 
 def tasks() -> list[Task]:
-    """The digits first."""
+    """Return the tasks of docs/training.md, the digits first."""
     wide = (Dense(512, "relu"), Dropout(0.2), Dense(10))
     points = clusters(7400, features=784, classes=10, seed=7)
     many = tuple((part[0], part[1]) for part in _split(points, 6400))
@@ -119,7 +119,7 @@ def tutorial() -> Task:
 
 
 def residual() -> tuple[Layer, ...]:
-    """Return a Dense that is added to its inputs, and another one beside the sum."""
+    """Return a Dense that is added to its inputs, and another Dense beside the sum."""
     x = Input((64,))
     first = Dense(128, "relu")(x)
     added = ReLU()(Add()([Dense(128)(first), first]))
@@ -128,12 +128,12 @@ def residual() -> tuple[Layer, ...]:
 
 
 def texts(count: int, seed: int) -> Samples:
-    """Of up to ten words."""
+    """Return `count` texts of up to ten words."""
     return reviews(count, words=WORDS, vocabulary=VOCABULARY, seed=seed)
 
 
 def small_cnn() -> tuple[Layer, ...]:
-    """For images of 8 x 8 pixels."""
+    """Return a network with two convolutions, for images of 8 x 8 pixels."""
     return (
         Input((8, 8, 1)),
         Conv2D(16, 3, padding="same", activation="relu"),
@@ -151,7 +151,7 @@ def _split(samples: Samples, count: int) -> tuple[Samples, Samples]:
 
 
 class Beside(Callback):
-    """Trains in float32 beside the machine, and says what both have got."""
+    """A callback that trains in float32 beside the machine, and prints the results of both."""
 
     def __init__(self, task: Task, referee: Referee, *, say: bool) -> None:
         self._task = task
@@ -160,7 +160,7 @@ class Beside(Callback):
         self.epochs: list[dict[str, float]] = []
 
     def on_epoch_end(self, epoch: int, logs: Any) -> None:
-        """Compares an epoch."""
+        """Train an epoch in float32, and compare it with the machine's epoch."""
         (x, y), (x_test, y_test) = self._task.data
         loss, accuracy = self._referee.epoch(x, self._task.targets(y), self._task.batch)
         _, right = self._referee.evaluate(x_test, self._task.targets(y_test))
@@ -183,7 +183,7 @@ class Beside(Callback):
 
 
 def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
-    """What both have got, epoch by epoch, as it is stored."""
+    """Return the results of the machine and of float32, epoch by epoch, as they are stored."""
     (x, y), test = task.data
     model = Sequential(task.layers)
     how: dict[str, Any] = {"metrics": ["accuracy"], "seed": SEED, "preset": PRESET}
@@ -198,7 +198,7 @@ def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Runs the command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, default=FAST)
     parser.add_argument("--store", action="store_true")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What networks are trained on here."""
+"""Data sets that networks are trained on in tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Samples = tuple[NDArray[np.float32], NDArray[Any]]
 
 
 def digits() -> tuple[Samples, Samples]:
-    """scikit-learn's digits: 1437 images to train with, 360 to test, 64 pixels from 0 to 1."""
+    """Return scikit-learn's digits: 1437 images to train with, 360 to test.
+
+    An image has 64 pixels from 0 to 1.
+    """
     content = (files("systola.models") / "digits.npz").read_bytes()
     with np.load(io.BytesIO(content)) as archive:
         x, y, x_test, y_test = (archive[name] for name in ("x", "y", "x_test", "y_test"))
@@ -22,16 +25,17 @@ def digits() -> tuple[Samples, Samples]:
 
 
 def images() -> tuple[Samples, Samples]:
-    """The same as maps of one channel."""
+    """Return the digits as maps of one channel."""
     (x, y), (x_test, y_test) = digits()
     return (x.reshape(-1, 8, 8, 1), y), (x_test.reshape(-1, 8, 8, 1), y_test)
 
 
 def reviews(count: int, *, words: int, vocabulary: int, seed: int) -> Samples:
-    """Texts of up to `words` words, zeros before them; 1 is praise.
+    """Return texts of up to `words` words, with zeros before them; label 1 is praise.
 
-    As those that models/training_data.py makes, but short: a fifth of the words praise, a fifth
-    blame, word 1 turns the next of them round, and most of them agree. The rest says nothing.
+    The texts are like the texts of models/training_data.py, but short. A fifth of the words praise
+    and a fifth blame. Word 1 turns the next such word round, and most of these words agree with the
+    label. All other words mean nothing.
     """
     rng = np.random.default_rng(seed)
     samples, labels = np.zeros((count, words), int), rng.integers(0, 2, count)
@@ -48,7 +52,7 @@ def reviews(count: int, *, words: int, vocabulary: int, seed: int) -> Samples:
 
 
 def clusters(count: int, *, features: int, classes: int, seed: int) -> Samples:
-    """Points from 0 to 1 around three middles for each class, with noise that mixes them."""
+    """Return points from 0 to 1 around three middles for each class, with noise that mixes them."""
     rng = np.random.default_rng(seed)
     middles = rng.uniform(0, 1, (classes, 3, features))
     labels = rng.integers(0, classes, count)

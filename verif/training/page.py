@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/training.md and docs/training.svg, from what `curves --store` and `make bench-train` found.
+"""Makes docs/training.md and docs/training.svg from stored results.
 
-`python -m systola.verif.training.page --write docs` fills the table and draws the curves, `--check
-docs` exits with status 1 where they are out of date.
+The results come from `curves --store` and `make bench-train`.
+`python -m systola.verif.training.page --write docs` fills the table and draws the curves. `--check
+docs` exits with status 1 where the pages are out of date.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ STORED = Path(__file__).with_name("curves.json")
 
 
 def picture(results: Sequence[dict[str, Any]]) -> bytes:
-    """Both loss curves of each task."""
+    """Draw both loss curves of each task."""
     figure = new_figure(4 * len(results) if len(results) > 1 else 6, 3.2)
     for number, result in enumerate(results, 1):
         axes = figure.add_subplot(1, len(results), number)
@@ -36,7 +37,8 @@ def picture(results: Sequence[dict[str, Any]]) -> bytes:
 
 
 def results_table(results: Sequence[dict[str, Any]]) -> str:
-    """What the last epoch of each task has given, and the largest difference of all epochs."""
+    """Return the table of results: the last epoch of each task, and the largest difference of all
+    epochs."""
     rows: list[tuple[str, ...]] = []
     for result in results:
         epochs = result["epochs"]
@@ -56,7 +58,7 @@ def results_table(results: Sequence[dict[str, Any]]) -> str:
 
 
 def stored() -> list[dict[str, Any]]:
-    """What has been found last."""
+    """Return the results that were stored last."""
     return json.loads(STORED.read_text(encoding="utf-8"))
 
 

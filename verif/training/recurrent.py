@@ -14,7 +14,10 @@ Floats = NDArray[np.float32]
 
 
 class Recurrent:
-    """Weights are Keras's: embeddings (with a vocabulary), kernel, recurrent kernel, biases."""
+    """An LSTM in float32, with an Embedding before it where there is a vocabulary.
+
+    Weights are Keras's: embeddings, kernel, recurrent kernel, biases.
+    """
 
     def __init__(self, lstm: Recurrence) -> None:
         self._lstm = lstm
@@ -24,12 +27,14 @@ class Recurrent:
 
     @property
     def arrays(self) -> int:
-        """How many arrays of weights it has."""
+        """Number of arrays of weights."""
         return 3 + bool(self._lstm.vocabulary)
 
     def forward(self, x: NDArray[np.floating], weights: Sequence[Floats]) -> Floats:
-        """The last state, (samples, units), of words or numbers of each sample; all states,
-        (samples, steps, units), where it gives sequences."""
+        """Return the last state, (samples, units), of the words or numbers of each sample.
+
+        An LSTM that gives sequences returns all states, (samples, steps, units).
+        """
         lstm, self._x, self._weights = self._lstm, x, weights
         if lstm.vocabulary:
             embeddings, *weights = weights
@@ -51,8 +56,10 @@ class Recurrent:
         return np.stack(states, axis=1) if lstm.sequences else state
 
     def backward(self, gradient: Floats) -> tuple[list[Floats], Floats]:
-        """Gradients of the weights, and of numbers that were the inputs, from the gradient of
-        what forward() gave."""
+        """Return the gradients of the weights, and of the inputs where they are numbers.
+
+        `gradient`: the gradient of the result of forward().
+        """
         words, every = bool(self._lstm.vocabulary), gradient
         if self._lstm.sequences:
             gradient = every[:, -1]

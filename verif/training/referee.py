@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same training in float32 with numpy: same weights, order and masks."""
+"""Trains in float32 with numpy, with the same weights, order and masks as the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Floats = NDArray[np.float32]
 
 
 def windows(x: Floats, window: Window) -> Floats:
-    """The taps of all windows of maps, zeros outside: (samples, height, width, taps, channels)."""
+    """Return the taps of all windows of maps, zeros outside.
+
+    The shape is (samples, height, width, taps, channels).
+    """
     found = np.zeros((len(x), *window.out, window.taps, x.shape[-1]), np.float32)
     for number, pixels, inside in _taps(window):
         found[:, inside[0], inside[1], number] = x[:, pixels[0], pixels[1]]
@@ -31,7 +34,7 @@ def windows(x: Floats, window: Window) -> Floats:
 
 
 def from_windows(gradient: Floats, window: Window) -> Floats:
-    """The gradient of maps from that of the taps of all windows."""
+    """Return the gradient of maps from the gradient of the taps of all windows."""
     found = np.zeros((len(gradient), *window.map, gradient.shape[-1]), np.float32)
     for number, pixels, inside in _taps(window):
         found[:, pixels[0], pixels[1]] += gradient[:, inside[0], inside[1], number]
@@ -39,7 +42,7 @@ def from_windows(gradient: Floats, window: Window) -> Floats:
 
 
 def _taps(window: Window) -> list[tuple[int, Any, Any]]:
-    """For each tap the pixels of a map, and the windows that have them."""
+    """Return for each tap the pixels of a map, and the windows that have these pixels."""
     found: list[tuple[int, Any, Any]] = []
     for number, place in enumerate(window.places):
         pixels, inside = [], []
@@ -62,7 +65,7 @@ def _taps(window: Window) -> list[tuple[int, Any, Any]]:
 
 
 def joined(stage: Stage, given: Sequence[Floats]) -> Floats:
-    """The sum of results, or results side by side."""
+    """Return the sum of results, or results side by side."""
     shape = (len(given[0]), *stage.map, -1) if stage.maps else (len(given[0]), -1)
     given = [each.reshape(shape) for each in given]
     return np.concatenate(given, axis=-1) if stage.join == "concatenate" else np.sum(given, axis=0)
@@ -82,12 +85,12 @@ class Referee:
     loss: str = "sparse_categorical_crossentropy"
     seed: int = 0
     size: int = 16
-    """Columns of the array, which the masks depend on."""
+    """Columns of the array, on which the masks depend."""
 
     def __post_init__(self) -> None:
         self.weights = [np.asarray(each, np.float32) for each in self.weights]
         self.velocities = [np.zeros_like(each) for each in self.weights]
-        """Or first moments; `squares` has the second ones."""
+        """Velocities, or first moments; `squares` has the second moments."""
         self.squares = [np.zeros_like(each) for each in self.weights]
         self.steps = self.epochs = 0
         self._lstms = [Recurrent(stage.lstm) if stage.lstm else None for stage in self.stages]
@@ -96,12 +99,13 @@ class Referee:
             for lstm, stage in zip(self._lstms, self.stages, strict=True)
         ]
         self._kernel = [sum(counts[:number]) for number in range(len(self.stages))]
-        """Where the weights of each stage begin: a kernel and its biases, or those of an LSTM."""
+        """Number of the first array of weights of each stage: of a kernel and its biases, or of an
+        LSTM."""
 
     def epoch(
         self, x: Floats, y: Floats, batch: int, *, shuffle: bool = True
     ) -> tuple[float, float]:
-        """Loss and accuracy of an epoch; `y` has a row of targets for each sample."""
+        """Train an epoch; return loss and accuracy. `y` has a row of targets for each sample."""
         order = np.arange(len(x))
         if shuffle:
             order = np.random.default_rng((self.seed, self.epochs)).permutation(order)
@@ -114,7 +118,7 @@ class Referee:
         return loss / len(x), right / len(x)
 
     def step(self, x: Floats, y: Floats, batch: int) -> tuple[float, float]:
-        """The sum of the losses, and how many are right, before the update."""
+        """Take a step; return the sum of the losses, and how many are right, before the update."""
         inputs: list[Floats] = []
         masks: list[Floats] = []
         slopes: list[Floats] = []
@@ -190,7 +194,8 @@ class Referee:
         winners: list[Floats | None],
         slopes: list[Floats],
     ) -> Floats:
-        """From the gradient of what a stage leaves to that of its sums."""
+        """Return the gradient of a stage's sums, from the gradient of the units that the stage
+        leaves."""
         gradient = gradient * masks[number]
         winner, pool = winners[number], self.stages[number].pool
         if winner is not None and pool:
@@ -200,7 +205,7 @@ class Referee:
     def _split(
         self, number: int, gradient: Floats, above: dict[int, Floats], results: list[Floats]
     ) -> None:
-        """Give the gradient of a join to what it has joined."""
+        """Give the gradient of a join to the results that are joined."""
         stage, first = self.stages[number], 0
         for at in stage.sources:
             part, shape = gradient, results[at].shape
@@ -231,7 +236,7 @@ class Referee:
         return -rate * velocity / (np.sqrt(square) + np.float32(1e-7))
 
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
-        """Loss and accuracy without dropout."""
+        """Return loss and accuracy without dropout."""
         results = [x]
         for number, stage in enumerate(self.stages):
             x = results[takes(self.stages, number)[0]]
@@ -256,7 +261,7 @@ class Referee:
         return inputs @ self.weights[kernel] + bias
 
     def _activated(self, stage: Stage, sums: Floats) -> tuple[Floats, Floats]:
-        """The units of these sums, and the slopes there."""
+        """Return the units of these sums, and the slopes of the activation there."""
         slopes = np.ones_like(sums)
         match stage.curve:
             case "tanh":
@@ -279,7 +284,7 @@ class Referee:
         return float((outputs.argmax(axis=1) == y.argmax(axis=1)).sum())
 
     def _inputs(self, number: int, x: Floats) -> Floats:
-        """What the sums of a stage are of."""
+        """Return the inputs of the sums of a stage, as rows or windows."""
         stage = self.stages[number]
         if stage.window is None:
             return x.reshape(len(x), -1)
@@ -287,7 +292,8 @@ class Referee:
         return windows(maps, stage.window).reshape(len(x), *stage.window.out, -1)
 
     def _pooled(self, stage: Stage, x: Floats) -> tuple[Floats, Floats | None]:
-        """After the pooling, where there is one; and the part that each tap has in it."""
+        """Return units after the pooling, where there is one, and the part that each tap has in
+        them."""
         if stage.pool is None:
             return x, None
         taps = windows(x, stage.pool)
@@ -297,7 +303,7 @@ class Referee:
         return taps.max(axis=3), winner.astype(np.float32)
 
     def _loss(self, outputs: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Gradient and loss of each sample."""
+        """Return the gradient and the loss of each sample."""
         if self.loss == "mse":
             error = outputs - y
             return error * np.float32(2 / y.shape[1]), (error**2).mean(axis=1)
@@ -310,14 +316,14 @@ class Referee:
         return np.exp(logs) - y, -(y * logs).sum(axis=1)
 
     def _kept(self, number: int, stage: Stage, batch: int) -> Floats:
-        """1 for the units of each sample that dropout leaves, as the machine draws them."""
+        """Return 1 for the units of each sample that dropout leaves, as the machine draws them."""
         if stage.lstm and stage.lstm.sequences:
             steps = range(stage.lstm.steps)
             return np.stack([self._drawn(number, stage, batch, step) for step in steps], axis=1)
         return self._drawn(number, stage, batch)
 
     def _drawn(self, number: int, stage: Stage, batch: int, step: int = 0) -> Floats:
-        """The same in a step in time."""
+        """Return 1 for the units of each sample that dropout leaves in a step in time."""
         units = stage.lstm.units if stage.lstm else stage.units
         blocks = -(-units // self.size)
         samples = -(-batch // self.size) * self.size

@@ -46,7 +46,7 @@ FUNCTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_tables(name: str) -> None:
-    """Every entry is the nearest code, and beyond the ends there is nothing left of a slope."""
+    """Every entry is the nearest code, and beyond the ends slopes are zero."""
     curve, (value, slope) = CURVES[name], FUNCTIONS[name]
     sums = np.arange(256).astype(np.int8) / 2.0**curve.sum_bits
     assert np.abs(curve.values() / 2.0**curve.bits - value(sums)).max() <= 0.5 / 2**curve.bits
@@ -130,7 +130,7 @@ def test_saved_networks_predict_the_same(preset: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [Flatten(), thorough(Conv2D(9, 3)), thorough(LSTM(5))])
 def test_rescaling(first: Any, tmp_path: Path) -> None:
-    """Bytes of 0 to 255 train as their multiples that are made by hand do."""
+    """Bytes of 0 to 255 train like their multiples that are made by hand."""
     (x, y), _ = images()
     given = np.rint(x[:40] * 255).astype(np.uint8)
     shape = (8, 8) if isinstance(first, LSTM) else (8, 8, 1)
@@ -223,7 +223,7 @@ def test_from_keras() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fresh_weights(name: str) -> None:
-    """Standard deviations and ends as Keras documents them."""
+    """Standard deviations and ends are as Keras documents them."""
     model = Sequential([Input((200,)), Dense(100, kernel_initializer=name), Dense(3)])
     kernel = model.get_weights()[0]
     scales = {"glorot": 2 / 300, "he": 2 / 200, "lecun": 1 / 200}

@@ -49,7 +49,7 @@ NO_LABELS: tuple[Any, ...] = (
 
 
 class NoCallback:
-    """Has some of the methods of a callback."""
+    """A class that has some of the methods of a callback."""
 
     def on_train_begin(self) -> None: ...
 
@@ -61,7 +61,7 @@ def model() -> Sequential:
 
 
 def test_the_arguments_that_are_right() -> None:
-    """What all the others here change one of."""
+    """The other tests each change one of these arguments."""
     trained = model()
     history = trained.fit(
         *(X, Y),
@@ -119,7 +119,7 @@ COMPILE: dict[str, tuple[Any, ...]] = {
 
 
 def refused(call: Callable[[], Any], *names: str) -> None:
-    """Fails where a call is no mistake, or its line has none of `names` in it."""
+    """Fail where a call is no mistake, or its line has none of `names` in it."""
     with pytest.raises(TrainingError) as caught:
         call()
     assert LINE.fullmatch(str(caught.value)), str(caught.value)
@@ -161,7 +161,7 @@ def test_samples() -> None:
 
 
 def test_first_samples_tell_the_shape() -> None:
-    """A network without an Input takes its shape from them, but not from what is no sample."""
+    """A network without an Input takes its shape from the first samples that are right."""
     which = Sequential([Dense(3)])
     which.compile(preset="8x8-training", backend="iss")
     for bad in NO_SAMPLES:
@@ -239,7 +239,7 @@ def test_no_layers() -> None:
 
 
 def test_networks_that_are_too_large() -> None:
-    """Nothing is allocated: these would take gigabytes and more."""
+    """Nothing is allocated: these networks would take gigabytes and more."""
     for layers in (
         [Input((1 << 20,)), Dense(128)],
         [Input((64,)), Dense(1 << 24), Dense(3)],

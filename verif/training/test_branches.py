@@ -197,9 +197,9 @@ def test_the_rtl_learns_the_same() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """One step moves each weight as differences of the loss in float64 say, but for eight bits.
+    """One step moves each weight as differences of the loss in float64, but for eight bits.
 
-    A ReLU near zero may pass for one of the two alone, so the samples are always the same.
+    A ReLU near zero may pass for only one of the two, so the samples are always the same.
     """
     layers, rate = rows(0.0), 2.0**-4
     x, y = data(layers, 60, seed=1)
@@ -259,7 +259,10 @@ def test_sums_have_no_drift() -> None:
 
 
 def test_exponents_at_the_ends() -> None:
-    """A sum has the exponent of the tensor with the fewest fraction bits; kept ones have ends."""
+    """A sum has the exponent of the tensor with the fewest fraction bits.
+
+    Exponents that are kept are cut off at two ends.
+    """
     codes = np.array([127, -128, 1, -1], np.int8)
     for count in (1, 2, 4, 5):
         total, bits = added([(codes, 3 + n * 9) for n in range(count)])

@@ -26,7 +26,7 @@ def compile_with(model: Any, rate: float) -> None:
 
 
 class Once(Callback):
-    """Calls `act` with the model, at the end of epoch 0 or of its batch `batch`."""
+    """A callback that calls `act` with the model, at the end of epoch 0 or of its batch `batch`."""
 
     def __init__(self, act: Callable[[Any], None], batch: int | None) -> None:
         self._act = act

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints are looked at before the first epoch: their names, their folder, what is there."""
+"""Checkpoints are looked at before the first epoch: their names, their folder, and files there."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from systola.training import (
 
 Arrays = dict[str, NDArray[Any]]
 Case = tuple[str, Any, Arrays]
-"""The damage that was done, the description, and the arrays."""
+"""Kind of damage, the description, and the arrays."""
 
 RNG = np.random.default_rng(1)
 NETWORKS: dict[str, tuple[list[Any], tuple[int, ...], bool]] = {
@@ -51,12 +51,12 @@ NETWORKS: dict[str, tuple[list[Any], tuple[int, ...], bool]] = {
 """Layers, the shape of samples, and whether the network has been trained."""
 HUGE = 10**9
 MOST_BYTES = 64 << 20
-"""Memory that all damaged checkpoints of a network may take together."""
+"""Most bytes of memory that all damaged checkpoints of a network may take together."""
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """A checkpoint as it should be."""
+    """Make a checkpoint as it should be."""
     layers, shape, trained = NETWORKS[request.param]
     path = tmp_path_factory.mktemp("checkpoint") / "m.tpu"
     model = Sequential(layers)
@@ -70,7 +70,7 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def content_of(about: Any, arrays: Arrays) -> bytes:
-    """The bytes of a checkpoint."""
+    """Return the bytes of a checkpoint."""
     content = io.BytesIO()
     text = about if isinstance(about, np.ndarray) else np.array(json.dumps(about))
     np.savez(content, about=text, **arrays)
@@ -78,7 +78,7 @@ def content_of(about: Any, arrays: Arrays) -> bytes:
 
 
 def places(node: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every field of a description, and to every item of its lists."""
+    """Yield the way to every field of a description, and to every item of its lists."""
     items = enumerate(node) if isinstance(node, list) else node.items()
     for key, value in items:
         yield (*where, key)
@@ -87,7 +87,10 @@ def places(node: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(about: Any, where: tuple[Any, ...], change: Callable[[Any, Any], None]) -> Any:
-    """A copy of a description, in which `change` has got the parent of a place, and the key."""
+    """Return a copy of a description after `change` of a place.
+
+    `change` gets the parent of the place, and the key.
+    """
     result = node = copy.deepcopy(about)
     for key in where[:-1]:
         node = node[key]
@@ -96,7 +99,7 @@ def changed(about: Any, where: tuple[Any, ...], change: Callable[[Any, Any], Non
 
 
 def wrong_values(where: tuple[Any, ...], value: Any) -> list[Any]:
-    """Values of the wrong type or out of range for a place."""
+    """Return values of the wrong type or out of range for a place."""
     if where[-1] == "clipvalue":
         return [True, 0.0, -1.5, [], {}, "nonsense", 1e9]
     if where[-1] == "name":
@@ -121,7 +124,8 @@ def wrong_values(where: tuple[Any, ...], value: Any) -> list[Any]:
 
 
 def damaged_descriptions(about: Any, arrays: Arrays) -> Iterator[Case]:
-    """Each field missing, of the wrong type, out of range; and fields too many."""
+    """Yield descriptions with each field missing, of the wrong type, out of range; and fields too
+    many."""
 
     def remove(node: Any, key: Any) -> None:
         del node[key]
@@ -167,7 +171,8 @@ def damaged_descriptions(about: Any, arrays: Arrays) -> Iterator[Case]:
 
 
 def damaged_arrays(about: Any, arrays: Arrays) -> Iterator[Case]:
-    """Each array missing, of another type, of another shape; and arrays too many."""
+    """Yield checkpoints with each array missing, of another type, of another shape; and arrays too
+    many."""
     for name, values in arrays.items():
         others = {other: each for other, each in arrays.items() if other != name}
         yield f"no {name}", about, others
@@ -188,7 +193,7 @@ def damaged_arrays(about: Any, arrays: Arrays) -> Iterator[Case]:
 
 
 def huge_networks(about: Any, arrays: Arrays) -> Iterator[Case]:
-    """Networks that would take all memory, or hours."""
+    """Yield networks that would take all memory, or hours."""
     for number, layer in enumerate(about["layers"]):
         for field in ("units", "filters", "input_dim", "output_dim", "shape"):
             if field not in layer:
@@ -203,7 +208,8 @@ def huge_networks(about: Any, arrays: Arrays) -> Iterator[Case]:
 
 
 def refusal(error: type[Exception], function: Callable[[Any], Any], argument: Any) -> str:
-    """The line that a function refuses something with; empty where it takes it."""
+    """Return the line with which a function refuses its argument; empty where the function takes
+    it."""
     try:
         function(argument)
     except error as caught:
@@ -228,7 +234,7 @@ def test_damaged(
         content = content_of(damaged, others)
         path.write_bytes(content)
         assert refusal(TrainingError, load, path).startswith(f"{path}: it "), what
-        # To be compiled a network needs no preset of its own.
+        # A network needs no preset of its own to be compiled.
         assert "'preset'" in what or refusal(ModelError, read_model, content), what
         count += 1
     assert count >= 10
@@ -248,7 +254,7 @@ def test_a_later_version_says_so(saved: Case, tmp_path: Path) -> None:
 
 
 def test_the_claims_of_an_array_are_not_believed(saved: Case, tmp_path: Path) -> None:
-    """A header that claims more than the file has."""
+    """A header claims more than the file has."""
     _, about, arrays = saved
     header = io.BytesIO()
     shape = arrays["master0"].shape

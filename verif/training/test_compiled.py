@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained networks as networks like any other: what is compiled predicts what was trained."""
+"""Trained networks compile like any other: a compiled network predicts the same as the model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from systola.verif.training.test_training import compiled
 
 
 def saved(path: Path, *layers: Any, optimizer: SGD | None = None, epochs: int = 2) -> Sequential:
-    """A network trained on some of the digits, and saved as `path`."""
+    """Return a network trained on some of the digits, and saved as `path`."""
     model = compiled(layers, optimizer or SGD(0.2, 0.9))
     x = X[:200].reshape(-1, *layers[0].shape) if isinstance(layers[0], Input) else X[:200]
     if epochs:
@@ -47,7 +47,7 @@ def saved(path: Path, *layers: Any, optimizer: SGD | None = None, epochs: int = 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, NDArray[Any]]:
-    """A file, and what is predicted of the test images."""
+    """Return the file of a trained network, and its predictions for the test images."""
     path = tmp_path_factory.mktemp("trained") / "digits.tpu"
     layers = (Dense(40, "relu"), Dropout(0.2), Dense(20), Dense(10))
     return path, saved(path, *layers).predict(X_TEST)
@@ -118,7 +118,7 @@ def test_convolutions(preset: str, tmp_path: Path) -> None:
     ],
 )
 def test_sequences(name: str, preset: str, batch: int, backend: str, tmp_path: Path) -> None:
-    """So large weights and so many samples that a rounding that is another one shows."""
+    """Weights and samples are so large and many that any other rounding shows."""
     (x, y), _, loss = samples(name, 200, random_seed() % 1000)
     model = compiled(NETWORKS[name], SGD(0.1), loss=loss)
     model.predict(x[:8])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/training.md shows is what a training gives now."""
+"""The results in docs/training.md are the results of a training now."""
 
 from __future__ import annotations
 

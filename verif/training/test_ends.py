@@ -80,12 +80,12 @@ def test_mean_squares() -> None:
 
 
 def check(rows: NDArray[Any], labels: Any, targets: NDArray[Any], loss: str) -> None:
-    """Compare the loss of each sample, and the gradients of all, with exact arithmetic."""
+    """Compare the loss of each sample, and the gradients of all samples, with exact arithmetic."""
     model, samples = network(rows, loss)
     model.fit(samples, labels, epochs=0, batch_size=1, verbose=0)
     logits = np.clip(model.predict(samples).astype(float), -32, END)
     losses, gradients = exact_losses(logits, np.asarray(targets, float), loss)
-    # Of a BINARY loss the share of each unit is rounded, to half a step.
+    # In a BINARY loss the share of each unit is rounded, to half a step.
     tolerance = (1 + UNITS / 2 * (loss == BINARY)) * LOSS_STEP
     for number, expected in enumerate(losses):
         found = model.evaluate(samples[number : number + 1], labels[number : number + 1])

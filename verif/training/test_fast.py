@@ -223,7 +223,7 @@ def test_bytes_of_the_golden_model(name: str, momentum: float) -> None:
     ],
 )
 def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
-    """More epochs than a few updates, so that codes are looked at, halved and doubled."""
+    """There are enough epochs for codes to be looked at, halved and doubled."""
     case = CASES[name]
     data = samples(case.layers(), case.loss)
     golden, fast = (
@@ -241,7 +241,7 @@ def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
     ],
 )
 def test_more_rows_than_are_updated_together(layers: list[Any]) -> None:
-    """A Dense multiplies them in parts, a Conv2D updates them in parts after its products."""
+    """A Dense multiplies the rows in parts, a Conv2D updates them in parts after its products."""
     case = Case(lambda: layers, CLASSES, 16)
     data = samples(layers, CLASSES, 32)
     golden, fast = (
@@ -254,7 +254,7 @@ def test_more_rows_than_are_updated_together(layers: list[Any]) -> None:
     ("target", "weight"), [(1.0, 2.0**-30), thorough(0.0, 1.0), thorough(31.0, 2.0**30)]
 )
 def test_first_gradients_of_any_size(target: float, weight: float) -> None:
-    """A first step is looked at more than once where its gradients are far from the expected."""
+    """A first step is looked at more than once if its gradients are far from the expected size."""
     x, y = np.full((8, 13), 2.0**-6), np.full((8, 3), target)
     left: list[Any] = []
     for backend in ("iss", "fast"):
@@ -284,7 +284,7 @@ def test_masters_that_grow_and_that_stay(rate: float) -> None:
 
 @pytest.mark.parametrize("name", ["words", thorough("pooled")])
 def test_arrays_of_any_size_learn_the_same(name: str) -> None:
-    """Without dropout; batches leave blocks of samples that are not full."""
+    """There is no dropout, and batches leave blocks of samples that are not full."""
     case = CASES[name]
     layers = [each for each in case.layers() if not isinstance(each, Dropout)]
     plain = Case(lambda: layers, case.loss, 13)

@@ -36,7 +36,7 @@ def test_a_prediction_before_it_changes_no_training() -> None:
 
 
 def test_later_samples_of_fit_and_evaluate_are_not_cut_off() -> None:
-    """The mean square of 5 in one of four outputs, and 0 in the others, is 6.25."""
+    """The mean square of errors 5, 0, 0 and 0 in four outputs is 6.25."""
     model = compiled()
     model.fit(SMALL, TARGETS, epochs=0, verbose=0)
     assert model.evaluate(LARGE / 4, TARGETS) == 6.25

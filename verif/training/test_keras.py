@@ -15,7 +15,7 @@ from systola.verif.training.data import digits
 
 
 def linear() -> None:
-    """Activations of Keras are functions."""
+    """Stand for an activation of Keras, which is a function."""
 
 
 def relu() -> None: ...
@@ -74,7 +74,7 @@ def dense(units: int, activation: Any = linear, use_bias: bool = True, **about: 
 
 
 class Functional(KerasModel):
-    """A stand-in for a functional model, whose layers are given with their source and result."""
+    """A stand-in for a functional model of layers that have a source and a result."""
 
     def __init__(self, *layers: Any, outputs: Several[Any], inputs: Any = "x") -> None:
         super().__init__(*layers, shape=(None, 6))
@@ -82,7 +82,7 @@ class Functional(KerasModel):
 
 
 TWICE = dense(6)
-"""A layer that is used twice: Keras has no input and output of it."""
+"""Layer that is used twice. Keras has no input and output of such a layer."""
 
 
 X = layer("InputLayer", input=[], output="x")
@@ -175,7 +175,7 @@ def test_functional() -> None:
 
 
 def test_branches() -> None:
-    """The order of the weights is that of Keras's layers."""
+    """The weights are in the order of Keras's layers."""
     layers = [
         *(dense(6, relu, input="x", output="a"), dense(6, input="a", output="b")),
         *(layer("Add", input=["a", "b"], output="c"), dense(3, input="x", output="d")),

@@ -53,7 +53,8 @@ def fitted(model: Any, epochs: int, *callbacks: Any, **how: Any) -> dict[str, li
 
 
 class Given(Callback):
-    """Replaces the loss of each epoch by a given one, before other callbacks see it."""
+    """A callback that replaces the loss of each epoch by a given loss, before other callbacks see
+    it."""
 
     def __init__(self, losses: list[float]) -> None:
         self._losses = losses
@@ -194,7 +195,7 @@ SCHEDULES: list[tuple[Any, list[float]]] = [
 
 @pytest.mark.parametrize(("schedule", "rates"), SCHEDULES)
 def test_schedules(schedule: Any, rates: list[float], tmp_path: Path) -> None:
-    """Values of Keras at some steps; a file keeps the schedule."""
+    """Rates at some steps are Keras's; a file keeps the schedule."""
     steps = (0, 3, 4, 7, 10, 25)
     assert [schedule(step) for step in steps] == pytest.approx(rates, abs=1e-7)
     model = compiled(SGD(schedule, 0.5))
@@ -207,7 +208,7 @@ def test_schedules(schedule: Any, rates: list[float], tmp_path: Path) -> None:
 
 
 def test_each_step_has_its_rate() -> None:
-    """The bytes of steps that are trained one by one with the rate of each."""
+    """The bytes are equal to steps that are trained one by one with the rate of each."""
     schedule = ExponentialDecay(0.5, 1, 0.5)
     model, parts = compiled(SGD(schedule)), compiled()
     model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
@@ -329,7 +330,7 @@ WRONG: dict[str, Callable[[Path], object]] = {
     "t_mul": lambda path: CosineDecayRestarts(0.1, 4, t_mul=0.5),
     "'decay_steps'": lambda path: ExponentialDecay(0.1),
 }
-"""Wrong arguments, by a part of the line that refuses them."""
+"""Wrong arguments, by a part of the line that refuses each."""
 
 
 @pytest.mark.parametrize("says", WRONG)

@@ -116,7 +116,7 @@ def compiled(last: Any = None, **settings: Any) -> Any:
     ],
 )
 def test_taken_over(settings: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    """The network trains as one that was compiled here, and its weights go back."""
+    """The network trains as if it had been compiled here, and its weights go back."""
     given = compiled(**settings)
     model: Any = from_keras(given, **MACHINE)
     assert tuple(model.settings[name] for name in ("optimizer", "loss", "metrics")) == expected

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-""".keras files that are damaged, and a Keras that is not there, not whole, or at odds with a file.
+"""Files of Keras that are damaged, and a Keras that is missing, not whole, or at odds with a file.
 
-Keras itself is not asked for: a folder called keras stands for it.
+Keras itself is not needed: a folder called keras stands for it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def archive(members: Mapping[str, bytes]) -> bytes:
 
 @pytest.fixture
 def keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that Python imports as keras, with nothing in it; the file m.keras lies beside."""
+    """Make an empty Keras that Python imports, a folder called keras, and a file m.keras."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for name in [each for each in sys.modules if each.partition(".")[0] == "keras"]:
@@ -76,13 +76,13 @@ def test_whole_files(keras: Path) -> None:
 
 
 def test_damaged_files(keras: Path) -> None:
-    """Keras is not even asked."""
+    """Keras does not even get a damaged file."""
     (keras / "models.py").write_text("raise AssertionError\n")
     whole = archive(MEMBERS)
     for place in range(0, len(whole), 97):
         Path("m.keras").write_bytes(whole[:place])
         assert "it is no .keras file" in refusal()
-        # What follows a header of 30 bytes and its name is content, and has a checksum.
+        # Only content after a header of 30 bytes and its name has a checksum.
         if whole.rfind(b"PK\x03\x04", 0, place + 1) + 50 < place < whole.find(b"PK\x01\x02"):
             flipped = bytearray(whole)
             flipped[place] ^= 1 << place % 8
@@ -100,7 +100,7 @@ def test_damaged_files(keras: Path) -> None:
 
 
 def test_encrypted_files(keras: Path) -> None:
-    """The flag of a password in the directory and in the headers."""
+    """The flag of a password is set in the directory and in the headers."""
     whole = bytearray(archive(MEMBERS))
     for start, flag in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         place = whole.find(start)
@@ -113,7 +113,10 @@ def test_encrypted_files(keras: Path) -> None:
 
 @pytest.mark.parametrize("error", ["ValueError", "KeyError", "TypeError", "OSError"])
 def test_what_keras_cannot_read(keras: Path, error: str) -> None:
-    """Whole files whose config and weights do not fit, with an escape sequence in the reason."""
+    """Keras cannot read whole files with config and weights that do not fit.
+
+    Its reason has an escape sequence.
+    """
     (keras / "models.py").write_text(
         "def load_model(path, compile, safe_mode):\n"
         f"    raise {error}('no\\n\\x1b[31m weights' * 100)\n"

@@ -134,7 +134,7 @@ def test_names_that_work(name: str, value: Any) -> None:
 
 
 def test_metrics_as_keras_counts_them(tmp_path: Path) -> None:
-    """Against the same formulas in float64, from the outputs of predict()."""
+    """Metrics equal the same formulas in float64, from the outputs of predict()."""
     targets = RNG.uniform(-1, 1, (21, 3))
     model = compiled(loss="MSE", metrics=["mse", "mae", "mean_squared_error", "accuracy"])
     found = model.evaluate(X, targets, return_dict=True)
@@ -181,7 +181,7 @@ def test_positions() -> None:
 @pytest.mark.parametrize("cores", [1, 3])
 @pytest.mark.parametrize("count", [1, 6, 21])
 def test_any_number_of_samples(cores: int, count: int) -> None:
-    """On cores that do not divide it, with any batch size."""
+    """Samples may be any number, on cores that do not divide it, with any batch size."""
     model = compiled(seed=2, cores=cores)
     model.fit(X, Y, batch_size=16, verbose=0)
     expected = compiled(seed=2)
@@ -297,7 +297,7 @@ TRIED: dict[str, Callable[[], object]] = {
 
 
 def refused(call: Callable[[], object], says: str = "") -> None:
-    """Fail where a call is no mistake, or its line is not one, or lacks `says`."""
+    """Fail where a call is no mistake, or gives anything but one line with `says` in it."""
     with pytest.raises(TrainingError) as caught:
         call()
     assert LINE.fullmatch(str(caught.value)) and says in str(caught.value), str(caught.value)

@@ -63,7 +63,7 @@ def test_quotients(right: int, bias: int) -> None:
 
 
 def fresh(optimizer: Adam | RMSprop, shape: tuple[int, int]) -> State:
-    """Masters of 16 fraction bits, all zero."""
+    """Return masters of 16 fraction bits, all zero."""
     zeros = np.zeros(shape, np.int16)
     first = (zeros,) if optimizer.decays.first else ()
     return State((zeros,), (), (16,), moments=Moments(first, (zeros,), (), 0, optimizer.decays))
@@ -102,16 +102,17 @@ class Float64:
 @pytest.mark.parametrize("often", [1.0, 0.05])
 @pytest.mark.parametrize("optimizer", [Adam(), Adam(beta_1=0.8, beta_2=0.99), RMSprop()])
 def test_weights_move_as_in_float64(optimizer: Adam | RMSprop, often: float) -> None:
-    """Divisors are powers of two, up to sqrt(2) from the root, which is 1 over many weights.
+    """Divisors are powers of two, up to a factor of sqrt(2) from the root.
 
-    Where all gradients grow from step to step the first order makes roots 10 % too large.
+    The mean of this factor over many weights is 1. Where all gradients grow from step to step, the
+    first order makes roots 10 % too large.
     """
     rng, shape = np.random.default_rng(random_seed()), (60, 50)
     state, exact = fresh(optimizer, shape), Float64(optimizer, shape)
     size = 2.0 ** rng.uniform(-8, -3, shape)
     middle = size * rng.choice([-0.5, 0.5], shape)
     for step in range(200):
-        # A level that rises by 2^6 for a while, as at the end of a plateau.
+        # The level rises by 2^6 for a while, as at the end of a plateau.
         level = 2.0 ** min(max(step - 80, 0) / 5, 6)
         there = rng.uniform(size=shape) < often
         gradient = (middle + size * rng.normal(size=shape)) * there * level / 64
@@ -171,7 +172,8 @@ def test_scales_far_from_one() -> None:
 
 @pytest.mark.parametrize("optimizer", [Adam(), RMSprop(0.0005)])
 def test_losses_are_those_of_float32(optimizer: Optimizer) -> None:
-    """Digits, three epochs: loss within 5 % of float32 in each epoch, accuracy within a point."""
+    """On digits, in each of three epochs, the loss is within 5 % of float32, and accuracy within a
+    point."""
     (x, y), test = digits()
     layers = [Input((64,)), Dense(64, "relu"), Dense(10)]
     found = stages(layers, None)
@@ -276,7 +278,7 @@ def test_files_and_rates_of_another_back_end(tmp_path: Path) -> None:
 
 
 def test_what_a_step_tells_is_kept_in_eight_bits() -> None:
-    """The largest of some magnitudes, less a shift, in whichever parts they come."""
+    """A step reports the largest of some magnitudes, less a shift, in whichever parts they come."""
     for shift in (-100, -7, 0, 30, 90):
         for parts in ([0], [3, 17, 5], [31, 0]):
             told = LEAST_TOLD

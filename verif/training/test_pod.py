@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on pods of the golden model: the bytes and losses of one core, for any number."""
+"""Training on pods of the golden model gives the bytes and losses of one core, for any number."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ MOST = 36
 def trained(
     cores: int, layers: Sequence[Layer], batch: int, samples: int, **how: Any
 ) -> tuple[list[bytes], dict[str, list[float]], Sequential]:
-    """Masters and velocities after two epochs, their bits, what the user sees, and the model."""
+    """Train two epochs; return the state, the history of losses, and the model.
+
+    The state is masters and velocities with their fraction bits, as bytes.
+    """
     model = Sequential(layers)
     settings = {"preset": SMALL, "backend": "iss", "seed": random_seed() % 1000} | how
     optimizer = settings.pop("optimizer", SGD(0.1, 0.9))
@@ -77,7 +80,7 @@ DEEP = (Dense(30, "relu"), Dropout(0.3), Dense(20), Dropout(0.1), Dense(10))
     ],
 )
 def test_bytes_of_one_core(cores: int, layers: Sequence[Layer], batch: int, samples: int) -> None:
-    """With shares of several sizes, some without samples, and a last batch that is smaller."""
+    """Shares have several sizes, some are without samples, and the last batch is smaller."""
     expected, history, one = trained(1, layers, batch, samples)
     found, found_history, pod = trained(cores, layers, batch, samples)
     assert found == expected
@@ -98,7 +101,7 @@ def test_bytes_of_one_core_rounded_at_random(cores: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.exhaustive
 def test_bytes_of_one_core_of_base() -> None:
-    """A step of 784-512-10 with dropout and momentum."""
+    """A step of 784-512-10 with dropout and momentum leaves the same bytes."""
     rng = np.random.default_rng(random_seed())
     x, y = rng.uniform(0, 1, (64, 784)), rng.integers(0, 10, 64)
     left: list[list[bytes]] = []
@@ -112,8 +115,10 @@ def test_bytes_of_one_core_of_base() -> None:
 
 
 def test_rows_without_samples() -> None:
-    """A share is filled up to whole blocks: what the biases alone make of nothing counts nowhere,
-    be it larger than all that is there."""
+    """Rows that fill up a share to whole blocks do not count.
+
+    The biases alone make numbers of such rows, even larger numbers than of all samples.
+    """
     left: list[list[bytes]] = []
     for cores in (1, 2):
         model = Sequential([Input((64,)), Dense(16, "relu"), Dense(16, "relu"), Dense(10)])
@@ -122,7 +127,7 @@ def test_rows_without_samples() -> None:
         weights[0], weights[2] = abs(weights[0]) / 10, -abs(weights[2])
         weights[3] = np.full_like(weights[3], 4.1)
         model.set_weights(weights)
-        # Three blocks: the core that has one has room for two.
+        # There are three blocks: the core with one block has room for two.
         model.fit(X[:24], Y[:24], batch_size=24, verbose=0)
         left.append([each.tobytes() for each in model.state().masters])
     assert left[0] == left[1]
@@ -131,7 +136,7 @@ def test_rows_without_samples() -> None:
 @pytest.mark.parametrize("size", [8, 16])
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_shares(size: int, cores: int) -> None:
-    """All samples, whole blocks of them but at the end, at most a block more for one core."""
+    """Shares have all samples in whole blocks, at most a block more for one core."""
     for count in (1, 7, 16, 60, 64, 128, 1000):
         task = Task(stages(SIMPLE, 64), 6, (15, 15), "mse", count=count, cores=cores)
         shares = [replace(task, core=core).share(size) for core in range(cores)]
@@ -143,7 +148,7 @@ def test_shares(size: int, cores: int) -> None:
 
 @pytest.mark.parametrize("cores", [2, 3, 8])
 def test_the_largest_exponent(cores: int) -> None:
-    """Of any that can be: each is told, wherever it is."""
+    """The cores find any largest exponent that can be, on whichever core it is."""
     config, rng = preset(f"{SMALL}-links"), random.Random(random_seed())
     found = stages(SIMPLE, 64)
     layout = Layout(config, found, 8, beside=0)
@@ -179,7 +184,10 @@ def test_the_largest_exponent(cores: int) -> None:
 
 
 def test_in_the_scope_of_a_strategy(tmp_path: Path) -> None:
-    """What compile() is not told is the strategy's; a file goes on with the same bytes there."""
+    """The strategy gives the settings that compile() does not get.
+
+    A file goes on with the same bytes in the scope of the strategy.
+    """
     layers = [Input((64,)), Dense(16, "relu"), Dense(10)]
     one = Sequential(layers)
     one.compile(preset=SMALL, backend="iss")

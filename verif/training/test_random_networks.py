@@ -98,7 +98,7 @@ def drawn(rng: random.Random) -> list[Any]:
 
 @pytest.mark.parametrize("number", [*range(4), *map(thorough, range(4, 24))])
 def test_bytes_of_the_golden_model(number: int) -> None:
-    """Two steps of whole batches, one of some samples, and predictions."""
+    """Two steps of whole batches, one step of some samples, and predictions have equal bytes."""
     rng = random.Random(case_seed())
     layers = drawn(rng)
     values = np.random.default_rng(rng.randrange(1 << 30))

@@ -48,7 +48,7 @@ NETWORKS: dict[str, list[Layer]] = {
 
 
 def samples(name: str, count: int, seed: int) -> tuple[Samples, NDArray[np.float32], str]:
-    """What a network is trained on, its labels as float32 takes them, and the loss."""
+    """Return the samples of a network, its labels as float32 takes them, and the loss."""
     if name == "rows":
         (x, y), _ = digits()
         x, y = x[:count].reshape(-1, 8, 8), y[:count]
@@ -64,7 +64,7 @@ def referee(model: Sequential, optimizer: SGD, loss: str, seed: int) -> Referee:
 
 
 def gates(each: list[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-    """Weights, those of an LSTM in four parts."""
+    """Return weights, with the weights of an LSTM in four parts."""
     parts = [np.split(w, 4, axis=-1) if w.shape[-1] % 4 == 0 else [w] for w in each]
     return [part for whole in parts for part in whole]
 
@@ -74,8 +74,11 @@ def gates(each: list[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
     [("words", 0.4), thorough("rows", 0.1), thorough("deep", 0.6), ("two", 0.3)],
 )
 def test_steps_move_weights_as_in_float32(name: str, most: float, data_set: int) -> None:
-    """One step each of some networks with other weights and samples, taken together, gate by gate:
-    where there is a ReLU, much depends on units close to zero."""
+    """One step of each of some networks moves weights as in float32, gate by gate.
+
+    The networks have other weights and samples, and are taken together: with a ReLU much depends on
+    units close to zero.
+    """
     # The gradients of the first of two LSTMs are small: most are below the last place of a weight.
     optimizer = SGD(8.0 if name == "two" else 2.0)
     errors: list[list[float]] = []
@@ -84,7 +87,7 @@ def test_steps_move_weights_as_in_float32(name: str, most: float, data_set: int)
         (x, y), targets, loss = samples(name, 24, seed)
         model = compiled(NETWORKS[name], optimizer, loss=loss, seed=seed)
         against = referee(model, optimizer, loss, seed)
-        # Large enough for cells that matter to the forget gates.
+        # Weights are large enough for cells that matter to the forget gates.
         for place in (0, 4) if name == "two" else (0,):
             against.weights[place] *= np.float32(4)
         model.set_weights(against.weights)
@@ -140,7 +143,7 @@ def test_every_preset_has_the_same_numbers_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_predictions_are_those_of_the_equations(data_set: int) -> None:
-    """With weights as they are given, of many words and none, each by itself or with others."""
+    """Predictions are of given weights, for many words and none, each by itself or with others."""
     rng = np.random.default_rng(data_set)
     model = compiled(NETWORKS["words"], loss=BINARY)
     shapes = [each.shape for each in model.get_weights()]

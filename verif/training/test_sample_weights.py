@@ -58,7 +58,7 @@ def test_bytes_of_the_golden_model(loss: str, cores: int) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_weight_of_two_counts_as_two_samples(loss: str) -> None:
-    """Sums of gradients are exact: a batch that has the sample twice has the same ones."""
+    """Sums of gradients are exact: a batch that has the sample twice has the same sums."""
     (x, y), twice = data(loss), 3
     weights = np.ones(BATCH)
     weights[twice] = 2
@@ -95,7 +95,7 @@ def test_a_weight_of_zero_leaves_a_sample_out(loss: str) -> None:
 
 
 def test_class_weights() -> None:
-    """They are weights of samples, and multiply with them."""
+    """Class weights are weights of samples, and multiply with them."""
     loss = "sparse_categorical_crossentropy"
     x, y = data(loss)
     own = np.random.default_rng(random_seed()).uniform(0.5, 2, COUNT)

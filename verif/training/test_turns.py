@@ -236,7 +236,7 @@ def test_no_room_for_one_block_of_samples() -> None:
 @pytest.mark.thorough
 @pytest.mark.exhaustive
 def test_a_batch_of_the_tutorial(turns: list[int]) -> None:
-    """784-512-10, 1,024 samples, on `base`."""
+    """The batch has 1,024 samples for 784-512-10, on `base`."""
     layers = [Input((784,)), Dense(512, "relu"), Dropout(0.2), Dense(10)]
     rng = np.random.default_rng(random_seed())
     x, y = rng.uniform(0, 1, (1024, 784)), rng.integers(0, 10, 1024)
