@@ -405,6 +405,7 @@ def unit(variant=None):
     return BothScoreboards(config=CONFIGS[variant or chosen_variant()])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS, rare=RARE))
 def test_numbered_scoreboard(simulator, variant):
     run_unit("test_numbered_scoreboard", simulator, unit(variant), variant=variant)
