@@ -15,7 +15,7 @@ from systola.training.stages import GATES
 from systola.training.task import Task
 from systola.training.writer import ONE, UNIT, WIDE, Writer
 
-_BOTH = {"scales": (UNIT, UNIT)}
+_BOTH = UNIT, UNIT
 
 
 class GruBackward(RecurrentBackward):
@@ -28,7 +28,7 @@ class GruBackward(RecurrentBackward):
         self._read_gradient(step, cell)
         rows = self._sizes.rows
         at = (state.start, cell.start, state.start, rows, ONE, WIDE)
-        self._writer.vector(Operation.ADD, *at, **_BOTH)
+        self._writer.vector(Operation.ADD, *at, scales=_BOTH)
 
     def _slopes(self, number: int, room: Room) -> None:
         """Read a step, and write the slopes of the sums; that of r has SLOPE_BITS, as q is large.
@@ -44,11 +44,11 @@ class GruBackward(RecurrentBackward):
         before = room.before.start
         self._times(update, update, updates, 2 * rows, 15)
         at = (update, updates, updates, 2 * rows, ONE, WIDE)
-        writer.vector(Operation.SUBTRACT, *at, **_BOTH)
+        writer.vector(Operation.SUBTRACT, *at, scales=_BOTH)
         self._times(updates, before, before, rows, 15)
         self._times(updates, new, updates, rows, 15)
         at = (before, updates, updates, rows, ONE, WIDE)
-        writer.vector(Operation.SUBTRACT, *at, **_BOTH)
+        writer.vector(Operation.SUBTRACT, *at, scales=_BOTH)
         self._times(resets, added, resets, rows, CELL_BITS + 15 - SLOPE_BITS)
         self._times(new, new, news, rows, 15)
         self._below_one(news, news)

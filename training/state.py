@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import add
 from typing import TypeVar
 
 import numpy as np
@@ -124,7 +123,7 @@ def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
         kernel = _numbers(values[: tensor.inputs], bits)
         biases = [_numbers(values[-1], bits - tensor.bias_less)] if tensor.biased else []
         found.append([kernel, *biases])
-    return list(_keras_order(stages, _with_biases(stages, found), lambda *two: np.stack(two)))
+    return list(_keras_order(stages, _with_biases(stages, found), _stacked))
 
 
 def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
@@ -176,6 +175,10 @@ def _keras_order(
     return ordered
 
 
+def _stacked(one: Floats, other: Floats) -> Floats:
+    return np.stack((one, other))
+
+
 def _numbers(values: Codes, bits: int) -> Floats:
     return (values / 2.0**bits).astype(np.float32)
 
@@ -192,8 +195,10 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
         raise TrainingError(f"weights of shapes {given} do not fit, {shapes} do")
     parts = tensors(stages)
     # The tensor of each array is found by putting the numbers of the tensors in Keras's order.
-    owners = [[(number,)] * (1 + tensor.biased) for number, tensor in enumerate(parts)]
-    order = _keras_order(stages, _with_biases(stages, owners), add)
+    owners: list[list[tuple[int, ...]]] = [
+        [(number,)] * (1 + tensor.biased) for number, tensor in enumerate(parts)
+    ]
+    order = _keras_order(stages, _with_biases(stages, owners), lambda one, other: one + other)
     # The biases of a GRU belong to two tensors.
     owned = [
         (owner, part)
