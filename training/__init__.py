@@ -34,6 +34,7 @@ from systola.training.errors import TrainingError
 from systola.training.functional import Model
 from systola.training.keras_model import from_keras, to_keras
 from systola.training.layers import (
+    GRU,
     LSTM,
     Activation,
     Add,
@@ -70,6 +71,7 @@ from systola.training.schedules import (
 )
 
 __all__ = [
+    "GRU",
     "LSTM",
     "SGD",
     "Activation",

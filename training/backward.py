@@ -13,6 +13,7 @@ from itertools import islice
 
 from systola.arch.isa import Source
 from systola.training.exchange import agree
+from systola.training.gru_backward import recurrent_backward
 from systola.training.layout import Layout
 from systola.training.maps_backward import BelowMaps, MapsBackward
 from systola.training.moves import unflattened
@@ -25,7 +26,6 @@ from systola.training.passes import (
     mask_entry,
     portions,
 )
-from systola.training.recurrent_backward import RecurrentBackward
 from systola.training.task import GRADIENT, SHIFT, Task
 from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
 from systola.training.weights import Turned
@@ -76,7 +76,7 @@ class Backward:
                 deque(below_masking, maxlen=0)
             if stages[number].lstm:
                 deque(masking, maxlen=0)
-                RecurrentBackward(writer, self._task, number).write(gradient)
+                recurrent_backward(writer, self._task, number).write(gradient)
                 gradient = range(0)
             else:
                 begin_telling(writer, self._task, number)

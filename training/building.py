@@ -13,6 +13,7 @@ from systola.training.errors import TrainingError
 from systola.training.joining_layers import Add, Concatenate, From
 from systola.training.layer_base import need, pair
 from systola.training.layers import (
+    GRU,
     LSTM,
     Activation,
     Conv1D,
@@ -29,8 +30,8 @@ from systola.training.layers import (
     Pooling2D,
     Rescaling,
 )
+from systola.training.recurrent_layers import Recurring
 from systola.training.stages import (
-    GATES,
     Recurrence,
     Stage,
     branched,
@@ -48,7 +49,7 @@ _MOST_POOL, _MOST_MEAN = 15, 255
 """Most rows and columns of a window of a pooling, such as a mean over a whole map."""
 MOST_STEPS = 1 << 12
 """Most steps of an LSTM."""
-_NO_LAST = "after an LSTM with return_sequences there must be LSTM"
+_NO_LAST = "after return_sequences there must be LSTM or GRU"
 
 
 def stages(layers: Sequence[Layer], features: int | None) -> tuple[Stage, ...]:
@@ -87,9 +88,9 @@ class _Builder:
         self._results.append((self._at, self._shape))
 
     def _add(self, layer: Layer) -> None:
-        if self._embedding and not isinstance(layer, LSTM):
-            raise TrainingError("after Embedding there must be LSTM")
-        if self._sequences and not isinstance(layer, LSTM | Dropout):
+        if self._embedding and not isinstance(layer, Recurring):
+            raise TrainingError("after Embedding there must be LSTM or GRU")
+        if self._sequences and not isinstance(layer, Recurring | Dropout):
             raise TrainingError(f"{_NO_LAST}, not {type(layer).__name__}")
         match layer:
             case Embedding():
@@ -98,7 +99,7 @@ class _Builder:
                 if self.found or len(self._known()) != 1:
                     raise TrainingError("Embedding must be the first layer, of rows of words")
                 self._embedding = layer
-            case LSTM():
+            case LSTM() | GRU():
                 self._recurrence(layer)
             case Input(shape=shape):
                 self._shape = shape
@@ -213,29 +214,33 @@ class _Builder:
         left = () if isinstance(layer, GlobalPooling) else pool.out[row:]
         self._shape = (*left, last.units)
 
-    def _recurrence(self, layer: LSTM) -> None:
+    def _recurrence(self, layer: LSTM | GRU) -> None:
         units = layer.units
         words, shape = self._embedding, self._known()
         first = not self.found or self._sequences
         if not first or len(shape) != (1 if words else 2):
             raise TrainingError(
-                "LSTM must be the first layer, of steps of some numbers each, or come after "
-                f"Embedding, or after an LSTM with return_sequences; it cannot take {shape}"
+                f"{type(layer).__name__} must be the first layer, of steps of some numbers "
+                f"each, or come after Embedding, or an LSTM or GRU with "
+                f"return_sequences; it cannot take {shape}"
             )
         self._embedding = None
         vocabulary, sequences = words.input_dim if words else 0, layer.return_sequences
-        recurrence = Recurrence(shape[0], units, vocabulary, sequences)
+        gru = isinstance(layer, GRU)
+        recurrence = Recurrence(shape[0], units, vocabulary, sequences, gru)
         inputs = words.output_dim if words else shape[1]
         names = [layer.kernel_initializer, layer.recurrent_initializer]
         names += [words.embeddings_initializer] if words else []
-        stage = Stage(inputs, len(GATES) * units, lstm=recurrence, use_bias=layer.use_bias)
+        stage = Stage(
+            inputs, len(recurrence.order) * units, lstm=recurrence, use_bias=layer.use_bias
+        )
         self._append(replace(stage, initializers=tuple(names)))
         self._shape = (shape[0], units) if sequences else (units,)
 
     def finish(self) -> tuple[Stage, ...]:
         """Return the stages, when all layers have been added."""
         if self._embedding:
-            raise TrainingError("after Embedding there must be LSTM")
+            raise TrainingError("after Embedding there must be LSTM or GRU")
         if self._sequences:
             raise TrainingError(_NO_LAST)
         # A sigmoid at the end is for predict() alone; any other sigmoid is a curve.
@@ -390,7 +395,10 @@ def _check_branches(found: Sequence[Stage]) -> None:
 def _check(found: Sequence[Stage]) -> None:
     if branched(found):
         _check_branches(found)
-    need(bool(found), f"1 to {MOST_BRANCHED} layers of Dense, Conv2D or LSTM can be trained, not 0")
+    need(
+        bool(found),
+        f"1 to {MOST_BRANCHED} layers of Dense, Conv2D, LSTM or GRU can be trained, not 0",
+    )
     if found[0].lstm and found[0].lstm.steps > MOST_STEPS:
         raise TrainingError(f"an LSTM can have {MOST_STEPS:,} steps, not {found[0].lstm.steps:,}")
     _check_last(found)

@@ -18,6 +18,7 @@ from systola.training.joining_layers import Add, Concatenate, From, Joining
 from systola.training.keras_compile import compile_arguments
 from systola.training.keras_links import linked_layers
 from systola.training.layers import (
+    GRU,
     LSTM,
     Activation,
     Conv1D,
@@ -34,12 +35,12 @@ from systola.training.layers import (
 )
 from systola.training.model import Sequential
 
-_LSTM: dict[str, Any] = {
+_RECURRENT: dict[str, Any] = {
     "return_state": False,
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
 }
-"""Settings that a Keras LSTM must have, by name."""
-_WITH_WEIGHTS = ("Conv1D", "Conv2D", "Dense", "DepthwiseConv2D", "Embedding", "LSTM")
+"""Settings that a Keras LSTM or GRU must have, by name."""
+_WITH_WEIGHTS = ("Conv1D", "Conv2D", "Dense", "DepthwiseConv2D", "Embedding", "GRU", "LSTM")
 """Kinds of Keras layers that have weights, and so must be trainable."""
 _NOT_HONOURED = ("_regularizer", "_constraint", "lora_rank", "noise_shape", "quantization_config")
 """Ends of the names of settings that must be None, as training would ignore them."""
@@ -174,13 +175,16 @@ def _layer(layer: Any) -> list[Layer]:
         case "Embedding":
             _need(layer, kind, mask_zero=False)
             return [Embedding(int(layer.input_dim), int(layer.output_dim))]
-        case "LSTM":
-            _need(layer, kind, **_LSTM)
+        case "LSTM" | "GRU":
+            _need(layer, kind, **_RECURRENT)
+            if kind == "GRU":
+                _need(layer, kind, reset_after=True)
             for name, wanted in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
                 found = getattr(getattr(layer, name), "__name__", None)
                 _check(layer, kind, name, found, wanted)
             biased, every = bool(layer.use_bias), bool(layer.return_sequences)
-            return [LSTM(int(layer.units), use_bias=biased, return_sequences=every)]
+            made = LSTM if kind == "LSTM" else GRU
+            return [made(int(layer.units), use_bias=biased, return_sequences=every)]
         case "Add":
             return [Add()]
         case "Concatenate":

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from systola.training.arguments import Only
 from systola.training.checks import check_name, items, only_item, shown, whole
 from systola.training.errors import TrainingError
+from systola.training.initializers import initializer_name
 from systola.training.mixed_precision import NAMES as POLICIES
 from systola.training.mixed_precision import Policy, global_policy
 
@@ -33,6 +34,8 @@ KERNEL = {
     "quantization_config": Only((None,)),
 }
 MAPS = Only((None, "channels_last"), "channels are last")
+SET_WEIGHTS = "fresh weights are Keras's defaults, set_weights() gives others"
+"""Message for an initialiser that cannot be chosen."""
 Pair = tuple[int, int]
 
 
@@ -134,3 +137,15 @@ def need(holds: bool, reason: str) -> None:
     """Raise TrainingError for this reason where a condition does not hold."""
     if not holds:
         raise TrainingError(reason)
+
+
+def keep_size(layer: Named, name: str, most: int = MOST_NUMBERS) -> None:
+    """Make a field of a layer an int; raise TrainingError where the field is not 1 to `most`."""
+    where = f"{name} of {type(layer).__name__}"
+    object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
+
+
+def keep_initializers(layer: Named, *names: str) -> None:
+    """Keep the names of initialisers as in initializers.NAMES."""
+    for name in names:
+        object.__setattr__(layer, name, initializer_name(name, getattr(layer, name)))

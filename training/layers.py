@@ -11,7 +11,6 @@ from systola.training.arguments import Only, constructor
 from systola.training.checks import flag, is_name, real, shown, whole
 from systola.training.curves import CURVES
 from systola.training.errors import TrainingError
-from systola.training.initializers import initializer_name
 from systola.training.joining_layers import Add, Concatenate, From
 from systola.training.layer_base import (
     KERNEL,
@@ -23,20 +22,18 @@ from systola.training.layer_base import (
     Computing,
     Named,
     Pair,
+    keep_initializers,
+    keep_size,
     need,
     pair,
     shape_of,
     single,
 )
+from systola.training.recurrent_layers import GRU, LSTM
 
 ACTIVATIONS = ("linear", "relu", "softmax", *CURVES)
-MOST_LSTM_UNITS = 512
-"""Largest number of units of an LSTM: sums of so many products of int16 and int8 stay within 32
-bits."""
 _MOST_SCALE = 1e9
 """Largest magnitude of the numbers of a Rescaling."""
-_SET_WEIGHTS = "fresh weights are Keras's defaults, set_weights() gives others"
-"""Message for an initialiser that cannot be chosen."""
 
 
 @constructor(**LAYER, sparse=Only((None, False)), ragged=Only((None, False)))
@@ -91,7 +88,7 @@ class Dense(Computing):
 
     def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
         super().__post_init__(input_shape)
-        _keep_size(self, "units")
+        keep_size(self, "units")
         check_activation(self.activation)
         _keep_weights(self)
 
@@ -155,7 +152,7 @@ class DepthwiseConv2D(Computing):
         super().__post_init__(input_shape)
         _keep_windows(self, pair)
         object.__setattr__(self, "use_bias", flag("use_bias", self.use_bias))
-        _keep_initializers(self, "depthwise_initializer", "bias_initializer")
+        keep_initializers(self, "depthwise_initializer", "bias_initializer")
 
 
 @constructor(
@@ -357,51 +354,8 @@ class Embedding(Computing):
             input_shape = (whole("input_length", input_length, 1, MOST_NUMBERS),)
         super().__post_init__(input_shape)
         for name in ("input_dim", "output_dim"):
-            _keep_size(self, name)
-        _keep_initializers(self, "embeddings_initializer")
-
-
-@constructor(
-    **LAYER,
-    **KERNEL,
-    bias_initializer=Only(("zeros", "Zeros"), _SET_WEIGHTS),
-    activation=Only(("tanh",), "an LSTM has tanh"),
-    recurrent_activation=Only(("sigmoid",), "the gates have sigmoid"),
-    recurrent_regularizer=NO_REGULARISER,
-    recurrent_constraint=NO_CONSTRAINT,
-    unit_forget_bias=Only((True,), "forget gates begin with a bias of one"),
-    dropout=Only((0.0, 0), "a Dropout layer may follow"),
-    recurrent_dropout=Only((0.0, 0), "a Dropout layer may follow"),
-    seed=Only((None,), "compile() takes the seed"),
-    return_state=Only((False,), "an LSTM gives its last state, or all of them"),
-    go_backwards=Only((False,), "turn the samples round"),
-    stateful=Only((False,), "each sample begins with a state of zero"),
-    time_major=Only((False,), "samples come first"),
-    unroll=Only((False, True)),
-    use_cudnn=Only(("auto", False)),
-)
-@dataclass(frozen=True)
-class LSTM(Computing):
-    """A layer of long short-term memory, with Keras's defaults.
-
-    The defaults are tanh, sigmoid for the gates, and biases. Biases of the forget gate are one at
-    first. The layer gives the `units` numbers of the last step. With `return_sequences` the layer
-    gives the numbers of all steps, which another LSTM takes.
-    """
-
-    units: int
-    _: KW_ONLY
-    use_bias: bool = True
-    kernel_initializer: str = "glorot_uniform"
-    recurrent_initializer: str = "orthogonal"
-    return_sequences: bool = False
-
-    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
-        super().__post_init__(input_shape)
-        _keep_size(self, "units", MOST_LSTM_UNITS)
-        for name in ("use_bias", "return_sequences"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
-        _keep_initializers(self, "kernel_initializer", "recurrent_initializer")
+            keep_size(self, name)
+        keep_initializers(self, "embeddings_initializer")
 
 
 Layer = (
@@ -424,6 +378,7 @@ Layer = (
     | Dropout
     | Embedding
     | LSTM
+    | GRU
     | Add
     | Concatenate
     | From
@@ -438,15 +393,9 @@ def check_activation(name: str | None) -> None:
     )
 
 
-def _keep_size(layer: Layer, name: str, most: int = MOST_NUMBERS) -> None:
-    """Make a field of a layer an int; raise TrainingError where the field is not 1 to `most`."""
-    where = f"{name} of {type(layer).__name__}"
-    object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
-
-
 def _keep_kernel(layer: Conv2D | Conv1D, size: Callable[[str, object, int], int | Pair]) -> None:
     """Check and keep the settings of a convolution; `size` checks and returns a window's size."""
-    _keep_size(layer, "filters")
+    keep_size(layer, "filters")
     _keep_windows(layer, size)
     _keep_weights(layer)
 
@@ -466,9 +415,4 @@ def _keep_windows(
 def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
     """Check the flag for biases and the initialisers; keep their names as in initializers.NAMES."""
     object.__setattr__(layer, "use_bias", flag("use_bias", layer.use_bias))
-    _keep_initializers(layer, "kernel_initializer", "bias_initializer")
-
-
-def _keep_initializers(layer: Layer, *names: str) -> None:
-    for name in names:
-        object.__setattr__(layer, name, initializer_name(name, getattr(layer, name)))
+    keep_initializers(layer, "kernel_initializer", "bias_initializer")

@@ -83,7 +83,8 @@ class RecurrencePlaces:
     inputs: int
     """Byte offset of the inputs, [step][block][sample]."""
     cells: int
-    """Byte offset of gates, cell and tanh of the cell: [step][gates, cell, tanh][block][sample]."""
+    """Byte offset of gates, cell and tanh of the cell: [step][gates, cell, tanh][block][sample];
+    of a GRU see systola.training.gru."""
     hidden: int
     """Byte offset of the states, [step][block][sample]."""
     gates: int
@@ -291,13 +292,16 @@ class Layout:
     def _recurrence(self, number: int, lstm: Recurrence, rate: float) -> RecurrencePlaces:
         samples, inputs = self.samples, self.shapes[number].channels
         gates, steps = self.shapes[number].units, lstm.steps
-        units, made = gates // len(GATES), number > 0 or lstm.vocabulary > 0
+        units, made = gates // len(lstm.order), number > 0 or lstm.vocabulary > 0
+        # A GRU keeps no cell, and has the gradients of as many sums as an LSTM.
+        sums = len(GATES) * units
+        kept = sums if lstm.gru else sums + 2 * units
         masks = steps * units * samples * bool(lstm.sequences and rate)
         return RecurrencePlaces(
             inputs=self._take(steps * inputs * samples) if made else self.x,
-            cells=self._take((steps + 1) * 2 * (gates + 2 * units) * samples),
+            cells=self._take((steps + 1) * 2 * kept * samples),
             hidden=self._take((steps + 1) * 2 * units * samples),
-            gates=self._take(2 * gates * steps * samples),
+            gates=self._take(2 * sums * steps * samples),
             below=self._take(2 * inputs * steps * samples * made),
             masks=self._take(masks),
         )

@@ -31,6 +31,14 @@ _TENSORS: Mapping[str, Mapping[str, str]] = {
         "outputs": _INT8,
         "gradients": _INT16,
     },
+    "GRU": {
+        **_SUMS,
+        "biases": _INT16,
+        "gates": _INT16,
+        "states": _INT16,
+        "outputs": _INT8,
+        "gradients": _INT16,
+    },
     "Embedding": {"variables": _INT16, "outputs": _INT8, "gradients": _INT16},
 }
 _OTHERS = {"outputs": _INT8, "gradients": _INT8}

@@ -52,7 +52,7 @@ from systola.training.layers import Input, Rescaling
 from systola.training.moves import mean_entry
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.passes import STATE_BITS
-from systola.training.recurrent import CELL_BITS, CELL_INTEGER_BITS
+from systola.training.recurrent_base import CELL_BITS, CELL_INTEGER_BITS
 from systola.training.stages import (
     EMBEDDING,
     GATES,
@@ -86,6 +86,10 @@ class _Translator:
 
     def translation(self) -> Translation:
         bits, state = self.found.input_bits, self.found.state
+        if any(stage.lstm and stage.lstm.gru for stage in self.stages):
+            raise ModelError(
+                "it has a GRU, which only predict() runs: a network with LSTM compiles"
+            )
         if bits is None or len(state.unit_bits) != len(self.stages) - 1:
             raise ModelError("it has never been trained, so its units have no scale yet")
         given = next(layer.shape for layer in self.found.layers if isinstance(layer, Input))

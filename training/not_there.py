@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 _LAYERS = (
-    "the layers that train are Conv2D, Conv1D, DepthwiseConv2D, Dense, LSTM, Embedding, poolings "
-    "and Dropout"
+    "the layers that train are Conv2D, Conv1D, DepthwiseConv2D, Dense, LSTM, GRU, Embedding, "
+    "poolings and Dropout"
 )
 _JOINS = "Add and Concatenate are there"
 INSTEAD = {
-    **dict.fromkeys(("GRU", "SimpleRNN", "Bidirectional", "TimeDistributed"), "LSTM is there"),
+    **dict.fromkeys(("SimpleRNN", "Bidirectional", "TimeDistributed"), "LSTM and GRU are there"),
     **dict.fromkeys(
         ("BatchNormalization", "LayerNormalization", "GroupNormalization"),
         "normalise the samples, or fold it into the weights and set_weights()",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way forward of an LSTM, step by step, and of the Embedding before it.
+"""Writes the way forward of an LSTM or GRU, step by step, and of the Embedding before it.
 
 A block of units has a line for each sample. A gate, the cell c and the state h are `rows` lines or
 pairs of lines, [block][sample]. Gates and h have 15 fraction bits. The sums of the gates, and c,
@@ -9,73 +9,37 @@ needs go to host memory after each step, so the buffer does not limit the number
 
 from __future__ import annotations
 
-from systola.arch.isa import Function, Operation, Source
-from systola.training.errors import NoRoomError
+from systola.arch.isa import Function, Operation
 from systola.training.exchange import agree
-from systola.training.layout import Layout, RecurrencePlaces
+from systola.training.gru import GruSteps
 from systola.training.moves import ones
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import (
     STATE_BITS,
-    Pass,
     UnitScale,
     drop,
-    of_samples,
-    units_register,
 )
-from systola.training.stages import EMBEDDING, GATES, Recurrence, branched, recurrent_tensor
-from systola.training.task import INPUTS, SHIFT, SPARE, STATE, Exponent, Task
-from systola.training.weights import all_tiles, biases
+from systola.training.recurrent_base import (
+    CELL_BITS,
+    CELL_INTEGER_BITS,
+    LEAST_SHIFT,
+    STATE_SHIFT,
+    Sizes,
+)
+from systola.training.stages import EMBEDDING, GATES, recurrent_tensor
+from systola.training.task import SHIFT, STATE, Exponent
+from systola.training.weights import all_tiles
 from systola.training.writer import (
     NARROWING,
     ONE,
     WIDE,
     Entry,
-    Writer,
     shifted,
 )
 
-CELL_INTEGER_BITS = 3
-"""Integer bits of cells and of the gates' sums."""
-CELL_BITS = 15 - CELL_INTEGER_BITS
-"""Fraction bits of cells and of the gates' sums. They go up to 8, near the ends of tanh and
-sigmoid."""
-STATE_SHIFT = 14
-"""Fraction bits of a state that is narrowed to int8 with 0 in the register: Entry() takes one of
-15."""
-_MOST_BIAS_SHIFT = 14
-"""Most bits by which a product shifts an int16 bias to the left."""
-LEAST_SHIFT = -7
-"""Least shift of a register to the right, which is the most to the left."""
 
-
-class Sizes:
-    """A set of sizes of an LSTM, in blocks."""
-
-    def __init__(self, layout: Layout, lstm: Recurrence, number: int = 0) -> None:
-        self.steps = lstm.steps
-        self.inputs = layout.shapes[number].channels
-        """Number of blocks of inputs."""
-        self.gates = layout.shapes[number].units
-        """Number of blocks of all gates."""
-        self.units = self.gates // len(GATES)
-        """Number of blocks of units."""
-        self.rows = self.units * layout.samples
-        """Number of lines, or pairs of lines, of a gate, the cell or the state."""
-        self.places: RecurrencePlaces = layout.recurrences[number]
-
-
-class Recurrent:
-    """A writer of the way forward of LSTMs."""
-
-    def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
-        self._writer = writer
-        self._task = task
-        self._left = left
-        self._train = train
-        self._turn = 0
-        self._number = 0
-        self._scale: UnitScale | None = None
+class Recurrent(GruSteps):
+    """A writer of the way forward of LSTMs and GRUs."""
 
     def write(self, number: int, x: range) -> range:
         """Write a stage; return its units, and a one for the bias of the next stage.
@@ -163,17 +127,6 @@ class Recurrent:
         self._sizes = Sizes(self._writer.layout, lstm, number)
         return self._steps()
 
-    def _input_shift(self) -> tuple[Entry, int]:
-        """Return the entry from products with the kernel to sums of the gates, and its register.
-
-        This exponent register has the shift of the entry; 0 stands for no register.
-        """
-        inputs, shift = step_inputs(self._task, self._number), self._sum_shift - 1
-        if not inputs.register:
-            return shifted(shift), 0
-        self._writer.measure(SPARE, first=inputs.register, value=shift)
-        return Entry(), SPARE
-
     def _embed(self) -> None:
         """Write the rows of the words of each step to host memory.
 
@@ -195,19 +148,11 @@ class Recurrent:
             writer.write(sizes.places.inputs + step * rows * layout.pitch, lines)
         writer.free(tiles, picked, lines)
 
-    def _accumulators(self, rows: int) -> int:
-        """Return the first of `rows` rows, from one part of the accumulators after the other.
-
-        Raises NoRoomError where the accumulators have fewer rows.
-        """
-        config = self._writer.config
-        if rows > config.accumulator_rows:
-            raise NoRoomError(f"the accumulators of '{config.name}' have no room for {rows} sums")
-        self._turn = (self._turn + 1) % min(4, config.accumulator_rows // rows)
-        return self._turn * rows
-
     def _steps(self) -> range:
         """Write all steps; return the last state, int16."""
+        lstm = self._task.stages[self._number].lstm
+        if lstm and lstm.gru:
+            return self._gru_steps()
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         rows, pitch, places = sizes.rows, layout.pitch, sizes.places
         kernel = all_tiles(writer, self._number)
@@ -236,17 +181,7 @@ class Recurrent:
             output = cells.start + 2 * 2 * rows
             at = (output, tanh, state.start, rows, shifted(14), WIDE)
             writer.vector(Operation.MULTIPLY, *at)
-            if self._train:
-                writer.write(places.cells + (step + 1) * len(cells) * pitch, cells)
-            if self._train or self._scale:
-                writer.write(places.hidden + (step + 1) * len(state) * pitch, state)
-            if self._scale:
-                self.measure(self._scale, state)
-            elif self._train:
-                there = len(self._task.share(layout.size))
-                for pairs in of_samples(sizes.units, layout.samples, there):
-                    at = {"buffer": state.start + 2 * pairs.start, "rows": len(pairs)}
-                    writer.measure(STATE, Source.LINES, **at, bits=8, first=STATE)
+            self._keep(step, cells, state)
         writer.free(kernel, recurrent, start, one, x, cells)
         return state
 
@@ -256,45 +191,6 @@ class Recurrent:
             self._writer.measure(SHIFT, first=STATE)
             agree(self._writer, self._task, STATE)
             self._writer.measure(STATE, first=SHIFT)
-
-    @property
-    def _sum_shift(self) -> int:
-        """Shift from the products with inputs to CELL_BITS, in bits."""
-        bits = self._task.master_bits[self._number] - MASTER_SHIFT - CELL_BITS
-        return step_inputs(self._task, self._number).value + bits
-
-    @property
-    def _bias_in_sums(self) -> bool:
-        """Whether the array adds the biases, shifted, to the products with inputs.
-
-        Biases in the array leave the activation unit two lines less to read for each gate, and a
-        copy less.
-        """
-        known = not step_inputs(self._task, self._number).register
-        return known and 0 <= self._sum_shift <= _MOST_BIAS_SHIFT
-
-    def _biases(self) -> range:
-        """Write the biases with CELL_BITS, [block][row], the same in all rows.
-
-        There is a row for each sample, or for each row of a tile of weights.
-        """
-        writer, layout, sizes = self._writer, self._writer.layout, self._sizes
-        size = layout.size
-        samples = size if self._bias_in_sums else layout.samples
-        one = writer.allocate(max(size, samples))
-        stage, number = self._task.stages[self._number], self._number
-        ones(writer, one, Exponent(0, 0), zero=not stage.use_bias)
-        result = writer.allocate(2 * sizes.gates * samples)
-        masters = writer.allocate(2 * size)
-        bits = self._task.master_bits[number] - stage.tensor.bias_less
-        for block in range(sizes.gates):
-            biases(writer, number, block, masters)
-            row = self._accumulators(samples)
-            writer.multiply(one.start, masters.start, row, samples, 1, 1, wide_weights=1)
-            line = result.start + 2 * block * samples
-            writer.activate(row, line, samples, shifted(bits - CELL_BITS - 1), wide=1)
-        writer.free(one, masters)
-        return result
 
     def _gate(
         self,
@@ -358,13 +254,6 @@ class Recurrent:
         self._left.masks.append(mask)
         return units
 
-    def measure(self, scale: UnitScale, state: range) -> None:
-        """Measure the last state of the samples that are no padding."""
-        layout = self._writer.layout
-        there = len(self._task.share(layout.size))
-        for pairs in of_samples(self._sizes.units, layout.samples, there):
-            scale.measure_lines(state.start + 2 * pairs.start, len(pairs))
-
     def units(self, scale: UnitScale, state: range) -> tuple[range, range | None]:
         """Write the last state as the next stage takes it; return the units and their mask.
 
@@ -387,30 +276,3 @@ class Recurrent:
         zero = not self._task.stages[number + 1].use_bias
         ones(writer, units[rows:], self._left.inputs[-1], wide=True, zero=zero)
         return units, mask
-
-
-def input_bits(task: Task) -> int:
-    """Return the fraction bits of the inputs of a step; for words the bits of the embeddings."""
-    lstm = task.stages[0].lstm
-    if lstm and lstm.vocabulary:
-        return task.master_bits[len(task.stages) + EMBEDDING] - MASTER_SHIFT
-    return task.input_bits
-
-
-def step_inputs(task: Task, number: int) -> Exponent:
-    """Return the fraction bits of the inputs of a step of an LSTM.
-
-    Inputs that are states of another LSTM have the same fraction bits in all steps.
-    """
-    if not number:
-        return Exponent(0, input_bits(task))
-    return Exponent(INPUTS if branched(task.stages) else INPUTS + number - 1, 0)
-
-
-def state_register(task: Task, number: int) -> int:
-    """Return the register with the fraction bits of all states of an LSTM, for the update.
-
-    States that another LSTM takes have the fraction bits of its inputs.
-    """
-    lstm = task.stages[number].lstm
-    return units_register(task, number) if lstm and lstm.sequences else STATE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of an LSTM through time, and the updates of its weights and embeddings.
+"""Writes the way back of an LSTM through time.
 
 The gradients of the states, cells, gates' sums z and inputs are int16 with one exponent, in
 GRADIENT. So gradients of many steps can be summed. A gradient that fades on its way back keeps bits
@@ -12,29 +12,20 @@ and x' is x (1 - x) for the others. dc of cells is dh o (1 - tanh(c)^2) + dc_aft
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from systola.arch.isa import Operation, Source
 from systola.training.exchange import agree
 from systola.training.layout import Layout
-from systola.training.moves import turned_ones
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import accumulated, gradient_scale, most_blocks, units_register
-from systola.training.recurrent import (
-    CELL_BITS,
-    LEAST_SHIFT,
-    STATE_SHIFT,
-    Sizes,
-    state_register,
-    step_inputs,
-)
-from systola.training.stages import EMBEDDING, GATES, Recurrence, branched, recurrent_tensor
-from systola.training.task import GRADIENT, INPUTS, SHIFT, Exponent, Task
-from systola.training.update import Masters, begin_telling, cut, rooms, tell, update_shift
+from systola.training.passes import accumulated, gradient_scale, units_register
+from systola.training.recurrent_base import CELL_BITS, LEAST_SHIFT, Sizes
+from systola.training.recurrent_update import RecurrentUpdate, input_words
+from systola.training.stages import GATES, Recurrence, branched, recurrent_tensor
+from systola.training.task import GRADIENT, INPUTS, SHIFT, Task
 from systola.training.weights import all_turned
 from systola.training.writer import (
     HALF,
-    NARROWING,
     ONE,
     UNIT,
     WIDE,
@@ -57,17 +48,7 @@ _LARGEST = (1 << 15) - 1
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """A run of blocks of inputs of a tensor that are updated together."""
-
-    tensor: int
-    blocks: range
-    master_bits: int
-    inputs: Exponent
-
-
-@dataclass(frozen=True)
-class _Room:
+class Room:
     """A room in the buffer for a step: int16 lines."""
 
     cells: range
@@ -83,6 +64,8 @@ class _Product:
     """A product of dz with transposed weights."""
 
     tiles: range
+    slopes: range
+    """Blocks of dz that are multiplied."""
     result: range
     blocks: int
     """Number of blocks of results; 0 for no product."""
@@ -93,6 +76,11 @@ class _Product:
 
 class RecurrentBackward:
     """A writer of the way back of an LSTM."""
+
+    _kept = len(GATES) + 2
+    """Number of int16 numbers of each unit that the way forward keeps of a step."""
+    _added = False
+    """Whether the gradient of a state is more than a product and the gradient from above."""
 
     def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
         self._writer = writer
@@ -118,12 +106,7 @@ class RecurrentBackward:
         self._steps(gradient)
         if not lstm.sequences:
             self.end()
-        learnt = recurrent_tensors(self._task, self._number)
-        begin_telling(self._writer, self._task, *learnt)
-        self._update_kernels()
-        if lstm.vocabulary:
-            self._update_embeddings()
-        tell(self._writer, self._task, *learnt)
+        RecurrentUpdate(self._writer, self._task, self._number, self._sizes).write()
 
     def take(self, layout: Layout, lstm: Recurrence) -> None:
         """Take the places of the samples that are written now."""
@@ -159,9 +142,12 @@ class RecurrentBackward:
         rooms = self._rooms()
         below = writer.allocate(2 * sizes.inputs * samples if embedded else 0)
         master_bits = task.master_bits
-        to_state = _Product(recurrent, state, sizes.units, master_bits[tensor], added=sequences)
+        added = sequences or self._added
+        at = recurrent, sizes.recurrent, state, sizes.units
+        to_state = _Product(*at, master_bits[tensor], added=added)
         blocks = sizes.inputs if embedded else 0
-        to_inputs = _Product(kernel, below, blocks, master_bits[self._number])
+        at = kernel, sizes.kernel, below, blocks
+        to_inputs = _Product(*at, master_bits[self._number])
         beside = (sizes.units + to_inputs.blocks) * samples <= writer.config.accumulator_rows
         number = sizes.steps - 1
         self._slopes(number, rooms[number % 2])
@@ -172,7 +158,7 @@ class RecurrentBackward:
             if not beside:
                 self._product(slopes, to_inputs)
             if step and sequences:
-                self._read_gradient(step - 1, state)
+                self._add_gradient(step - 1, state, cell)
             row = self._begin_product(slopes, to_state) if step else 0
             if beside:
                 self._begin_product(slopes, to_inputs, row)
@@ -189,18 +175,18 @@ class RecurrentBackward:
         for room in {id(each): each for each in rooms}.values():
             writer.free(room.cells, room.before, room.slopes)
 
-    def _rooms(self) -> list[_Room]:
+    def _rooms(self) -> list[Room]:
         """Return rooms for two successive steps: the same room twice if two do not fit."""
         writer, step = self._writer, 2 * self._sizes.rows
-        lines = (len(GATES) + 2) * step, step, len(GATES) * step
-        first = _Room(*map(writer.allocate, lines))
+        lines = self._kept * step, step, len(GATES) * step
+        first = Room(*map(writer.allocate, lines))
         below = 2 * self._sizes.inputs * writer.layout.samples
         lstm, masks = self._stage.lstm, 0
         if lstm and lstm.sequences and self._stage.rate:
             masks = 3 * self._sizes.rows
         if not writer.fits(*lines, below, masks):
             return [first, first]
-        return [first, _Room(*map(writer.allocate, lines))]
+        return [first, Room(*map(writer.allocate, lines))]
 
     def begin_all(self) -> None:
         """Begin to measure the shift of the gradients of all states, in SHIFT."""
@@ -245,6 +231,10 @@ class RecurrentBackward:
             writer.vector(Operation.MULTIPLY, *at)
             writer.free(mask, wide)
 
+    def _add_gradient(self, step: int, state: range, cell: range) -> None:
+        """Begin the gradient of the state after a step, before the product is added."""
+        self._read_gradient(step, state)
+
     def _write_block(self, place: int, step: int, lines: range, blocks: int) -> None:
         """Write int16 lines of a step to host memory, as [block][step][sample]."""
         pitch, samples = self._writer.layout.pitch, self._writer.layout.samples
@@ -280,10 +270,11 @@ class RecurrentBackward:
         return accumulated(writer.config, writer.layout.samples, product.blocks)
 
     def _multiply(self, slopes: range, product: _Product, part: range, row: int) -> None:
-        layout, gates = self._writer.layout, self._sizes.gates
-        weights = product.tiles.start + part.start * gates * layout.size
-        sizes = layout.samples, gates, len(part)
-        self._writer.multiply(slopes.start, weights, row, *sizes, wide_vectors=1)
+        layout, samples = self._writer.layout, self._writer.layout.samples
+        weights = product.tiles.start + part.start * len(product.slopes) * layout.size
+        vectors = slopes.start + 2 * product.slopes.start * samples
+        sizes = samples, len(product.slopes), len(part)
+        self._writer.multiply(vectors, weights, row, *sizes, wide_vectors=1)
 
     def _activate(self, product: _Product, part: range, row: int) -> None:
         writer, samples = self._writer, self._writer.layout.samples
@@ -292,7 +283,7 @@ class RecurrentBackward:
         added = int(product.added)
         writer.activate(row, line, len(part) * samples, entry, wide=1, accumulate=added)
 
-    def _slopes(self, number: int, room: _Room) -> None:
+    def _slopes(self, number: int, room: Room) -> None:
         """Read a step, and write everything that does not depend on the steps after it.
 
         The slopes are factors of dc or dh with 15 fraction bits, for gate f with SLOPE_BITS. The
@@ -309,17 +300,17 @@ class RecurrentBackward:
         self._times(enter, enter, slope[0], len(GATES) * rows, 15)
         at = (enter, slope[0], slope[0], 3 * rows, ONE, WIDE)
         writer.vector(Operation.SUBTRACT, *at, scales=(UNIT, UNIT))
-        self._below_one(slope[3])
+        self._below_one(slope[3], slope[3])
         before = room.before.start
         for n, (factor, bits) in enumerate(
             ((new, 15), (before, CELL_BITS + 15 - SLOPE_BITS), (tanh, 15), (enter, 15))
         ):
             self._times(slope[n], factor, slope[n], rows, bits)
         self._times(tanh, tanh, tanh, rows, 15)
-        self._below_one(tanh)
+        self._below_one(tanh, tanh)
         self._times(tanh, output, tanh, rows, 15)
 
-    def _gates(self, room: _Room, state: range, cell: range, *, last: bool) -> None:
+    def _gates(self, room: Room, state: range, cell: range, *, last: bool) -> None:
         """Write dz in place of the slopes; make dc of the step before from dc of the step after.
 
         In the last step dh alone gives dc.
@@ -351,149 +342,12 @@ class RecurrentBackward:
         at = (a, b, result, rows, shifted(right - 1), WIDE)
         self._writer.vector(Operation.MULTIPLY, *at, limit=limit, accumulate=int(accumulate))
 
-    def _below_one(self, lines: int) -> None:
-        """Write 1 - x in place of int16 x with 15 fraction bits."""
-        at = (lines, lines, lines, self._sizes.rows, Entry(left=1, bias=_LARGEST), WIDE)
+    def _below_one(self, lines: int, result: int) -> None:
+        """Write 1 - x of int16 x with 15 fraction bits."""
+        at = (lines, lines, result, self._sizes.rows, Entry(left=1, bias=_LARGEST), WIDE)
         self._writer.vector(Operation.SUBTRACT, *at, scales=(0, UNIT))
-
-    # Updates of the weights.
-
-    def _update_kernels(self) -> None:
-        """Add the products of inputs, states and ones with dz to the masters."""
-        writer, sizes, task = self._writer, self._sizes, self._task
-        recurrent = recurrent_tensor(task.stages, self._number)
-        blocks = [(self._number, number) for number in range(sizes.inputs + 1)]
-        blocks += [(recurrent, number) for number in range(sizes.units)]
-        # The buffer has the turned inputs, dz of a block of units twice, and masters.
-        most = max(1, writer.config.buffer_lines // self._count - 5)
-        for first in range(0, len(blocks), most):
-            self._update_some(blocks[first : first + most])
-
-    def _update_some(self, blocks: list[tuple[int, int]]) -> None:
-        """Add the products for some blocks of inputs, (tensor, block), to the masters."""
-        writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
-        size, count = layout.size, self._count
-        turned = {each: self._turned(*each) for each in blocks}
-        slopes = [writer.allocate(2 * count) for _ in range(2)]
-        pieces = self._pieces(blocks)
-        most = max(len(piece.blocks) for piece in pieces)
-        places = rooms(writer, most * size, task)
-        half = writer.config.accumulator_rows // 2
-        turn = 0
-        for unit in range(sizes.gates):
-            lines = slopes[unit % 2]
-            writer.read(sizes.places.gates + 2 * unit * count * layout.pitch, lines)
-            for piece in pieces:
-                for place, block in enumerate(piece.blocks):
-                    vectors, row = turned[piece.tensor, block], turn * half + place * size
-                    at = (vectors.start, lines.start, row, size, count // size, 1)
-                    writer.multiply(*at, wide_weights=1)
-                entry = update_shift(writer, task, piece.tensor, piece.master_bits, piece.inputs)
-                line = unit * layout.shapes[piece.tensor].lines + piece.blocks.start * size
-                room = cut(places[turn], len(piece.blocks) * size)
-                Masters(writer, task, piece.tensor, line, room).update(turn * half, entry)
-                turn ^= 1
-        writer.free(*turned.values(), *slopes, *(lines for pair in places for lines in pair))
-
-    def _pieces(self, blocks: list[tuple[int, int]]) -> list[_Piece]:
-        """Return runs of blocks, biases apart, with sums that fit half of the accumulators."""
-        task, sizes, config = self._task, self._sizes, self._writer.config
-        less = self._stage.tensor.bias_less
-        most = most_blocks(config, task)
-        found: list[_Piece] = []
-        for tensor, block in blocks:
-            bits = task.master_bits[tensor]
-            inputs = Exponent(state_register(task, self._number), 0)
-            if tensor == self._number:
-                inputs = step_inputs(task, tensor)
-                if block == sizes.inputs:
-                    bits, inputs = bits - less, Exponent(0, 0)
-            last = found[-1] if found else None
-            whole = replace(last, blocks=range(last.blocks.start, block + 1)) if last else None
-            like = whole == _Piece(tensor, whole.blocks, bits, inputs) if whole else False
-            if whole and like and len(whole.blocks) <= most:
-                found[-1] = whole
-            else:
-                found.append(_Piece(tensor, range(block, block + 1), bits, inputs))
-        return found
-
-    def _turned(self, tensor: int, block: int) -> range:
-        """Write a block of inputs of all steps, transposed: [group of steps and samples][input]."""
-        writer, layout, sizes, count = self._writer, self._writer.layout, self._sizes, self._count
-        samples, pitch, steps = layout.samples, layout.pitch, sizes.steps
-        result = writer.allocate(count)
-        if tensor == self._number and block == sizes.inputs:
-            turned_ones(writer, result, Exponent(0, 0), zero=not self._stage.use_bias)
-            return result
-        lines = writer.allocate(count)
-        if tensor == self._number:
-            host = sizes.places.inputs + block * samples * pitch
-            self._read_blocks(host, lines, samples, sizes.inputs * samples)
-        else:
-            masters = writer.allocate(2 * count)
-            # The state before the first step is there, too, but not the last state.
-            host = sizes.places.hidden + 2 * block * samples * pitch
-            self._read_blocks(host, masters, 2 * samples, 2 * sizes.rows)
-            third = state_register(self._task, self._number)
-            writer.measure(SHIFT, third=third, value=STATE_SHIFT)
-            writer.copy(masters.start, lines.start, count, Entry(), NARROWING, exponent=SHIFT)
-            writer.free(masters)
-        writer.transpose(lines.start, result.start, steps * layout.groups, layout.size)
-        writer.free(lines)
-        return result
-
-    def _read_blocks(self, host: int, lines: range, blocks: int, stride: int) -> None:
-        """Read `blocks` lines of each step, which are `stride` lines apart in host memory."""
-        self._writer.read_rows(host, lines, blocks, stride)
-
-    def _update_embeddings(self) -> None:
-        """Add the gradient of the inputs to the masters of their words."""
-        writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
-        tensor = len(task.stages) + EMBEDDING
-        shape, size, samples = layout.shapes[tensor], layout.size, layout.samples
-        count = self._count
-        words, turned = (writer.allocate(count) for _ in range(2))
-        below = writer.allocate(2 * count)
-        # Some blocks of words at a time have room for their sums and masters.
-        most = min(writer.config.accumulator_rows // 2, writer.config.buffer_lines // 32)
-        each = max(1, most // size)
-        parts = [
-            range(first, min(first + each, shape.inputs)) for first in range(0, shape.inputs, each)
-        ]
-        places = rooms(writer, len(parts[0]) * size, task)
-        entry = update_shift(writer, task, tensor, task.master_bits[tensor], Exponent(0, 0))
-        turn = 0
-        for unit in range(sizes.inputs):
-            writer.read(sizes.places.below + 2 * unit * count * layout.pitch, below)
-            for part in parts:
-                row, rows = turn * (writer.config.accumulator_rows // 2), len(part) * size
-                for block in part:
-                    host = layout.x + block * samples * layout.pitch
-                    self._read_blocks(host, words, samples, shape.inputs * samples)
-                    writer.transpose(words.start, turned.start, count // size, size)
-                    at = row + (block - part.start) * size
-                    writer.multiply(
-                        *(turned.start, below.start, at, size, count // size, 1), wide_weights=1
-                    )
-                line = unit * shape.lines + part.start * size
-                room = cut(places[turn], rows)
-                Masters(writer, task, tensor, line, room).update(row, entry)
-                turn ^= 1
-        writer.free(words, turned, below, *(lines for pair in places for lines in pair))
 
 
 def gradient_bits(count: int) -> int:
     """Return the bits of dz with which `count` products with an int8 stay within 32 bits."""
     return min(15, _SUM_BITS - INT8_BITS - (count - 1).bit_length())
-
-
-def recurrent_tensors(task: Task, number: int = 0) -> list[int]:
-    """Return the numbers of an LSTM's tensors, with the tensor of the Embedding before it."""
-    found = [number, recurrent_tensor(task.stages, number)]
-    return found if number or not input_words(task) else [*found, len(task.stages) + EMBEDDING]
-
-
-def input_words(task: Task) -> bool:
-    """Return whether the inputs of the LSTM are words, for which embeddings learn, too."""
-    lstm = task.stages[0].lstm
-    return lstm is not None and lstm.vocabulary > 0

@@ -14,6 +14,9 @@ MOST_LSTMS = 2
 """Most LSTMs with an exponent register each."""
 GATES = (0, 1, 3, 2)
 """Places of Keras's gates i, f, g, o, so that the gates with a sigmoid are side by side."""
+GRU_GATES = (1, 2, 0)
+"""Places of Keras's z, r and candidate in the kernel of a GRU; its recurrent kernel has their own
+order. So both begin and end with the sums that they do not share."""
 BIAS_LESS = 4
 """Number of fraction bits that the biases of an LSTM have less than its other weights, as biases
 begin at one."""
@@ -39,7 +42,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """An LSTM of `units` units over `steps` steps; with a vocabulary its inputs are words.
+    """An LSTM or GRU of `units` units over `steps` steps; with a vocabulary its inputs are words.
 
     The LSTM gives its last state, or with `sequences` all states.
     """
@@ -48,6 +51,13 @@ class Recurrence:
     units: int
     vocabulary: int = 0
     sequences: bool = False
+    gru: bool = False
+    """Whether this is a GRU, with the reset after the product with the recurrent kernel."""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Place of each of the equal parts of the kernel's units."""
+        return GRU_GATES if self.gru else GATES
 
 
 @dataclass(frozen=True)
@@ -103,7 +113,7 @@ class Stage:
     def tensor(self) -> Tensor:
         """Tensor of the kernel and biases; of an LSTM the tensor for the inputs."""
         if self.lstm:
-            return Tensor(self.inputs, self.units, order=GATES, bias_less=BIAS_LESS)
+            return Tensor(self.inputs, self.units, order=self.lstm.order, bias_less=BIAS_LESS)
         biased = not self.join
         return Tensor(self.inputs, self.units, self.groups, biased=biased, segments=self.segments)
 
@@ -184,7 +194,10 @@ def recurrent_tensor(stages: Sequence[Stage], number: int) -> int:
 def _others(stage: Stage) -> list[Tensor]:
     if stage.lstm is None:
         return []
-    others = [Tensor(stage.lstm.units, stage.units, order=GATES, biased=False)]
+    gru = stage.lstm.gru
+    order, less = (tuple(range(3)), BIAS_LESS) if gru else (GATES, 0)
+    sizes = stage.lstm.units, stage.units
+    others = [Tensor(*sizes, order=order, biased=gru, bias_less=less)]
     if stage.lstm.vocabulary:
         others.append(Tensor(stage.lstm.vocabulary, stage.inputs, biased=False))
     return others

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -115,14 +115,15 @@ def check_bits(
 def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
     """Return all weights in Keras's order, kernels as (inputs, units).
 
-    Kernels and biases are in turn. An LSTM has embeddings, kernel, recurrent kernel, biases.
+    Kernels and biases are in turn. An LSTM has embeddings, kernel, recurrent kernel, biases. The
+    biases of a GRU are (2, gates), those of the recurrent kernel last.
     """
     found: list[list[Floats]] = []
     for tensor, values, bits in zip(tensors(stages), state.masters, state.bits, strict=True):
         kernel = _numbers(values[: tensor.inputs], bits)
         biases = [_numbers(values[-1], bits - tensor.bias_less)] if tensor.biased else []
         found.append([kernel, *biases])
-    return list(_keras_order(stages, _with_biases(stages, found)))
+    return list(_keras_order(stages, _with_biases(stages, found), _stacked))
 
 
 def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
@@ -137,7 +138,7 @@ def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
         stage = stages[number] if number < len(stages) else None
         kernel = stage.kernel_shape if stage else (tensor.inputs, tensor.units)
         found.append([kernel, (tensor.units,)] if tensor.biased else [kernel])
-    return list(_keras_order(stages, _with_biases(stages, found)))
+    return list(_keras_order(stages, _with_biases(stages, found), lambda one, _: (2, *one)))
 
 
 def _with_biases(
@@ -145,11 +146,19 @@ def _with_biases(
 ) -> Sequence[Sequence[_Each]]:
     """Leave out the biases of stages that do not learn biases."""
     without = [number for number, stage in enumerate(stages) if not stage.use_bias]
+    without += [recurrent_tensor(stages, number) for number in without if stages[number].lstm]
     return [each[: 1 if number in without else None] for number, each in enumerate(found)]
 
 
-def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> Iterable[_Each]:
-    """Bring items of the tensors from the tensors' order to Keras's order."""
+def _keras_order(
+    stages: Sequence[Stage],
+    found: Sequence[Sequence[_Each]],
+    both: Callable[[_Each, _Each], _Each],
+) -> Iterable[_Each]:
+    """Bring items of the tensors from the tensors' order to Keras's order.
+
+    `both` makes one item of the biases of a GRU's kernel and recurrent kernel.
+    """
     ordered: list[_Each] = []
     for number, stage in enumerate(stages):
         if stage.join:
@@ -160,8 +169,14 @@ def _keras_order(stages: Sequence[Stage], found: Sequence[Sequence[_Each]]) -> I
             recurrent = found[recurrent_tensor(stages, number)]
             if stage.lstm.vocabulary:
                 ordered += found[len(stages) + EMBEDDING]
+            if len(recurrent) > 1:
+                recurrent, biases = recurrent[:1], [both(biases[0], recurrent[1])]
         ordered += [kernel, *recurrent, *biases]
     return ordered
+
+
+def _stacked(one: Floats, other: Floats) -> Floats:
+    return np.stack((one, other))
 
 
 def _numbers(values: Codes, bits: int) -> Floats:
@@ -180,11 +195,19 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
         raise TrainingError(f"weights of shapes {given} do not fit, {shapes} do")
     parts = tensors(stages)
     # The tensor of each array is found by putting the numbers of the tensors in Keras's order.
-    owners = [[number] * (2 if tensor.biased else 1) for number, tensor in enumerate(parts)]
-    order = list(_keras_order(stages, _with_biases(stages, owners)))
+    owners: list[list[tuple[int, ...]]] = [
+        [(number,)] * (1 + tensor.biased) for number, tensor in enumerate(parts)
+    ]
+    order = _keras_order(stages, _with_biases(stages, owners), lambda one, other: one + other)
+    # The biases of a GRU belong to two tensors.
+    owned = [
+        (owner, part)
+        for found, each in zip(order, weights, strict=True)
+        for owner, part in zip(found, each if len(found) > 1 else [each], strict=True)
+    ]
     joined: list[Floats] = []
     for number, tensor in enumerate(parts):
-        own = [each for each, owner in zip(weights, order, strict=True) if owner == number]
+        own = [each for owner, each in owned if owner == number]
         kernel, *biases = own or [np.zeros((0, tensor.units))]
         if tensor.biased and not biases:
             biases = [np.zeros(tensor.units)]
@@ -199,7 +222,7 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
 
 
 def glorot(stages: Sequence[Stage], seed: int) -> State:
-    """Draw fresh weights by the initialisers of each stage; biases of an LSTM are Keras's."""
+    """Draw fresh weights by the initialisers of each stage; recurrent biases are Keras's."""
     rng = np.random.default_rng(seed)
     weights: list[Floats] = []
     for stage in stages:
@@ -215,7 +238,10 @@ def glorot(stages: Sequence[Stage], seed: int) -> State:
 
 
 def _lstm(stage: Stage, lstm: Recurrence, rng: np.random.Generator) -> list[Floats]:
-    """Draw embeddings, kernel, recurrent kernel and biases, which are ones for forget gates."""
+    """Draw embeddings, kernel, recurrent kernel and biases, which are ones for forget gates.
+
+    A GRU has biases of zero.
+    """
     kernel, recurrent, *words = stage.initializers
     found: list[Floats] = []
     for name in words:
@@ -224,6 +250,7 @@ def _lstm(stage: Stage, lstm: Recurrence, rng: np.random.Generator) -> list[Floa
     shapes = (stage.inputs, stage.units), (lstm.units, stage.units)
     for name, shape in zip((kernel, recurrent), shapes, strict=True):
         found.append(fresh(name, rng, shape, *shape))
-    biases = np.zeros(stage.units)
-    biases[lstm.units : 2 * lstm.units] = 1
+    biases = np.zeros((2, stage.units) if lstm.gru else stage.units)
+    if not lstm.gru:
+        biases[lstm.units : 2 * lstm.units] = 1
     return [*found, biases] if stage.use_bias else found

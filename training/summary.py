@@ -12,6 +12,7 @@ from systola.training.building import stages
 from systola.training.joining_layers import Add, Concatenate, From
 from systola.training.layer_base import pair
 from systola.training.layers import (
+    GRU,
     LSTM,
     Conv1D,
     Conv2D,
@@ -147,7 +148,7 @@ def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
                 shape = shape[-1:]
             case Embedding(output_dim=numbers):
                 shape = (*shape, numbers)
-            case LSTM(units=units):
+            case LSTM(units=units) | GRU(units=units):
                 shape = (*shape[:1], units) if layer.return_sequences else (units,)
             case _:
                 pass

@@ -19,7 +19,6 @@ from systola.runtime.npz import Npz, NpzError
 from systola.runtime.write_file import write_file
 from systola.training.errors import TrainingError
 from systola.training.layers import (
-    LSTM,
     Conv1D,
     Conv2D,
     Dense,
@@ -28,6 +27,7 @@ from systola.training.layers import (
     Layer,
 )
 from systola.training.numbers import Floats
+from systola.training.recurrent_layers import Recurring
 
 _COUNTS: dict[type, int] = {Embedding: 1}
 """Number of arrays of weights of a layer of each class, for classes without biases."""
@@ -40,7 +40,7 @@ def count_of(layer: Layer) -> int:
     """Return how many arrays of weights a layer has."""
     if isinstance(layer, Dense | Conv2D | Conv1D | DepthwiseConv2D):
         return 1 + layer.use_bias
-    if isinstance(layer, LSTM):
+    if isinstance(layer, Recurring):
         return 2 + layer.use_bias
     return _COUNTS.get(type(layer), 0)
 
@@ -132,7 +132,7 @@ def _places(layers: Sequence[Layer]) -> list[str]:
         number = counts.get(name, 0)
         counts[name] = number + 1
         folder = f"layers/{name}_{number}" if number else f"layers/{name}"
-        cell = "/cell" if isinstance(layer, LSTM) else ""
+        cell = "/cell" if isinstance(layer, Recurring) else ""
         found += [f"{folder}{cell}/vars/{n}" for n in range(count_of(layer))]
     return found
 

@@ -12,9 +12,9 @@ from systola.training.branches.adding import LEAST, add_all
 from systola.training.branches.forward import MADE, STATES, BranchedForward
 from systola.training.branches.numbers import alone
 from systola.training.exchange import agree
+from systola.training.gru_backward import recurrent_backward
 from systola.training.moves import unflattened
 from systola.training.passes import PLAIN, gradient_scale
-from systola.training.recurrent_backward import RecurrentBackward
 from systola.training.stages import takes
 from systola.training.task import GRADIENT, INPUTS, SHIFT, STATE, Exponent, Task
 from systola.training.update import begin_telling, tell, update_shift
@@ -87,7 +87,7 @@ class BranchedBackward(Backward):
         else:
             self._kept.bring(STATES, LEAST)
             self._writer.measure(STATE, first=LEAST)
-        RecurrentBackward(self._writer, self._task, number).write(gradient)
+        recurrent_backward(self._writer, self._task, number).write(gradient)
 
     def _add(self, at: int, lines: range, region: range, key: object) -> None:
         """Keep a gradient of a result with the fraction bits in GRADIENT."""

@@ -27,7 +27,6 @@ from systola.training.fast.arithmetic import (
 )
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import STATE_BITS
-from systola.training.recurrent import CELL_BITS, CELL_INTEGER_BITS, LEAST_SHIFT, STATE_SHIFT
 from systola.training.recurrent_backward import (
     INT8_BITS,
     SLOPE_BITS,
@@ -35,6 +34,7 @@ from systola.training.recurrent_backward import (
     TOP_BITS_OF_ALL,
     gradient_bits,
 )
+from systola.training.recurrent_base import CELL_BITS, CELL_INTEGER_BITS, LEAST_SHIFT, STATE_SHIFT
 from systola.training.stages import BIAS_LESS
 from systola.training.writer import Entry, shifted
 
@@ -43,7 +43,7 @@ _LARGEST = (1 << 15) - 1
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of an LSTM, and the fraction bits of the masters of each."""
+    """The weights of an LSTM or GRU, and the fraction bits of the masters of each."""
 
     kernel: Narrow
     """Kernel, (inputs, gates)."""
@@ -51,6 +51,8 @@ class Weights:
     """Recurrent kernel, (units, gates)."""
     biases: Wide
     """Masters of the biases, (gates,)."""
+    recurrent_biases: Wide
+    """Masters of the biases of the recurrent kernel, (gates,); an LSTM has none, (0,)."""
     kernel_bits: int
     recurrent_bits: int
     input_bits: int
@@ -59,12 +61,14 @@ class Weights:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The negative gradients of an LSTM: sums over all steps and samples."""
+    """The negative gradients of an LSTM or GRU: sums over all steps and samples."""
 
     kernel: Sums
     biases: Sums
     """Gradient of the biases, (1, gates)."""
     recurrent: Sums
+    recurrent_biases: Sums
+    """Gradient of the biases of the recurrent kernel, where there are any, (1, gates)."""
     below: Wide
     """The gradient of the inputs, (steps, samples, inputs)."""
     bits: int
@@ -72,16 +76,15 @@ class Gradients:
 
 
 @dataclass
-class Lstm:
-    """An LSTM that takes the steps of a batch; inputs are (steps, samples, inputs)."""
+class Recurring:
+    """An LSTM or GRU that takes the steps of a batch; inputs are (steps, samples, inputs)."""
 
     weights: Weights
     inputs: Narrow
-    cells: list[Wide] = field(default_factory=list[Wide])
     states: list[Wide] = field(default_factory=list[Wide])
-    """Cells and states, (samples, units), before the first step and after each step."""
+    """States, (samples, units), before the first step and after each step."""
     gates: list[list[Wide]] = field(default_factory=list[list[Wide]])
-    """The four gates of each step, (samples, units)."""
+    """The gates of each step, (samples, units)."""
     state_bits: int = 0
     """Fraction bits of all states as the update takes them."""
 
@@ -91,32 +94,7 @@ class Lstm:
 
     def forward(self) -> Wide:
         """Take all steps, and return the last state, which has STATE_BITS."""
-        found, (steps, samples, _) = self.weights, self.inputs.shape
-        units = len(found.recurrent)
-        start = wide(scaled(found.biases, shifted(found.kernel_bits - BIAS_LESS - CELL_BITS - 1)))
-        entering = held(found.input_bits + found.kernel_bits - MASTER_SHIFT - CELL_BITS - 1)
-        again = shifted(STATE_BITS + found.recurrent_bits - MASTER_SHIFT - CELL_BITS - 1)
-        given = product(self.inputs.reshape(steps * samples, -1), found.kernel)
-        given = wide(scaled(given, Entry(), entering) + start).reshape(steps, samples, -1)
-        zeros = np.zeros((samples, units), np.int16)
-        self.cells, self.states = [zeros], [zeros]
-        shift = LEAST_SHIFT
-        for step in range(steps):
-            z = given[step]
-            if step:
-                z = wide(scaled(product(self.states[-1], found.recurrent), again) + z)
-            enter, forget, new, output = np.split(z, 4, axis=1)
-            enter, forget, output = map(_sigmoid, (enter, forget, output))
-            new = tangent(np.ascontiguousarray(new), CELL_INTEGER_BITS)
-            entered = times(enter, new, 2 * 15 - CELL_BITS)
-            cell = wide(entered + wide(times(forget, self.cells[-1], 15)))
-            state = wide(times(output, tangent(cell, CELL_INTEGER_BITS), 15))
-            self.gates.append([enter, forget, new, output])
-            self.cells.append(cell)
-            self.states.append(state)
-            shift = measured(state, shift)
-        self.state_bits = held(STATE_SHIFT - shift)
-        return self.states[-1]
+        raise NotImplementedError
 
     def backward(self, gradient: Narrow, bits: int, count: int, *, embedded: bool) -> Gradients:
         """Go back through time from the gradient of the last state, which has `bits`.
@@ -154,14 +132,79 @@ class Lstm:
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
         """Go back from gradients of states after each step, the last one at least, of `bits`."""
+        raise NotImplementedError
+
+    def _gradients(self, rows: Wide, again: Wide, bits: int, embedded: bool) -> Gradients:
+        """Compute the gradients of the weights, and of the inputs where they are `embedded`.
+
+        `rows` and `again`: the gradients of the sums that the kernel and the recurrent kernel have
+        a part in, (steps and samples, gates), of `bits`.
+        """
+        found, (steps, samples, _) = self.weights, self.inputs.shape
+        below = np.zeros(self.inputs.shape, np.int16)
+        if embedded:
+            through = shifted(found.kernel_bits - MASTER_SHIFT - 1)
+            below = wide(scaled(product(rows, found.kernel.T), through)).reshape(below.shape)
+        states = np.stack(self.states[:-1]).reshape(steps * samples, -1)
+        shift = held(STATE_SHIFT - self.state_bits)
+        narrowed = narrow(scaled(states, Entry(), shift))
+        return Gradients(
+            kernel=product(self.inputs.reshape(steps * samples, -1).T, rows),
+            biases=rows.sum(axis=0, keepdims=True, dtype=np.int32),
+            recurrent=product(narrowed.T, again),
+            recurrent_biases=again.sum(axis=0, keepdims=True, dtype=np.int32),
+            below=below,
+            bits=bits,
+        )
+
+
+@dataclass
+class Lstm(Recurring):
+    """An LSTM that takes the steps of a batch."""
+
+    cells: list[Wide] = field(default_factory=list[Wide])
+    """Cells, (samples, units), before the first step and after each step."""
+
+    def forward(self) -> Wide:
+        """Take all steps, and return the last state, which has STATE_BITS."""
+        found, (steps, samples, _) = self.weights, self.inputs.shape
+        units = len(found.recurrent)
+        start = wide(scaled(found.biases, shifted(found.kernel_bits - BIAS_LESS - CELL_BITS - 1)))
+        entering = held(found.input_bits + found.kernel_bits - MASTER_SHIFT - CELL_BITS - 1)
+        again = shifted(STATE_BITS + found.recurrent_bits - MASTER_SHIFT - CELL_BITS - 1)
+        given = product(self.inputs.reshape(steps * samples, -1), found.kernel)
+        given = wide(scaled(given, Entry(), entering) + start).reshape(steps, samples, -1)
+        zeros = np.zeros((samples, units), np.int16)
+        self.cells, self.states = [zeros], [zeros]
+        shift = LEAST_SHIFT
+        for step in range(steps):
+            z = given[step]
+            if step:
+                z = wide(scaled(product(self.states[-1], found.recurrent), again) + z)
+            enter, forget, new, output = np.split(z, 4, axis=1)
+            enter, forget, output = map(_sigmoid, (enter, forget, output))
+            new = tangent(np.ascontiguousarray(new), CELL_INTEGER_BITS)
+            entered = times(enter, new, 2 * 15 - CELL_BITS)
+            cell = wide(entered + wide(times(forget, self.cells[-1], 15)))
+            state = wide(times(output, tangent(cell, CELL_INTEGER_BITS), 15))
+            self.gates.append([enter, forget, new, output])
+            self.cells.append(cell)
+            self.states.append(state)
+            shift = measured(state, shift)
+        self.state_bits = held(STATE_SHIFT - shift)
+        return self.states[-1]
+
+    def _backward(
+        self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
+    ) -> Gradients:
+        """Go back from gradients of states after each step, the last one at least, of `bits`."""
         found, (steps, samples, _) = self.weights, self.inputs.shape
         most = gradient_bits(steps * count)
         dh, dc = given[-1], None
         assert dh is not None
-        kernel, recurrent = found.kernel.T, found.recurrent.T
-        through = shifted(found.kernel_bits - MASTER_SHIFT - 1)
+        recurrent = found.recurrent.T
         again = shifted(found.recurrent_bits - MASTER_SHIFT - 1)
-        slopes = np.empty((steps, samples, kernel.shape[0]), np.int16)
+        slopes = np.empty((steps, samples, recurrent.shape[0]), np.int16)
         for step in reversed(range(steps)):
             dz, dc = self._step(step, dh, dc, most)
             slopes[step] = dz
@@ -169,19 +212,7 @@ class Lstm:
                 more = given[step - 1]
                 dh = wide(scaled(product(dz, recurrent), again) + (0 if more is None else more))
         rows = slopes.reshape(steps * samples, -1)
-        below = np.zeros(self.inputs.shape, np.int16)
-        if embedded:
-            below = wide(scaled(product(rows, kernel), through)).reshape(self.inputs.shape)
-        states = np.stack(self.states[:-1]).reshape(steps * samples, -1)
-        shift = held(STATE_SHIFT - self.state_bits)
-        narrowed = narrow(scaled(states, Entry(), shift))
-        return Gradients(
-            kernel=product(self.inputs.reshape(steps * samples, -1).T, rows),
-            biases=rows.sum(axis=0, keepdims=True, dtype=np.int32),
-            recurrent=product(narrowed.T, rows),
-            below=below,
-            bits=bits,
-        )
+        return self._gradients(rows, rows, bits, embedded)
 
     def _step(self, step: int, dh: Wide, dc: Wide | None, most: int) -> tuple[Wide, Wide]:
         """Compute the gradients of the sums of a step's gates, and of the cell before the step.
@@ -190,11 +221,11 @@ class Lstm:
         """
         enter, forget, new, output = self.gates[step]
         tanh = tangent(self.cells[step + 1], CELL_INTEGER_BITS)
-        slope_enter = wide(times(_slope(enter), new, 15))
-        slope_forget = wide(times(_slope(forget), self.cells[step], CELL_BITS + 15 - SLOPE_BITS))
-        slope_output = wide(times(_slope(output), tanh, 15))
-        slope_new = wide(times(_below_one(wide(times(new, new, 15))), enter, 15))
-        through = wide(times(_below_one(wide(times(tanh, tanh, 15))), output, 15))
+        slope_enter = wide(times(slope(enter), new, 15))
+        slope_forget = wide(times(slope(forget), self.cells[step], CELL_BITS + 15 - SLOPE_BITS))
+        slope_output = wide(times(slope(output), tanh, 15))
+        slope_new = wide(times(below_one(wide(times(new, new, 15))), enter, 15))
+        through = wide(times(below_one(wide(times(tanh, tanh, 15))), output, 15))
         cell = wide(times(through, dh, 15) + (0 if dc is None else dc))
         dz = (
             times(slope_enter, cell, 15),
@@ -213,10 +244,10 @@ def _sigmoid(values: Wide) -> Wide:
     return logistic(np.ascontiguousarray(values))
 
 
-def _slope(gate: Wide) -> Wide:
+def slope(gate: Wide) -> Wide:
     """Compute x - x^2 of a gate x."""
     return gate - wide(times(gate, gate, 15))
 
 
-def _below_one(values: Wide) -> Wide:
+def below_one(values: Wide) -> Wide:
     return wide(_LARGEST - values.astype(np.int32))

@@ -23,8 +23,9 @@ from systola.training.fast.arithmetic import (
 )
 from systola.training.fast.branches import Branches, added, scaled_away, side_by_side
 from systola.training.fast.curved import curved, masked, scale_up
+from systola.training.fast.gru import Gru
 from systola.training.fast.loss import Loss, gradient
-from systola.training.fast.lstm import Gradients, Lstm, Weights
+from systola.training.fast.lstm import Gradients, Lstm, Recurring, Weights
 from systola.training.fast.masks import dropout
 from systola.training.fast.pooling import back, back_to_all, largest, means, routes
 from systola.training.fast.stage import Products, one, weights
@@ -41,7 +42,7 @@ from systola.training.passes import (
     most_unit_bits,
 )
 from systola.training.programs import COUNTER_STEP
-from systola.training.recurrent import input_bits
+from systola.training.recurrent_base import input_bits
 from systola.training.stages import EMBEDDING, recurrent_tensor, takes
 from systola.training.state import State
 from systola.training.task import Task
@@ -52,7 +53,9 @@ from systola.training.writer import HALF, Entry
 class Passed:
     """A record of the way forward for the way back; each list has an item for each stage."""
 
-    products: list[Products | Lstm | None] = field(default_factory=list[Products | Lstm | None])
+    products: list[Products | Recurring | None] = field(
+        default_factory=list[Products | Recurring | None]
+    )
     """Inputs and weights of each stage; None for a join."""
     bits: list[int] = field(default_factory=list[int])
     """Fraction bits of the inputs of each stage."""
@@ -116,7 +119,7 @@ class Step:
             if branches.there and number < len(task.stages) - 1 and not (lstm and lstm.sequences):
                 below, bits = branches.gradient(number)
                 below = self._through(number, below)
-            if isinstance(products, Lstm):
+            if isinstance(products, Recurring):
                 found_here = self._back_lstm(number, products, below, bits)
                 self._update_lstm(number, update, products, found_here)
                 below, bits = found_here.below, found_here.bits
@@ -247,10 +250,12 @@ class Step:
         """
         task, state, stage = self.task, self.state, self.task.stages[number]
         assert stage.lstm
+        size = stage.lstm.units
         tensor, kernel = recurrent_tensor(task.stages, number), weights(state.masters[number])
         found = Weights(
             kernel=kernel[:-1],
-            recurrent=weights(state.masters[tensor]),
+            recurrent=weights(state.masters[tensor][:size]),
+            recurrent_biases=state.masters[tensor][size:].reshape(-1),
             biases=state.masters[number][-1],
             kernel_bits=task.master_bits[number],
             recurrent_bits=task.master_bits[tensor],
@@ -262,7 +267,7 @@ class Step:
             steps = weights(state.masters[len(task.stages) + EMBEDDING])[x.T]
         else:
             steps = x.reshape(len(x), stage.lstm.steps, -1).swapaxes(0, 1).astype(np.int8)
-        lstm = Lstm(found, np.ascontiguousarray(steps))
+        lstm = (Gru if stage.lstm.gru else Lstm)(found, np.ascontiguousarray(steps))
         self.passed.products.append(lstm)
         left = lstm.forward()
         left = lstm.all_states() if stage.lstm.sequences else left
@@ -310,7 +315,7 @@ class Step:
         units = stage.lstm.units if stage.lstm else stage.units
         return below.reshape(-1, units)
 
-    def _back_lstm(self, number: int, lstm: Lstm, above: Integers, bits: int) -> Gradients:
+    def _back_lstm(self, number: int, lstm: Recurring, above: Integers, bits: int) -> Gradients:
         """Go back through time from the gradient of the last state, or of all of them."""
         task, stage = self.task, self.task.stages[number]
         assert stage.lstm
@@ -324,7 +329,7 @@ class Step:
             mask=self.passed.masks[number],
         )
 
-    def _update_lstm(self, number: int, update: Update, lstm: Lstm, found: Gradients) -> None:
+    def _update_lstm(self, number: int, update: Update, lstm: Recurring, found: Gradients) -> None:
         task, stage = self.task, self.task.stages[number]
         vocabulary = stage.lstm.vocabulary if stage.lstm else 0
         masters, bits = task.master_bits, found.bits
@@ -335,7 +340,12 @@ class Step:
         sums = found.biases * np.int32(stage.use_bias)
         update.add(number, sums, own - stage.tensor.bias_less, bits, rows=biases)
         tensor = recurrent_tensor(task.stages, number)
-        update.add(tensor, found.recurrent, masters[tensor], lstm.state_bits + bits)
+        units, own = len(found.recurrent), masters[tensor]
+        update.add(tensor, found.recurrent, own, lstm.state_bits + bits, rows=slice(units))
+        if stage.lstm and stage.lstm.gru:
+            sums = found.recurrent_biases * np.int32(stage.use_bias)
+            own -= stage.tensor.bias_less
+            update.add(tensor, sums, own, bits, rows=slice(units, None))
         if vocabulary:
             tensor = len(task.stages) + EMBEDDING
             sums = np.zeros((vocabulary, stage.inputs), np.int32)

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from systola.training.moves import turned_ones
 from systola.training.passes import Pass, UnitScale
-from systola.training.recurrent import Recurrent, Sizes
+from systola.training.recurrent import Recurrent
+from systola.training.recurrent_base import Sizes
 from systola.training.task import Task
 from systola.training.turns.embedding import Words
 from systola.training.turns.walk import each_turn, inputs, spilled

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from systola.training.gru_backward import recurrent_backward
 from systola.training.moves import turned_ones
-from systola.training.recurrent import STATE_SHIFT, Sizes, state_register, step_inputs
-from systola.training.recurrent_backward import RecurrentBackward, recurrent_tensors
+from systola.training.recurrent_backward import RecurrentBackward
+from systola.training.recurrent_base import STATE_SHIFT, Sizes, state_register, step_inputs
+from systola.training.recurrent_update import recurrent_tensors
 from systola.training.stages import Recurrence, recurrent_tensor
 from systola.training.task import SHIFT, Exponent, Task
 from systola.training.turns.chunks import part_blocks
@@ -45,7 +47,7 @@ class LstmBack:
     def write(self) -> None:
         """Write the way back and the updates."""
         writer, task = self._writer, self._task
-        back = RecurrentBackward(writer, task, self._number)
+        back = recurrent_backward(writer, task, self._number)
         if self._lstm.sequences:
             self._all_states(back)
         else:
@@ -86,7 +88,7 @@ class LstmBack:
     def _kernels(self) -> None:
         """Add the products of inputs, states and ones with dz to the masters."""
         writer, task, layout = self._writer, self._task, self._writer.layout
-        size, samples, gates = layout.size, layout.samples, layout.shapes[self._number].units
+        size, samples, gates = layout.size, layout.samples, self._sizes.gates
         most = part_blocks(writer, task)
         units = min(most, gates)
         # The buffer has states of a step as int16, as int8 and twice transposed, and dz twice.
@@ -103,6 +105,9 @@ class LstmBack:
         for first in range(0, gates, units):
             chosen = range(first, min(first + units, gates))
             for piece in self._pieces(most):
+                owned = self._owned(piece.tensor)
+                if not any(unit in owned for unit in chosen):
+                    continue
                 rows, row = len(piece.blocks) * size, turn * half
                 began = False
                 for _ in each_turn(writer, task):
@@ -117,7 +122,11 @@ class LstmBack:
                         began = True
                 entry = update_shift(writer, task, piece.tensor, piece.master_bits, piece.inputs)
                 for place, unit in enumerate(chosen):
-                    line = unit * layout.shapes[piece.tensor].lines + piece.blocks.start * size
+                    if unit not in owned:
+                        continue
+                    line = (unit - owned.start) * layout.shapes[
+                        piece.tensor
+                    ].lines + piece.blocks.start * size
                     room = cut(places[place][turn], rows)
                     masters = Masters(writer, task, piece.tensor, line, room)
                     masters.update(row + place * rows, entry)
@@ -137,6 +146,13 @@ class LstmBack:
         for first in range(0, sizes.units, most):
             blocks = range(first, min(first + most, sizes.units))
             yield _Piece(tensor, blocks, task.master_bits[tensor], Exponent(states, 0))
+        for block in range(sizes.units, sizes.state_inputs):
+            bits, own = task.master_bits[tensor] - less, range(block, block + 1)
+            yield _Piece(tensor, own, bits, Exponent(0, 0), ones=True)
+
+    def _owned(self, tensor: int) -> range:
+        """Return the blocks of dz that a tensor is updated by."""
+        return self._sizes.kernel if tensor == self._number else self._sizes.recurrent
 
     def _vectors(self, piece: _Piece, steps: range, turned: range) -> int:
         """Bring inputs of some steps, transposed, [step][group][input]; return the first line."""

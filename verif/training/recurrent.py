@@ -48,7 +48,7 @@ class Recurrent:
             before, given = cell, inputs[:, step]
             z = given @ kernel + state @ recurrent + biases
             i, f, g, o = np.split(z, 4, axis=1)
-            i, f, g, o = _logistic(i), _logistic(f), np.tanh(g), _logistic(o)
+            i, f, g, o = logistic(i), logistic(f), np.tanh(g), logistic(o)
             cell = f * before + i * g
             self._kept.append((given, state, before, i, f, g, o, np.tanh(cell)))
             state = o * np.tanh(cell)
@@ -91,5 +91,5 @@ class Recurrent:
         return updates, np.stack(below[::-1], axis=1)
 
 
-def _logistic(x: Floats) -> Floats:
+def logistic(x: Floats) -> Floats:
     return 1 / (1 + np.exp(-x))

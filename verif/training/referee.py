@@ -17,7 +17,7 @@ from systola.training.programs import COUNTER_STEP
 from systola.training.schedules import rate_at
 from systola.training.stages import Stage, takes
 from systola.training.windows import Window
-from systola.verif.training.recurrent import Recurrent
+from systola.verif.training.gru import recurrent
 
 Floats = NDArray[np.float32]
 
@@ -93,7 +93,7 @@ class Referee:
         """Velocities, or first moments; `squares` has the second moments."""
         self.squares = [np.zeros_like(each) for each in self.weights]
         self.steps = self.epochs = 0
-        self._lstms = [Recurrent(stage.lstm) if stage.lstm else None for stage in self.stages]
+        self._lstms = [recurrent(stage.lstm) if stage.lstm else None for stage in self.stages]
         counts = [
             lstm.arrays if lstm else (1 + stage.use_bias) * (not stage.join)
             for lstm, stage in zip(self._lstms, self.stages, strict=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from systola.training import (
+    GRU,
     LSTM,
     SGD,
     Activation,
@@ -209,6 +210,7 @@ LAYERS: dict[Any, dict[str, tuple[Any, ...]]] = {
     Activation: {"activation": ("gelu", 5, None, ["relu"])},
     Dropout: {"rate": (*NO_NUMBER, 1, -0.1)},
     Embedding: {"input_dim": NO_COUNT, "output_dim": NO_COUNT},
+    GRU: {"units": (*NO_COUNT, 513)},
     LSTM: {"units": (*NO_COUNT, 513)},
     SGD: {
         "learning_rate": (*NO_NUMBER, 0, -1, 9),

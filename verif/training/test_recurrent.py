@@ -178,7 +178,7 @@ ALL = LSTM(3, return_sequences=True)
         (lambda: compiled([WORD]).fit(X, Y), "after Embedding there must be LSTM"),
         (lambda: compiled([LSTM(3), END]).fit(X, Y), "LSTM must be the first layer"),
         (lambda: compiled([WORD, LSTM(3), LSTM(3), END]).fit(X, Y), "must be the first layer"),
-        (lambda: compiled([WORD, ALL, END]).fit(X, Y), "there must be LSTM, not Dense"),
+        (lambda: compiled([WORD, ALL, END]).fit(X, Y), "there must be LSTM or GRU, not Dense"),
         (lambda: compiled([WORD, ALL]).fit(X, Y), "return_sequences there must be LSTM"),
         (lambda: LSTM(3, return_sequences=2), "return_sequences must be"),
         (lambda: compiled([END, WORD, LSTM(3), END]).fit(X, Y), "Embedding must be the first"),

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the way back of a GRU through time; what an LSTM has, too, is the LSTM's.
+
+With dn the gradient of the candidate's sum, dh (1 - z) (1 - n^2), the gradients of the sums are
+dn for x_n, dh (h_before - n) z', dn q r' and dn r for q, in this order. x' is x (1 - x). Of the
+gradient of the state before, dh z comes past the products.
+"""
+
+from __future__ import annotations
+
+from systola.arch.isa import Operation
+from systola.training.recurrent_backward import SLOPE_BITS, RecurrentBackward, Room
+from systola.training.recurrent_base import CELL_BITS
+from systola.training.stages import GATES
+from systola.training.task import Task
+from systola.training.writer import ONE, UNIT, WIDE, Writer
+
+_BOTH = UNIT, UNIT
+
+
+class GruBackward(RecurrentBackward):
+    """A writer of the way back of a GRU."""
+
+    _kept = len(GATES)
+    _added = True
+
+    def _add_gradient(self, step: int, state: range, cell: range) -> None:
+        self._read_gradient(step, cell)
+        rows = self._sizes.rows
+        at = (state.start, cell.start, state.start, rows, ONE, WIDE)
+        self._writer.vector(Operation.ADD, *at, scales=_BOTH)
+
+    def _slopes(self, number: int, room: Room) -> None:
+        """Read a step, and write the slopes of the sums; that of r has SLOPE_BITS, as q is large.
+
+        The slopes are factors of dh, but that of r is one of dn.
+        """
+        writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
+        step, places = 2 * rows, self._sizes.places
+        writer.read(places.cells + (number + 1) * len(room.cells) * layout.pitch, room.cells)
+        writer.read(places.hidden + number * step * layout.pitch, room.before)
+        new, update, _, added = range(room.cells.start, room.cells.stop, step)
+        news, updates, resets, _ = range(room.slopes.start, room.slopes.stop, step)
+        before = room.before.start
+        self._times(update, update, updates, 2 * rows, 15)
+        at = (update, updates, updates, 2 * rows, ONE, WIDE)
+        writer.vector(Operation.SUBTRACT, *at, scales=_BOTH)
+        self._times(updates, before, before, rows, 15)
+        self._times(updates, new, updates, rows, 15)
+        at = (before, updates, updates, rows, ONE, WIDE)
+        writer.vector(Operation.SUBTRACT, *at, scales=_BOTH)
+        self._times(resets, added, resets, rows, CELL_BITS + 15 - SLOPE_BITS)
+        self._times(new, new, news, rows, 15)
+        self._below_one(news, news)
+        self._below_one(update, added)
+        self._times(news, added, news, rows, 15)
+
+    def _gates(self, room: Room, state: range, cell: range, *, last: bool) -> None:
+        """Write dz in place of the slopes; leave dh z of the state after in place of its dh."""
+        rows = self._sizes.rows
+        _, update, reset, _ = range(room.cells.start, room.cells.stop, 2 * rows)
+        news, updates, resets, added = range(room.slopes.start, room.slopes.stop, 2 * rows)
+        self._times(news, state.start, news, rows, 15, limited=True)
+        self._times(updates, state.start, updates, rows, 15, limited=True)
+        self._times(resets, news, resets, rows, SLOPE_BITS, limited=True)
+        self._times(reset, news, added, rows, 15, limited=True)
+        self._times(update, state.start, state.start, rows, 15)
+
+
+def recurrent_backward(writer: Writer, task: Task, number: int) -> RecurrentBackward:
+    """Return the writer of the way back of a stage, an LSTM or GRU."""
+    lstm = task.stages[number].lstm
+    kind = GruBackward if lstm and lstm.gru else RecurrentBackward
+    return kind(writer, task, number)
