@@ -69,7 +69,10 @@ class Requantisation:
     function: Function = Function.NONE
     ceiling: int = 127
     table: bytes | None = None
-    """Table for TABLE, in the format of Layer; convolutions and Binary can have one."""
+    """Table for TABLE, in the format of Layer; convolutions and Binary can have one.
+
+    With results of int16 it is the tables of a Curve.
+    """
 
 
 def scalar_requantisation(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from systola.arch.config import preset
 from systola.compiler.cut.placement import Place
 from systola.compiler.errors import CompileError, ModelError
+from systola.compiler.fuse import fuse_tables
 from systola.compiler.operations import Curve, Operations
 from systola.runtime import api
 from systola.runtime.iss import GoldenBackend
@@ -111,6 +112,54 @@ def block(curves: int) -> tuple[bytes, int]:
         writer.operator("ADD", [value, bent], [total], potScaleInt16=False)
         value = total
     return writer.content([first], [value]), count
+
+
+SHAPE = (1, 3, 4, 20)
+
+
+def chain(kind: str, uses: int) -> bytes:
+    """Return a model of an operation and GELU; with two uses an addition takes both results."""
+    rng = np.random.default_rng(random_seed())
+    writer = ModelWriter()
+    source = writer.tensor(SHAPE, "int16", 4e-4)
+    between, bent, total = (writer.tensor(SHAPE, "int16", scale) for scale in (3e-4, 3e-4, 6e-4))
+    if kind == "ADD":
+        writer.operator("ADD", [source, source], [between], potScaleInt16=False)
+    else:
+        weights = rng.integers(-127, 128, (20, 1, 1, 20), np.int8)
+        kernel = writer.tensor(weights.shape, "int8", 0.002, data=weights)
+        bias = writer.tensor((20,), "int64", 4e-4 * 0.002, data=np.zeros(20, np.int64))
+        writer.operator("CONV_2D", [source, kernel, bias], [between], strideH=1, strideW=1)
+    writer.operator("GELU", [between], [bent], approximate=False)
+    if uses == 2:
+        writer.operator("ADD", [between, bent], [total], potScaleInt16=False)
+    return writer.content([source], [bent if uses == 1 else total])
+
+
+@pytest.mark.parametrize("kind", ["ADD", "CONV_2D"])
+@pytest.mark.parametrize("uses", [1, 2])
+def test_after_an_operation_of_int16(kind: str, uses: int) -> None:
+    """One instruction does both, unless another one takes the value between them, too."""
+    rng = np.random.default_rng(random_seed())
+    content = chain(kind, uses)
+    x = rng.integers(-(1 << 15), 1 << 15, (3, *SHAPE)).astype(np.int16)
+    network = network_of(content)
+    (stage,) = (stage for stage in network.stages if isinstance(stage, Operations))
+    fused = fuse_tables(preset(MACHINE), stage)
+    assert any(isinstance(node, Curve) for node in fused.nodes) == (uses == 2)
+    run = run_network(GoldenBackend(preset(MACHINE)), network, x, batch=3)
+    assert np.array_equal(run.y, interpret(content, x))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["ADD", "CONV_2D"])
+def test_rtl_after_an_operation(kind: str) -> None:
+    rng = np.random.default_rng(random_seed())
+    content = chain(kind, 1)
+    x = rng.integers(-(1 << 15), 1 << 15, (3, *SHAPE)).astype(np.int16)
+    backend = RtlBackend(preset(MACHINE), seed=random_seed())
+    run = run_network(backend, network_of(content), x, batch=3)
+    assert np.array_equal(run.y, interpret(content, x))
 
 
 @pytest.mark.parametrize("curves", [1, 5])
