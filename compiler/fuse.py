@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
@@ -17,17 +18,20 @@ from systola.compiler.layer import Layer
 from systola.compiler.operations import (
     Binary,
     Convolution,
+    Curve,
     Node,
     Operations,
     Product,
     Requantisation,
     Unary,
     Value,
+    WideProduct,
 )
 from systola.compiler.quantise import INT8, table_bytes
 from systola.compiler.tables import unary_table
 
 _Output = TypeVar("_Output", Layer, Requantisation)
+_Kind = TypeVar("_Kind", Unary, Curve)
 
 
 @lru_cache(maxsize=16)
@@ -36,9 +40,12 @@ def fuse_tables(config: Config, operations: Operations) -> Operations:
 
     A Unary is merged only if no other operation takes its source. An activation that the node
     before would calculate becomes part of the table. If the merge takes more tables than the
-    machine has, `operations` are returned as they are.
+    machine has, `operations` are returned as they are. A Curve is merged on machines that have
+    curves: it takes as many tables in any case.
     """
-    fused = replace(operations, nodes=_all_fused(operations))
+    if config.attention:
+        operations = replace(operations, nodes=_all_fused(operations, Curve, _fused_curve))
+    fused = replace(operations, nodes=_all_fused(operations, Unary, _fused))
     needed = len(_tables(fused))
     return operations if config.tables < needed > len(_tables(operations)) else fused
 
@@ -47,7 +54,7 @@ def _tables(operations: Operations) -> set[bytes]:
     tables: set[bytes | None] = set()
     for node in operations.nodes:
         match node:
-            case Convolution() | Binary():
+            case Convolution() | Binary(wide=False):
                 tables.add(node.output.table)
             case Product():
                 tables.add(node.layer.table)
@@ -58,15 +65,18 @@ def _tables(operations: Operations) -> set[bytes]:
     return {table for table in tables if table is not None}
 
 
-def _all_fused(operations: Operations) -> tuple[Node, ...]:
+def _all_fused(
+    operations: Operations, kind: type[_Kind], fuse: Callable[[Node, _Kind], Node | None]
+) -> tuple[Node, ...]:
+    """Return the nodes, those of a kind merged into the node before them where `fuse` can."""
     uses = Counter(source for node in operations.nodes for source in node.sources)
     uses.update(operations.outputs)
     result: dict[Value, Node] = {}
     for node in operations.nodes:
-        if isinstance(node, Unary) and uses[node.source] == 1:
-            before = result.get(node.source)
-            if before is not None and (fused := _fused(before, node)):
-                del result[node.source]
+        if isinstance(node, kind) and uses[source := node.sources[0]] == 1:
+            before = result.get(source)
+            if before is not None and (fused := fuse(before, node)):
+                del result[source]
                 node = fused
         result[node.result] = node
     return tuple(result.values())
@@ -90,6 +100,16 @@ def _fused(before: Node, unary: Unary) -> Node | None:
                 source=before.source,
                 table=table_bytes(both),
             )
+        case _:
+            return None
+
+
+def _fused_curve(before: Node, curve: Curve) -> Node | None:
+    """Return an operation with results of int16 and the curve in one, or None for others."""
+    match before:
+        case WideProduct(sums=False) | Binary(wide=True):
+            output = replace(before.output, function=Function.TABLE, table=curve.tables)
+            return replace(before, result=curve.result, output=output)
         case _:
             return None
 

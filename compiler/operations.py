@@ -69,7 +69,10 @@ class Requantisation:
     function: Function = Function.NONE
     ceiling: int = 127
     table: bytes | None = None
-    """Table for TABLE, in the format of Layer; convolutions and Binary can have one."""
+    """Table for TABLE, in the format of Layer; convolutions and Binary can have one.
+
+    With results of int16 it is the tables of a Curve.
+    """
 
 
 def scalar_requantisation(
@@ -305,6 +308,22 @@ class Unary(Node):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Curve(Node):
+    """A function of each element of int16; source and result lie as in a WideProduct.
+
+    The function is 512 straight lines between 513 numbers, see docs/transformers.md.
+    """
+
+    source: Value
+    tables: bytes
+    """The tables of the numbers, in the format of Load_Table."""
+
+    @property
+    def sources(self) -> tuple[Value, ...]:
+        return (self.source,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Reshape(Node):
     """An operation that gives the same elements in the same order another shape."""
 
@@ -432,4 +451,4 @@ def node_macs(node: Node) -> int:
 
 def is_wide(node: Node) -> bool:
     """Return whether an operation works on int16, in pairs of pixels."""
-    return isinstance(node, WideProduct) or (isinstance(node, Binary) and node.wide)
+    return isinstance(node, WideProduct | Curve) or (isinstance(node, Binary) and node.wide)

@@ -36,21 +36,36 @@ def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.
     `scale` is the scale of `x`; the zero point of `x` does not matter. The result has the shape of
     `x`.
     """
+    exponential = exponentials(scale, beta)[x.max(axis=-1, keepdims=True) - x.astype(np.int64)]
+    total = rounded_shift(exponential, _SUM_INTEGER_BITS).sum(axis=-1, keepdims=True)
+    factor, shift = reciprocal(total)
+    y = rounded_shift(high_product(exponential, factor), shift) - 128
+    return np.clip(y, -128, 127).astype(np.int8)
+
+
+def exponentials(scale: float, beta: float = 1.0) -> NDArray[np.int64]:
+    """Return exp(-beta * scale * d) for d = 0 to 255, the distance to the largest code, in Q0.31.
+
+    It is 0 where LiteRT leaves an element out, as its result is 0.
+    """
     multiplier = min(beta * float(scale) * (1 << (31 - _INPUT_INTEGER_BITS)), float(_INT32_MAX))
     q, shift = quantise_multiplier(multiplier)
     lowest = -math.floor(
         ((1 << _INPUT_INTEGER_BITS) - 1) * 2.0 ** (31 - _INPUT_INTEGER_BITS - shift)
     )
-    difference = x.astype(np.int64) - x.max(axis=-1, keepdims=True)
+    difference = -np.arange(256, dtype=np.int64)
     counts = difference >= lowest
     scaled = high_product(np.where(counts, difference, 0) << shift, q)
-    exponential = np.where(counts, _exp_on_negative(scaled), 0)
-    total = rounded_shift(exponential, _SUM_INTEGER_BITS).sum(axis=-1, keepdims=True)
+    return np.where(counts, _exp_on_negative(scaled), 0)
+
+
+def reciprocal(total: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the multiplier and the shift to the right that make results of exponentials.
+
+    `total` is the sum of the exponentials of a row, each divided by 2^12, from 1 to 2^32 - 1.
+    """
     headroom = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
-    reciprocal = _one_over_one_plus((total << headroom) - (1 << 31))
-    product = high_product(exponential, reciprocal)
-    y = rounded_shift(product, _SUM_INTEGER_BITS - headroom + 31 - 8) - 128
-    return np.where(counts, np.clip(y, -128, 127), -128).astype(np.int8)
+    return _one_over_one_plus((total << headroom) - (1 << 31)), 35 - headroom
 
 
 def _exp_on_negative(a: NDArray[np.int64]) -> NDArray[np.int64]:

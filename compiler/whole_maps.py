@@ -16,6 +16,7 @@ from systola.compiler.operations import (
     Binary,
     Concatenation,
     Convolution,
+    Curve,
     DepthwiseConvolution,
     Lstm,
     Node,
@@ -119,6 +120,7 @@ def _with_sources(node: Node, values: Mapping[Value, Value]) -> Node:
             | Slice()
             | Lstm()
             | Unary()
+            | Curve()
             | Reshape()
         ):
             return replace(node, source=values[node.source])

@@ -10,6 +10,7 @@ from functools import lru_cache
 from systola.compiler.operations import (
     Binary,
     Convolution,
+    Curve,
     DepthwiseConvolution,
     Pooling,
     Unary,
@@ -65,7 +66,7 @@ def with_window(node: Windowed, window: Window) -> Windowed:
     return replace(node, window=window)
 
 
-Elementwise = Unary | Binary | WideProduct
+Elementwise = Unary | Binary | Curve | WideProduct
 
 
 def part_of(node: Elementwise, band: Band) -> Elementwise:

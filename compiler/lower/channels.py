@@ -15,6 +15,7 @@ from systola.compiler.errors import CompileError
 from systola.compiler.operations import (
     Binary,
     Concatenation,
+    Curve,
     DepthwiseConvolution,
     Node,
     Operations,
@@ -129,7 +130,7 @@ def channel_layouts(operations: Operations, block: int) -> dict[Value, Channels]
 
 
 def _count(node: Node, counts: Mapping[Value, int]) -> int:
-    if isinstance(node, (Reshape, Unary, Binary)):
+    if isinstance(node, (Reshape, Unary, Binary, Curve)):
         return max((counts[each] for each in node.sources), default=node.result.channels)
     return node.result.channels
 
@@ -147,7 +148,7 @@ def _ties(node: Node) -> list[_Tie]:
                 _Tie(node.result, part, start)
                 for part, start in zip(node.parts, edges, strict=False)
             ]
-        case Reshape() | Unary() | Binary() | Pooling() | DepthwiseConvolution():
+        case Reshape() | Unary() | Binary() | Curve() | Pooling() | DepthwiseConvolution():
             return [_Tie(node.result, source, 0) for source in node.sources]
         case _:
             return []

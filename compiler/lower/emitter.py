@@ -58,6 +58,11 @@ _WINDOW_WORDS: Mapping[str, str] = {
 """Name that error messages give to each operand of Set_Config_Window, in terms of the network."""
 
 
+def table_count(content: bytes) -> int:
+    """Return the number of the machine's tables that hold `content`."""
+    return len(content) // TABLE_BYTES
+
+
 def _check_window(operands: Mapping[str, int]) -> None:
     """Raise CompileError if an operand of Set_Config_Window is out of range."""
     for field in BY_OPCODE[Opcode.SET_CONFIG_WINDOW].fields:
@@ -104,7 +109,7 @@ class Emitter:
         self._tile_places: dict[bytes, int] = {}
         self._accumulators = Ring(0, config.accumulator_rows)
         self._entries_stay = sum(each.count for each in entries) <= config.parameter_entries
-        self._tables_stay = len(tables) <= config.tables
+        self._tables_stay = sum(map(table_count, tables)) <= config.tables
         self._entry_ring = Ring(0, config.parameter_entries)
         self._table_ring = Ring(0, config.tables)
         self._entry_places: dict[bytes, int] = {}
@@ -336,22 +341,22 @@ class Emitter:
         return self._entry_places[entries.content] + first
 
     def table(self, content: bytes) -> int:
-        """Return the number of the machine's table with this content.
+        """Return the number of the machine's first table with this content.
 
-        If the table is not in the machine, the method emits an instruction that loads it. Raises
-        CompileError if the machine has no tables.
+        A curve takes several tables. If they are not in the machine, the method emits instructions
+        that load them. Raises CompileError if the machine has too few tables.
         """
-        if self.config.tables == 0:
-            raise CompileError(f"the machine '{self.config.name}' has no tables")
+        count = table_count(content)
+        if self.config.tables < count:
+            few = "too few" if self.config.tables else "no"
+            raise CompileError(f"the machine '{self.config.name}' has {few} tables")
         source = self._store(content)
-        if not self._tables_stay:
-            place = self._table_ring.take(1)
-            self.emit(Opcode.LOAD_TABLE, host=source, table=place)
-            return place
-        if content not in self._table_places:
-            place = self._table_ring.take(1)
-            self._table_places[content] = place
-            self._load(Opcode.LOAD_TABLE, host=source, table=place)
+        load = self._load if self._tables_stay else self.emit
+        if not self._tables_stay or content not in self._table_places:
+            place = self._table_places[content] = self._table_ring.take(count)
+            for number in range(count):
+                host = source + number * TABLE_BYTES
+                load(Opcode.LOAD_TABLE, host=host, table=place + number)
         return self._table_places[content]
 
     def constants(self, lines: Lines, *, once: bool) -> None:

@@ -51,6 +51,7 @@ from systola.compiler.operations import (
     Binary,
     Concatenation,
     Convolution,
+    Curve,
     DepthwiseConvolution,
     Lstm,
     Node,
@@ -429,7 +430,9 @@ class Lowering:
             self.steps += self._steps(node, maps, target)
         elif isinstance(node, Windowed):
             self._windows(node, homes[0], target)
-        elif isinstance(node, Unary | Binary) or (isinstance(node, WideProduct) and not node.sums):
+        elif isinstance(node, Unary | Binary | Curve) or (
+            isinstance(node, WideProduct) and not node.sums
+        ):
             self._elementwise(node, homes, target)
         else:
             self._whole(node, homes, target)

@@ -13,11 +13,12 @@ from systola.compiler.lower.feature_map import FeatureMap, Lines
 from systola.compiler.lower.lstm_choice import chosen_lstm
 from systola.compiler.lower.pooling import pooling_steps
 from systola.compiler.lower.step import Step
-from systola.compiler.lower.vector import binary_steps, constant_map, unary_step
+from systola.compiler.lower.vector import binary_steps, constant_map, curve_step, unary_step
 from systola.compiler.lower.wide_product import wide_product_step
 from systola.compiler.operations import (
     Binary,
     Convolution,
+    Curve,
     DepthwiseConvolution,
     Lstm,
     Node,
@@ -71,6 +72,8 @@ def node_steps(
             return [*pooling_steps(config, node, sources[0], target, samples)]
         case Unary():
             return [unary_step(config, node, sources[0], target)]
+        case Curve():
+            return [curve_step(config, node, sources[0], target)]
         case Binary():
             maps = iter(sources)
             a, b = (

@@ -15,7 +15,7 @@ from systola.compiler.lower.emitter import Emitter
 from systola.compiler.lower.entries import Entries, common_entry
 from systola.compiler.lower.feature_map import FeatureMap, Lines, new_map, runs
 from systola.compiler.lower.step import MapStep, Step
-from systola.compiler.operations import Binary, Requantisation, Scale, Unary, identity
+from systola.compiler.operations import Binary, Curve, Requantisation, Scale, Unary, identity
 
 HALF = 1 << 30, 0
 """Multiplier and shift of the commonest scale."""
@@ -135,6 +135,24 @@ def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureM
         output=output,
         output_entries=common_entry(config, output),
         scale={"zero_a": node.zero_point},
+    )
+
+
+def curve_step(config: Config, node: Curve, source: FeatureMap, target: FeatureMap) -> VectorStep:
+    """Return the step for `node`; raise CompileError where the machine has no curves."""
+    check_wide(config)
+    if not config.attention:
+        raise CompileError(f"the machine '{config.name}' has no curves of int16")
+    output = replace(identity(), function=Function.TABLE, table=node.tables)
+    return VectorStep(
+        operator=node.operator,
+        operation=Operation.COPY,
+        a=source,
+        b=None,
+        target=target,
+        output=output,
+        output_entries=common_entry(config, output),
+        wide=True,
     )
 
 

@@ -41,6 +41,10 @@ class WideProductStep(MapStep):
     def entries(self) -> tuple[Entries, ...]:
         return (self.sum_entries,) if self.sums else (self.output_entries,)
 
+    @property
+    def tables(self) -> tuple[bytes, ...]:
+        return () if self.output.table is None else (self.output.table,)
+
     def emit(self, emitter: Emitter) -> None:
         config, source, target = emitter.config, self.source, self.target
         kernel = self.weights[np.newaxis, np.newaxis]
@@ -97,6 +101,7 @@ class WideProductStep(MapStep):
     def _activate(
         self, emitter: Emitter, accumulator: int, line: int, rows: int, parameter: int
     ) -> None:
+        table = 0 if self.output.table is None else emitter.table(self.output.table)
         emitter.emit(
             Opcode.ACTIVATE,
             accumulator=accumulator,
@@ -105,6 +110,8 @@ class WideProductStep(MapStep):
             n_tiles=1,
             parameter=parameter,
             rounding=self.output.rounding,
+            function=self.output.function,
+            table=table,
             wide=1,
         )
 

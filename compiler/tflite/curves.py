@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.compiler.c_library import of_single
 from systola.compiler.errors import ModelError
 from systola.compiler.quantise import (
     INT8,
@@ -38,7 +39,7 @@ Numbers = NDArray[np.float32]
 
 def real_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
     """Return LiteRT's table of 256 entries, each rounded from a number of float32."""
-    function = _gelu_tanh if operator.options.get("Approximate") else _CURVES[operator.kind]
+    function = gelu_tanh if operator.options.get("Approximate") else _CURVES[operator.kind]
     numbers = np.float32(source.scale) * (INT8 - source.zero_point).astype(np.float32)
     with np.errstate(all="ignore"):
         steps = function(numbers) * (np.float32(1) / np.float32(result.scale))
@@ -100,7 +101,8 @@ def _single(x: NDArray[np.float64]) -> Numbers:
     return x.astype(np.float32)
 
 
-def _exponential(x: Numbers) -> Numbers:
+def exponential(x: Numbers) -> Numbers:
+    """Return e^x; infinity above the range of float32."""
     return _single(np.exp(np.minimum(x.astype(np.float64), LARGE)))
 
 
@@ -108,25 +110,27 @@ def _logarithm(x: Numbers) -> Numbers:
     return _single(np.log(x.astype(np.float64)))
 
 
-def _gelu(x: Numbers) -> Numbers:
-    root = np.float32(math.sqrt(0.5))
-    tails = [math.erfc(float(-each * root)) for each in x]
+def gelu(x: Numbers) -> Numbers:
+    """Return GELU by the error function."""
+    scaled: Numbers = np.float32(-math.sqrt(0.5)) * x
     half: Numbers = np.float32(0.5) * x
-    return half * np.array(tails, np.float32)
+    return half * of_single("erfcf", math.erfc)(scaled)
 
 
-def _gelu_tanh(x: Numbers) -> Numbers:
+def gelu_tanh(x: Numbers) -> Numbers:
+    """Return GELU by tanh."""
     root = np.float32(math.sqrt(2 / math.pi))
-    inner = root * (x + np.float32(0.044715) * x * x * x)
+    cube: Numbers = np.float32(0.044715) * x * x * x
+    inner: Numbers = root * (x + cube)
     half: Numbers = np.float32(0.5) * x
-    curve: Numbers = _single(np.tanh(inner.astype(np.float64))) + np.float32(1)
+    curve: Numbers = of_single("tanhf", math.tanh)(inner) + np.float32(1)
     return half * curve
 
 
 _CURVES: Mapping[str, Callable[[Numbers], Numbers]] = {
-    "EXP": _exponential,
+    "EXP": exponential,
     "LOG": _logarithm,
-    "GELU": _gelu,
+    "GELU": gelu,
 }
 
 CURVE_TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {

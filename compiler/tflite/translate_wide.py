@@ -19,6 +19,7 @@ from systola.compiler.host_stage import Rearrange
 from systola.compiler.moves import MOST_ELEMENTS
 from systola.compiler.operations import (
     Binary,
+    Curve,
     Requantisation,
     Scale,
     Value,
@@ -37,6 +38,8 @@ from systola.compiler.tflite.translate_arithmetic import (
     check_broadcast,
 )
 from systola.compiler.tflite.translate_convolution import check_shape, read_window, upsampled
+from systola.compiler.tflite.translate_host import check_same_shape
+from systola.compiler.tflite.wide_curves import WIDE_CURVES, curve_tables
 
 WIDE_ADD_BITS = 15
 """Bits by which ADD and SUB of int16 shift their operands to the left first."""
@@ -167,12 +170,34 @@ def wide_binary(scope: Scope, operator: Operator) -> None:
     _add_whole(scope, operator, made, result, result_tensor)
 
 
+def wide_curve(scope: Scope, operator: Operator) -> None:
+    """Translate functions of one element of int16 that LiteRT takes from 513 numbers."""
+    one_result(operator, 1)
+    _check_semantics(scope)
+    source, source_tensor = scope.source(operator, dtype="int16")
+    result, result_tensor = scope.result(operator, dtype="int16")
+    for tensor in (source_tensor, result_tensor):
+        _check_centred(tensor)
+    check_same_shape(source, result)
+    made = _made(result, result.channels)
+    scope.add(
+        Curve(
+            operator=str(operator),
+            result=made,
+            source=_halves(scope, operator, source, source.channels),
+            tables=curve_tables(operator, source_tensor, result_tensor),
+        )
+    )
+    _add_whole(scope, operator, made, result, result_tensor)
+
+
 WIDE_TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "FULLY_CONNECTED": wide_fully_connected,
     "CONV_2D": wide_convolution,
     "DEPTHWISE_CONV_2D": wide_depthwise,
     "TRANSPOSE_CONV": wide_transpose_conv,
     **dict.fromkeys(OPERATIONS, wide_binary),
+    **dict.fromkeys(WIDE_CURVES, wide_curve),
 }
 """Kinds of operators that the machine has for int16, too."""
 

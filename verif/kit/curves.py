@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import erfc, pi
+from math import erfc, pi, tanh
 
 import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import CURVE_ENTRIES, CURVE_TABLES, TABLE_BYTES
+from systola.compiler.c_library import of_single
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -30,13 +31,13 @@ def _round(x: Floats) -> Floats:
 
 
 def _gelu(x: Floats) -> Floats:
-    rest = _exact(np.vectorize(erfc))(x * _F(-(0.5**0.5)))
+    rest = of_single("erfcf", erfc)(x * _F(-(0.5**0.5)))
     return _F(0.5) * x * rest
 
 
 def _gelu_by_tanh(x: Floats) -> Floats:
     inner = _F((2 / pi) ** 0.5) * (x + _F(0.044715) * x * x * x)
-    return _F(0.5) * x * (_F(1) + _exact(np.tanh)(inner))
+    return _F(0.5) * x * (_F(1) + of_single("tanhf", tanh)(inner))
 
 
 def _inverse_root(x: Floats) -> Floats:

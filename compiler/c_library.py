@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of float32 from the C library, whose last bits LiteRT's tables have."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float32]
+
+
+@cache
+def of_single(name: str, otherwise: Callable[[float], float]) -> Callable[[Numbers], Numbers]:
+    """Return a function of one array of float32, by its name in C, `erfcf` for instance.
+
+    Libraries differ in the last bits of these functions, and LiteRT takes the one that is there.
+    Where it has no such function, `otherwise`, in float64, is rounded to float32.
+    """
+    library = ctypes.util.find_library("m")
+    found = getattr(ctypes.CDLL(library), name, None) if library else None
+    if found is not None:
+        found.restype = ctypes.c_float
+        found.argtypes = (ctypes.c_float,)
+
+    def each(x: Numbers) -> Numbers:
+        return np.array([(found or otherwise)(float(one)) for one in x], np.float32)
+
+    return each

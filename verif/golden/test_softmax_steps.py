@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of softmax of int8 that the machine has, with one query in each lane, beside LiteRT.
+
+Only sums and reciprocals come from outside: docs/transformers.md has the whole course.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from systola.arch.config import preset
+from systola.arch.isa import (
+    LONG_TABLES,
+    PARAMETER_PLANES,
+    Function,
+    Opcode,
+    Operation,
+    Reduction,
+    Rounding,
+    encode,
+)
+from systola.compiler.quantise import rounded_shift
+from systola.compiler.softmax import exponentials, reciprocal
+from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.golden.rig import HALT, Rig
+from systola.verif.kit.seeds import random_seed
+
+CONFIG = preset("base-attention")
+SCORES, LARGEST, COPIES, DISTANCES, RESULTS = (1000 * place for place in range(5))
+"""First lines of the values of a softmax."""
+
+
+def entry(multiplier: NDArray[np.int64] | int, left: int, right: NDArray[np.int64] | int) -> bytes:
+    """Return a parameter entry without a bias for the lanes of a machine."""
+    planes = np.zeros((PARAMETER_PLANES, CONFIG.output_pitch), np.uint8)
+    lanes = np.zeros(CONFIG.cols, np.int64)
+    planes[4:8, : CONFIG.cols] = (lanes + multiplier).astype("<u4").view(np.uint8).reshape(-1, 4).T
+    planes[8, : CONFIG.cols] = left << 5 | (lanes + right)
+    return planes.tobytes()
+
+
+def distances(keys: int) -> list[bytes]:
+    """Return the instructions for scores less the largest one of each lane, plus 127."""
+    identity = {"parameter": 0, "rounding": Rounding.SINGLE}
+    window = {"height": keys, "kernel_height": keys, "width": 1, "kernel_width": 1, "pitch": 1}
+    ones = dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1)
+    half = 1 << 30  # A faster scale than others: x becomes x * 2^19, and entry 1 divides by 2^19.
+    words = [
+        encode(Opcode.SET_CONFIG_WINDOW, **window, **ones, out_height=1, out_width=1),
+        encode(Opcode.SET_CONFIG_SCALE, multiplier_a=half, multiplier_b=half),
+        encode(
+            Opcode.POOL,
+            reduction=Reduction.MAX,
+            buffer=SCORES,
+            destination=LARGEST,
+            blocks=1,
+            **identity,
+        ),
+    ]
+    origin, done = LARGEST, 0
+    while done < keys:
+        rows = min(max(done, 1), keys - done)
+        place = {"buffer": origin, "destination": COPIES + done, "rows": rows}
+        words.append(encode(Opcode.VECTOR, operation=Operation.COPY, **place, **identity))
+        origin, done = COPIES, done + rows
+    place = {"buffer": SCORES, "operand": COPIES, "destination": DISTANCES, "rows": keys}
+    how = {"parameter": 1, "rounding": Rounding.SINGLE, "zero_point": 127}
+    return [*words, encode(Opcode.VECTOR, operation=Operation.SUBTRACT, **place, **how)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "scale", "beta"), [(1, 0.1, 1.0), (128, 0.1, 1.0), (197, 0.01, 1.0), (255, 0.7, 0.3)]
+)
+def test_against_litert(keys: int, scale: float, beta: float) -> None:
+    rng = np.random.default_rng(random_seed())
+    widths = rng.integers(1, 129, (CONFIG.cols, 1))
+    scores = rng.integers(-widths, widths, (CONFIG.cols, keys)).astype(np.int8)
+    scores[0] = [-128, *[127] * (keys - 1)]
+    rig = Rig(CONFIG)
+    rig.machine.buffer[SCORES : SCORES + keys, : CONFIG.cols] = scores.T
+    content = entry(1 << 30, 1, 0) + entry(1 << 30, 1, 19)
+    rig.host[: len(content)] = np.frombuffer(content, np.uint8)
+    load = encode(Opcode.LOAD_PARAMETERS, host=0, parameter=0, count=2)
+    rig.complete(load, *distances(keys), HALT)
+
+    table = exponentials(np.float32(scale).item(), np.float32(beta).item())
+    found = rig.machine.buffer[DISTANCES : DISTANCES + keys, : CONFIG.cols].T
+    largest = scores.max(axis=1, keepdims=True).astype(np.int64)
+    assert np.array_equal(found, scores - largest + 127)
+    exponential = table[127 - found.astype(np.int64)]
+    factor, shift = reciprocal(rounded_shift(exponential, 12).sum(axis=1))
+
+    content = entry(factor, 0, shift)
+    rig.host[: len(content)] = np.frombuffer(content, np.uint8)
+    # Number k is for a distance of -k modulo 256.
+    numbers = np.roll(table[::-1], 1).astype("<i4").view(np.int8)
+    rig.machine.tables[:LONG_TABLES] = numbers.reshape(LONG_TABLES, -1)
+    result = encode(
+        Opcode.VECTOR,
+        operation=Operation.COPY,
+        function=Function.QUOTIENT,
+        buffer=DISTANCES,
+        destination=RESULTS,
+        rows=keys,
+        parameter=0,
+        zero_point=-128,
+    )
+    rig.complete(load, encode(Opcode.SET_CONFIG_SCALE, zero_a=127), result, HALT)
+
+    writer = ModelWriter()
+    source = writer.tensor(scores.shape, "int8", np.float32(scale), -3)
+    made = writer.tensor(scores.shape, "int8", 1 / 256, -128)
+    writer.operator("SOFTMAX", [source], [made], beta=beta)
+    expected = interpret(writer.content([source], [made]), scores[np.newaxis])[0]
+    y = rig.machine.buffer[RESULTS : RESULTS + keys, : CONFIG.cols].T
+    assert np.array_equal(y, expected)
