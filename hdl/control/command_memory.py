@@ -4,14 +4,14 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import Executor
-from systola.hdl.control.command_words import NUMBERS, command_words
+from systola.hdl.control.command_words import NUMBERS, command_layout, command_words
 from systola.hdl.control.sequenced_decoder import Written
 from systola.hdl.control.step_rom import StepRom
 from systola.hdl.control.step_row import TWO_LINES
@@ -50,13 +50,11 @@ class CommandMemory(wiring.Component):
     """
 
     def __init__(self, *, config: Config, executor: Executor = Executor.ACTIVATION_UNIT):
-        self._words = words = command_words(config, executor)
+        self._words = command_words(config, executor)
         self._numbers = StepRom(config).words
         self._depth = depth = config.queue_depth
         self._places = 2 << ceil_log2(depth)
         assert self._places > depth + TAKEN_EARLY
-        every = {**words.own, **words.window, **words.scale}
-        flags = data.StructLayout({name: 1 for name in every if name in words.counts})
         number = ceil_log2(NUMBERS)
         super().__init__(
             {
@@ -71,7 +69,7 @@ class CommandMemory(wiring.Component):
                 "push": In(1),
                 "full": Out(1),
                 "valid": Out(1),
-                "command": Out(data.StructLayout({**every, "single": flags, "double": flags})),
+                "command": Out(command_layout(config, executor)),
                 "pop": In(1),
             }
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from systola.arch.config import Config
@@ -30,7 +31,8 @@ NUMBERS = 8
 FIXED = 2
 """Windows with the lowest numbers, of instructions without a window: one line a vector, or two."""
 _WINDOW = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
-_MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
+MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
+"""Fields of a window in the word `moves`, from its lowest bit on."""
 _COUNTS = ("matrix_rows", "k_tiles", "n_tiles", "vector_rows")
 _WINDOW_COUNTS = ("kernel_height", "kernel_width", "out_height", "out_width")
 
@@ -55,6 +57,15 @@ def command_words(config: Config, executor: Executor) -> CommandWords:
     """Return the words of the commands of matrix unit or activation unit."""
     words = {Executor.MATRIX_UNIT: _matrix_words, Executor.ACTIVATION_UNIT: _activate_words}
     return words[executor](config)
+
+
+def command_layout(config: Config, executor: Executor) -> data.StructLayout:
+    """Return the layout of a command as its memory shows it: all words, and for each count whether
+    it is one (`single`) or two (`double`)."""
+    words = command_words(config, executor)
+    every = {**words.own, **words.window, **words.scale}
+    flags = data.StructLayout({name: 1 for name in every if name in words.counts})
+    return data.StructLayout({**every, "single": flags, "double": flags})
 
 
 def _matrix_words(config: Config) -> CommandWords:
@@ -137,7 +148,7 @@ def _window(config: Config, walk: Walk) -> dict[str, int]:
     count = walk["count"].shape
     return {
         "left": _WINDOW.field("left").width,
-        "moves": sum(_WINDOW.field(name).width for name in _MOVES),
+        "moves": sum(_WINDOW.field(name).width for name in MOVES),
         "kernel_height": count["ky"].width,
         "kernel_width": _WINDOW.field("kernel_width").width,
         "out_height": count["oy"].width,
@@ -151,4 +162,4 @@ def _window(config: Config, walk: Walk) -> dict[str, int]:
 
 def _move(name: str) -> int:
     """Return the place of a step in the word `moves`."""
-    return sum(_WINDOW.field(each).width for each in _MOVES[: _MOVES.index(name)])
+    return sum(_WINDOW.field(each).width for each in MOVES[: MOVES.index(name)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequenced decoder with the command memories of two units."""
+"""The sequenced decoder with the command memories of two units, beside the decoder."""
 
 from itertools import pairwise
 
@@ -9,14 +9,17 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import OPCODE_BITS, Executor, Opcode, instructions_of
+from systola.hdl.control.command_assembly import ActivateAssembly, MatrixAssembly
 from systola.hdl.control.command_memory import CommandMemory
 from systola.hdl.control.command_words import FIXED
 from systola.hdl.control.sequenced_decoder import LATENCY, SequencedDecoder
 from systola.hdl.control.setting_numbers import SettingNumbers
 from systola.verif.units.decoder_model import WINDOWED
 from systola.verif.units.given_word import WORD, give
+from systola.verif.units.staged_decoder import Staged
 
 UNITS = {"matrix": Executor.MATRIX_UNIT, "activate": Executor.ACTIVATION_UNIT}
+ASSEMBLIES = {"matrix": MatrixAssembly, "activate": ActivateAssembly}
 SETTINGS = {"window": Opcode.SET_CONFIG_WINDOW, "scale": Opcode.SET_CONFIG_SCALE}
 
 
@@ -30,8 +33,10 @@ class CommandBench(wiring.Component):
     """Instructions `given` become commands.
 
     `*_push` issues a command of a unit if one is ready, and `*_pop` drops one if one is there;
-    `*_popped` is 1 then. An instruction waits for room for it; `waits` is for a setting with a
-    number that a command still names. Words leave with `writes`, as from the sequenced decoder.
+    `*_popped` is 1 then, `*_command` has its words, and `*_made` is what they become. An
+    instruction waits for room for it; `waits` is for a setting with a number that a command still
+    names. Words leave with `writes`, as from the sequenced decoder. The decoder takes the same
+    instructions from `instruction`, as in Staged.
     """
 
     def __init__(self, *, config: Config):
@@ -40,18 +45,33 @@ class CommandBench(wiring.Component):
         self._memories = {
             name: CommandMemory(config=config, executor=each) for name, each in UNITS.items()
         }
+        self._assemblies = {name: each(config=config) for name, each in ASSEMBLIES.items()}
+        self._staged = Staged(config=config)
         outputs = self._sequenced.signature.members
         members = {name: outputs[name] for name in ("writes", "written", "judges")}
+        staged = self._staged.signature.members
+        shown = ("frees", "decoded__valid", "decoded__payload")
+        members |= {name: staged[name] for name in ("instruction", *shown)}
         members |= {"given": In(stream.Signature(WORD)), "waits": Out(1)}
         for name, memory in self._memories.items():
             members |= {f"{name}_push": In(1), f"{name}_pop": In(1), f"{name}_popped": Out(1)}
             members |= {f"{name}_command": Out(memory.command.shape())}
+            members |= {f"{name}_made": Out(self._assemblies[name].command.shape())}
         super().__init__(members)
 
     def elaborate(self, platform):
         m = Module()
         sequenced = m.submodules.sequenced = self._sequenced
         give(m, sequenced, self.given.payload)
+        staged = m.submodules.staged = self._staged
+        m.d.comb += [
+            staged.instruction.valid.eq(self.instruction.valid),
+            staged.instruction.payload.eq(self.instruction.payload),
+            self.instruction.ready.eq(staged.instruction.ready),
+            staged.frees.eq(self.frees),
+            self.decoded__valid.eq(staged.decoded__valid),
+            self.decoded__payload.eq(staged.decoded__payload),
+        ]
         begun, room, holds, follows = Signal(), Signal(), Signal(), Signal()
         opcode = self.given.payload.word[:OPCODE_BITS]
         # Opcodes from the last row to the verdict.
@@ -97,6 +117,7 @@ class CommandBench(wiring.Component):
         readies = []
         for name, memory in self._memories.items():
             m.submodules[name] = memory
+            assembly = m.submodules[f"{name}_assembly"] = self._assemblies[name]
             mine = Cat(judged == each for each in opcodes_of(self._config, name)).any()
             ready = Signal(range(2 * self._config.queue_depth), name=f"{name}_ready")
             readies.append(ready.any())
@@ -111,5 +132,7 @@ class CommandBench(wiring.Component):
                 memory.pop.eq(getattr(self, f"{name}_pop") & memory.valid),
                 getattr(self, f"{name}_popped").eq(memory.pop),
                 getattr(self, f"{name}_command").eq(memory.command),
+                assembly.words.eq(memory.command),
+                getattr(self, f"{name}_made").eq(assembly.command),
             ]
         return Cat(readies).any()
