@@ -14,7 +14,6 @@ from systola.arch.config import Config
 from systola.arch.isa import (
     BY_OPCODE,
     OPCODE_BITS,
-    Executor,
     Function,
     Opcode,
     Operation,
@@ -41,14 +40,14 @@ class MatrixAssembly(wiring.Component):
     """The `command` of the matrix unit that has the `words`, combinationally."""
 
     def __init__(self, *, config: Config):
-        words = command_layout(config, Executor.MATRIX_UNIT)
+        words = command_layout(config, "matrix")
         super().__init__({"words": In(words), "command": Out(MatrixCommand(config=config))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         words, command, walk = self.words, self.command, self.command.walk
-        multiply = _fields(words, Opcode.MATRIX_MULTIPLY)
-        multiplies = _is(words, Opcode.MATRIX_MULTIPLY)
+        multiply = flags_of(words, Opcode.MATRIX_MULTIPLY)
+        multiplies = is_of(words, Opcode.MATRIX_MULTIPLY)
         packed = ~multiplies & words.channels.any()
         moves = _moves(words)
         m.d.comb += [
@@ -68,7 +67,7 @@ class MatrixAssembly(wiring.Component):
             *_count(walk, "n", words, "n_tiles"),
             command.accumulator.eq(words.accumulator),
             command.accumulate.eq(
-                Mux(multiplies, multiply.accumulate, _fields(words, Opcode.CONVOLVE).accumulate)
+                Mux(multiplies, multiply.accumulate, flags_of(words, Opcode.CONVOLVE).accumulate)
             ),
             command.wide_vectors.eq(multiplies & multiply.wide_vectors),
             command.wide_weights.eq(multiplies & multiply.wide_weights),
@@ -103,7 +102,7 @@ class ActivateAssembly(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        words = command_layout(config, Executor.ACTIVATION_UNIT)
+        words = command_layout(config, "activate")
         super().__init__({"words": In(words), "command": Out(ActivateCommand(config=config))})
 
     def elaborate(self, platform: object) -> Module:
@@ -111,7 +110,7 @@ class ActivateAssembly(wiring.Component):
         words, command, walk = self.words, self.command, self.command.walk
         moves = _moves(words)
         vector, second_line = self._fill(m)
-        over_map = _is(words, *MAPS)
+        over_map = is_of(words, *MAPS)
         zeros = words.zero_point
         m.d.comb += [
             *_rows(walk, words, moves),
@@ -146,12 +145,12 @@ class ActivateAssembly(wiring.Component):
         with m.Else():
             m.d.comb += _count(walk, "ox", words, "vector_rows")
         one_block = [Opcode.VECTOR, Opcode.MEASURE, Opcode.RANDOM]
-        with m.If(_is(words, *one_block)):
+        with m.If(is_of(words, *one_block)):
             m.d.comb += _few(walk, "block")
         with m.Else():
             m.d.comb += _count(walk, "block", words, "n_tiles")
         if self._config.attention:
-            m.d.comb += command.gathers.eq(_is(words, Opcode.VECTOR) & gathers(vector))
+            m.d.comb += command.gathers.eq(is_of(words, Opcode.VECTOR) & gathers(vector))
         if self._config.training:
             self._train(m)
         return m
@@ -164,22 +163,22 @@ class ActivateAssembly(wiring.Component):
         for name in sorted({name for entry in entries.values() for name in entry}):
             m.d.comb += Value.cast(command[name]).eq(
                 ored(
-                    Mux(_is(words, opcode), entry[name], 0)
+                    Mux(is_of(words, opcode), entry[name], 0)
                     for opcode, entry in entries.items()
                     if name in entry
                 )
             )
-        vector, activate = (_fields(words, each) for each in (Opcode.VECTOR, Opcode.ACTIVATE))
+        vector, activate = (flags_of(words, each) for each in (Opcode.VECTOR, Opcode.ACTIVATE))
         if not config.reads_pairs:
             return vector, Value.cast(0)
         # Pairs are read if all begin with an even line: both are in one row of two banks.
         second = words.operand[0] & (vector.operation != Operation.COPY)
         odd = vector.wide_operands & (words.start_line[0] | second)
         result = words.destination[0]
-        is_vector = _is(words, Opcode.VECTOR)
+        is_vector = is_of(words, Opcode.VECTOR)
         pairs = is_vector & ~odd & ~(vector.accumulate & result)
         m.d.comb += command.paired.eq(
-            pairs | (_is(words, Opcode.ACTIVATE) & ~(activate.accumulate & result))
+            pairs | (is_of(words, Opcode.ACTIVATE) & ~(activate.accumulate & result))
         )
         return vector, pairs & vector.wide_operands
 
@@ -187,7 +186,7 @@ class ActivateAssembly(wiring.Component):
         """Return the fields that depend on flags, for each instruction; others are zero."""
         config, words = self._config, self.words
         activate, depthwise, pool, vector, measure = (
-            _fields(words, each)
+            flags_of(words, each)
             for each in (
                 Opcode.ACTIVATE,
                 Opcode.DEPTHWISE,
@@ -261,14 +260,14 @@ class ActivateAssembly(wiring.Component):
     def _train(self, m: Module) -> None:
         """Set the fields that instructions for training have from words of their own."""
         config, words, walk, scale = self._config, self.words, self.command.walk, self.command.scale
-        with m.If(_is(words, Opcode.MEASURE)):
+        with m.If(is_of(words, Opcode.MEASURE)):
             m.d.comb += scale.multiplier_b.eq(words.measured)
-        with m.If(_is(words, Opcode.RANDOM)):
+        with m.If(is_of(words, Opcode.RANDOM)):
             m.d.comb += [
                 scale.multiplier_a.eq(words.seed),
                 Cat(scale.multiplier_b, scale.shift_b).eq(words.counter),
             ]
-        with m.If(_is(words, Opcode.TRANSPOSE)):
+        with m.If(is_of(words, Opcode.TRANSPOSE)):
             m.d.comb += [
                 walk.step.block.line.eq(words.tile_step),
                 walk.count.ox.eq(config.cols),
@@ -277,12 +276,12 @@ class ActivateAssembly(wiring.Component):
             ]
 
 
-def _is(words: data.View, *opcodes: Opcode) -> Value:
+def is_of(words: data.View, *opcodes: Opcode) -> Value:
     """Return whether a command is of one of the instructions."""
     return Cat(words.flags[:OPCODE_BITS] == opcode for opcode in opcodes).any()
 
 
-def _fields(words: data.View, opcode: Opcode) -> data.View:
+def flags_of(words: data.View, opcode: Opcode) -> data.View:
     """Return the flags of an instruction, by their names; its other fields are zero."""
     layout = InstructionLayout(opcode)
     return data.View(layout, Cat(words.flags, Const(0, layout.size - len(words.flags))))

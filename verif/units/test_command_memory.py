@@ -21,12 +21,13 @@ from systola.verif.units.command_bench import (
     SETTINGS,
     UNITS,
     CommandBench,
+    fetches,
     opcodes_of,
 )
 from systola.verif.units.decoder_model import WINDOWED, Reader, word
 from systola.verif.units.decoder_words import Writer
 from systola.verif.units.given_word import WORD
-from systola.verif.units.made_commands import meaningful
+from systola.verif.units.made_commands import fields_of, meaningful, shown_command
 from systola.verif.units.packing import from_bits, to_bits
 from systola.verif.units.scalar_model import kind
 from systola.verif.units.step_words import Shown
@@ -56,12 +57,19 @@ CONFIGS = {
 }
 RARE = ("complete", "attention")
 LIMIT, TILES = 3 * 4096, 70
-COUNT, SECOND = 300, 20
+COUNT, SECOND = 200, 20
 """Instructions of the first program, and of one after a reset."""
 LONG = 10_000
 """More cycles than any instruction waits, by far."""
-ELSEWHERE = {TWO_LINES, "tiles", "weight_beats", "weight_address"}
-"""Words that choose a window, or that the weight fetch and its queue have."""
+ELSEWHERE = {TWO_LINES, "tiles"}
+"""Words that choose a window, or that the sequencer has."""
+SHARED = {
+    "matrix": "weights",
+    "weights": "matrix",
+    "host_reads": "host_read",
+    "host_read": "host_reads",
+}
+"""Queues that have some words of the instructions of others."""
 SHORT = {"left", "start_byte", "kernel_width"}
 """Words that have a longer part in a command, which repeats a sign or has tiles elsewhere."""
 
@@ -91,21 +99,23 @@ def program(random):
 
 
 class Model:
-    """The words of the commands of a unit, as the decoder has written them."""
+    """The words of the commands in a queue, as the decoder has written them."""
 
-    def __init__(self, unit):
-        self.words = command_words(config(), UNITS[unit])
-        self.opcodes = opcodes_of(config(), unit)
+    def __init__(self, queue):
+        self.words = command_words(config(), queue)
+        self.opcodes = opcodes_of(config(), queue)
+        self.fetches = queue == "weights" and config().training
         self.waiting = deque()
 
     def take(self, number, bits, own, lasting):
         """Keep the words of an instruction."""
         opcode = Opcode(bits & 0xFF)
-        if opcode not in self.opcodes:
+        if opcode not in self.opcodes and not (self.fetches and fetches(bits)):
             return
-        fixed = self.words.fixed[own.get(TWO_LINES, 0)]
+        fixed = self.words.fixed[own.get(TWO_LINES, 0)] if self.words.fixed else {}
         window = lasting if opcode in WINDOWED else fixed
         expected = {name: own[name] for name in self.words.own if name in own}
+        expected |= {"pc": number} if "pc" in self.words.own else {}
         expected |= {name: window[name] for name in self.words.window if name in window}
         expected |= {name: lasting[name] for name in self.words.scale if name in lasting}
         self.waiting.append((number, bits, expected))
@@ -133,10 +143,10 @@ class Old:
         self._seen, self._frees = 0, False
         given, staged = sources
         registers = Registers(random, links=config().links)
-        for bits in instructions:
-            bits, sums = registers.taken(bits, 0)
+        for number, each in enumerate(instructions):
+            bits, sums = registers.taken(each, 0)
             shape = EffectiveInstruction(links=config().links)
-            fields = {"error": 0, "pc": 0, "word": bits, "sums": sums, "kind": kind(bits)}
+            fields = {"error": 0, "pc": number, "word": bits, "sums": sums, "kind": kind(bits)}
             staged.put([to_bits(shape, fields)])
             given.put([to_bits(WORD, {"word": bits, "error": 0})])
 
@@ -150,18 +160,19 @@ class Old:
                 self._shown.append(int(self._bench.get("decoded__payload").bits))
                 self._seen = 0
 
-    def keep(self, number, unit, command):
+    def keep(self, number, queue, command):
         """Keep the command of an instruction as it is made from words."""
-        self._made.append((number, unit, command))
+        self._made.append((number, queue, command))
 
     async def compare(self):
         """Compare all commands, once the decoder has shown them."""
         while len(self._shown) < len(self._instructions):
             await self.cycle()
-        for number, unit, command in self._made:
+        for number, queue, command in self._made:
             opcode = Opcode(self._instructions[number] & 0xFF)
             decoded = from_bits(Decoded(config=config()), self._shown[number])
-            wanted, found = (meaningful(opcode, each) for each in (decoded[unit], command))
+            wanted = meaningful(queue, opcode, shown_command(config(), queue, opcode, decoded))
+            found = meaningful(queue, opcode, fields_of(command))
             about = f"{opcode.name} 0x{self._instructions[number]:032x}"
             assert wanted.keys() == found.keys(), about
             different = {path for path in wanted if wanted[path] != found[path]}
@@ -175,6 +186,7 @@ async def numbers_of_settings(dut):
     random = rng("command memory", chosen_variant())
     bench = Bench(dut, unit())
     await bench.start()
+    bench.set(host_limit=LIMIT, weight_tiles=TILES)
     sources = [StreamSource(dut, name, dut.clk, never()) for name in ("given", "instruction")]
     await run(bench, sources, random, program(random))
     dut.rst.value = 1
@@ -224,21 +236,25 @@ async def run(bench, sources, random, instructions):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("unit_name", UNITS)
-def test_words(name, unit_name):
-    """Each word has room for its number, and a place in the memory of its unit."""
+def test_words(name):
+    """Each word has room for its number, and a place in the memory of its queue."""
     config = CONFIGS[name]
-    words = command_words(config, UNITS[unit_name])
-    every = {**words.own, **words.window, **words.scale}
     rom, shown = StepRom(config), Shown(config, 0)
-    for opcode in opcodes_of(config, unit_name):
-        written = {row.word for row in rom.program(opcode) if row.word}
-        assert written - ELSEWHERE <= set(words.own), opcode.name
-        for word_name, parts in shown.words(opcode).items():
-            if word_name in every and word_name not in SHORT:
-                assert shown.word(parts)[1].bit_length() <= every[word_name], word_name
+    lasting = set()
+    for queue in UNITS:
+        words = command_words(config, queue)
+        every = {**words.own, **words.window, **words.scale}
+        lasting |= {*words.window, *words.scale}
+        others = SHARED.get(queue)
+        elsewhere = set(command_words(config, others).own) if others else set()
+        for opcode in opcodes_of(config, queue):
+            written = {row.word for row in rom.program(opcode) if row.word}
+            assert written - ELSEWHERE - elsewhere <= set(words.own), opcode.name
+            for word_name, parts in shown.words(opcode).items():
+                if word_name in every and word_name not in SHORT:
+                    assert shown.word(parts)[1].bit_length() <= every[word_name], word_name
     settings = {row.word for opcode in SETTINGS.values() for row in rom.program(opcode)}
-    assert {*words.window, *words.scale} <= settings
+    assert lasting <= settings
 
 
 def unit(variant=None):
