@@ -4,14 +4,19 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.arch.isa import Executor
-from systola.hdl.control.command_words import NUMBERS, command_words
+from systola.hdl.commands import PC_BITS
+from systola.hdl.control.command_words import (
+    NUMBERS,
+    command_layout,
+    command_words,
+    commands_of,
+)
 from systola.hdl.control.sequenced_decoder import Written
 from systola.hdl.control.step_rom import StepRom
 from systola.hdl.control.step_row import TWO_LINES
@@ -26,7 +31,7 @@ _BLOCK = {"ram_style": "block", "no_rw_check": 1}
 
 
 class CommandMemory(wiring.Component):
-    """Up to `queue_depth` commands of a unit, oldest first.
+    """The commands in a queue of a unit, oldest first.
 
     The sequenced decoder writes their words one by one.
 
@@ -34,6 +39,7 @@ class CommandMemory(wiring.Component):
     |---|---|
     | `writes`, `written` | a word, of a command of this unit or of any other |
     | `ends`, `takes` | the words of an instruction are all there; it is of this unit |
+    | `pc` | with `takes`: the program counter of the instruction |
     | `windowed` | with `takes`: it names the present window, else a fixed one |
     | `window`, `scale` | numbers of the present window and scale |
     | `next_window`, `next_scale` | numbers of those to which words of a setting go |
@@ -45,18 +51,17 @@ class CommandMemory(wiring.Component):
     | `pop` | drops it; its numbers are named no more |
 
     An own word that an instruction does not write is undefined. `single` and `double` in the
-    command tell of counts whether they are one or two. At most `queue_depth` + TAKEN_EARLY commands
-    are taken and not popped.
+    command tell of counts whether they are one or two. At most TAKEN_EARLY commands more than the
+    queue has are taken and not popped. Where no word follows from a window or from a scale, the
+    ports for these do nothing.
     """
 
-    def __init__(self, *, config: Config, executor: Executor = Executor.ACTIVATION_UNIT):
-        self._words = words = command_words(config, executor)
+    def __init__(self, *, config: Config, queue: str = "activate"):
+        self._words = command_words(config, queue)
         self._numbers = StepRom(config).words
-        self._depth = depth = config.queue_depth
+        self._depth = depth = commands_of(config, queue)
         self._places = 2 << ceil_log2(depth)
         assert self._places > depth + TAKEN_EARLY
-        every = {**words.own, **words.window, **words.scale}
-        flags = data.StructLayout({name: 1 for name in every if name in words.counts})
         number = ceil_log2(NUMBERS)
         super().__init__(
             {
@@ -64,6 +69,7 @@ class CommandMemory(wiring.Component):
                 "written": In(Written()),
                 "ends": In(1),
                 "takes": In(1),
+                "pc": In(PC_BITS),
                 "windowed": In(1),
                 **{name: In(number) for name in ("window", "scale")},
                 **{name: In(number) for name in ("next_window", "next_scale")},
@@ -71,7 +77,7 @@ class CommandMemory(wiring.Component):
                 "push": In(1),
                 "full": Out(1),
                 "valid": Out(1),
-                "command": Out(data.StructLayout({**every, "single": flags, "double": flags})),
+                "command": Out(command_layout(config, queue)),
                 "pop": In(1),
             }
         )
@@ -96,15 +102,17 @@ class CommandMemory(wiring.Component):
             self.valid.eq(left[0]),
             used.eq((used & ~(self.pop << oldest)) | (self.takes << free)),
         ]
-        two_lines = Signal()
-        with m.If(self.writes & (self.written.word == self._numbers.get(TWO_LINES, 0))):
-            m.d.sync += two_lines.eq(self.written.data[0])
-        with m.If(self.ends):
-            m.d.sync += two_lines.eq(0)
-        window = self._name(m, Mux(self.windowed, self.window, two_lines), free, "window")
-        m.d.comb += self.holds_window.eq(_holds(used, window, self.next_window))
         self._keep(m, words.own, free, shown, self._places, ())
-        self._keep(m, words.window, self.next_window, Array(window)[shown], NUMBERS, words.fixed)
+        if words.window:
+            two_lines = Signal()
+            with m.If(self.writes & (self.written.word == self._numbers.get(TWO_LINES, 0))):
+                m.d.sync += two_lines.eq(self.written.data[0])
+            with m.If(self.ends):
+                m.d.sync += two_lines.eq(0)
+            window = self._name(m, Mux(self.windowed, self.window, two_lines), free, "window")
+            m.d.comb += self.holds_window.eq(_holds(used, window, self.next_window))
+            chosen = Array(window)[shown]
+            self._keep(m, words.window, self.next_window, chosen, NUMBERS, words.fixed)
         if words.scale:
             scale = self._name(m, self.scale, free, "scale")
             m.d.comb += self.holds_scale.eq(_holds(used, scale, self.next_scale))
@@ -149,10 +157,11 @@ class CommandMemory(wiring.Component):
                 value = written.data[: words[name]]
                 stored = read.data.word_select(place, lane)[:width]
                 into = write.data.word_select(place, lane)
-                m.d.comb += [
-                    write.en[place].eq(self.writes & (written.word == self._numbers[name])),
-                    self.command[name].eq(stored),
-                ]
+                m.d.comb += self.command[name].eq(stored)
+                if name == "pc":
+                    m.d.comb += [write.en[place].eq(self.takes), into.eq(self.pc)]
+                    continue
+                m.d.comb += write.en[place].eq(self.writes & (written.word == self._numbers[name]))
                 if name in self._words.counts:
                     m.d.comb += [
                         into.eq(Cat(written.single, written.double, value)),

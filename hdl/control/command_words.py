@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of commands of matrix unit and activation unit: which are an instruction's own, and
-which follow from a window or a scale."""
+"""The words of the commands in each queue: which are an instruction's own, and which follow from a
+window or a scale."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from amaranth.hdl import Shape
+from amaranth.lib import data
 from amaranth.utils import bits_for
 
 from systola.arch.config import Config
-from systola.arch.isa import BY_OPCODE, Executor, Opcode
+from systola.arch.isa import BY_OPCODE, WEIGHT_READS_IN_FLIGHT, Executor, Opcode
 from systola.hdl.commands import (
+    PC_BITS,
+    HostTransfer,
+    Tail,
+    WeightTransfer,
     address_bits,
     height_bits,
     line_bits,
@@ -30,14 +36,15 @@ NUMBERS = 8
 FIXED = 2
 """Windows with the lowest numbers, of instructions without a window: one line a vector, or two."""
 _WINDOW = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
-_MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
+MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
+"""Fields of a window in the word `moves`, from its lowest bit on."""
 _COUNTS = ("matrix_rows", "k_tiles", "n_tiles", "vector_rows")
 _WINDOW_COUNTS = ("kernel_height", "kernel_width", "out_height", "out_width")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandWords:
-    """Bits of each word of a unit's commands.
+    """Bits of each word of the commands in a queue.
 
     `own` words are an instruction's own, those in `window` and `scale` follow from the setting that
     its command names. `fixed` are words of the windows 0 and 1; their other words are undefined. Of
@@ -45,16 +52,87 @@ class CommandWords:
     """
 
     own: Mapping[str, int]
-    window: Mapping[str, int]
+    window: Mapping[str, int] = field(default_factory=dict[str, int])
     scale: Mapping[str, int] = field(default_factory=dict[str, int])
-    fixed: tuple[Mapping[str, int], Mapping[str, int]]
+    fixed: tuple[Mapping[str, int], ...] = ()
     counts: frozenset[str] = frozenset((*_COUNTS, *_WINDOW_COUNTS))
 
 
-def command_words(config: Config, executor: Executor) -> CommandWords:
-    """Return the words of the commands of matrix unit or activation unit."""
-    words = {Executor.MATRIX_UNIT: _matrix_words, Executor.ACTIVATION_UNIT: _activate_words}
-    return words[executor](config)
+def command_words(config: Config, queue: str) -> CommandWords:
+    """Return the words of the commands in a queue. `pc` is not among the words of steps."""
+    words = {
+        "matrix": _matrix_words,
+        "activate": _activate_words,
+        "host_reads": _request_words,
+        "host_read": _entry_words,
+        "host_writes": _write_words,
+        "weights": _weight_words,
+    }
+    return words[queue](config)
+
+
+def command_layout(config: Config, queue: str) -> data.StructLayout:
+    """Return the layout of a command as its memory shows it: all words, and for each count whether
+    it is one (`single`) or two (`double`)."""
+    words = command_words(config, queue)
+    every = {**words.own, **words.window, **words.scale}
+    flags = data.StructLayout({name: 1 for name in every if name in words.counts})
+    return data.StructLayout({**every, "single": flags, "double": flags})
+
+
+def commands_of(config: Config, queue: str) -> int:
+    """Return how many commands a queue has at most."""
+    return WEIGHT_READS_IN_FLIGHT if queue == "weights" else config.queue_depth
+
+
+def _transfer_words(config: Config) -> dict[str, int]:
+    """Return the words of a transfer of lines, or of a Load_Parameters or Load_Table."""
+    return _widths(HostTransfer(config=config))
+
+
+def _tail_words(config: Config) -> dict[str, int]:
+    """Return the words of the lines that have fewer bytes."""
+    return {f"tail_{name}": width for name, width in _widths(Tail(config=config)).items()}
+
+
+def _request_words(config: Config) -> CommandWords:
+    """Return the words of reads from host memory that the reader has not requested yet."""
+    return CommandWords(
+        own={"flags": _flags(config, Executor.HOST_READER), **_transfer_words(config)}
+    )
+
+
+def _entry_words(config: Config) -> CommandWords:
+    """Return the words of reads from host memory that are under way."""
+    return CommandWords(
+        own={
+            "pc": PC_BITS,
+            "flags": _flags(config, Executor.HOST_READER),
+            "buffer": address_bits(config),
+            "last": address_bits(config),
+            **_tail_words(config),
+        }
+    )
+
+
+def _write_words(config: Config) -> CommandWords:
+    """Return the words of writes to host memory."""
+    lines = {"buffer": address_bits(config), "end": address_bits(config)}
+    own = {"pc": PC_BITS, **_transfer_words(config), **lines, **_tail_words(config)}
+    return CommandWords(own=own)
+
+
+def _weight_words(config: Config) -> CommandWords:
+    """Return the words of reads of weights, with training also from the buffer."""
+    widths = _widths(WeightTransfer(config=config))
+    own = {"pc": PC_BITS, **{f"weight_{name}": width for name, width in widths.items()}}
+    if config.training:
+        own["flags"] = _flags(config, Executor.MATRIX_UNIT)
+    return CommandWords(own=own)
+
+
+def _widths(layout: data.StructLayout) -> dict[str, int]:
+    return {name: Shape.cast(shape).width for name, shape in layout.members.items()}
 
 
 def _matrix_words(config: Config) -> CommandWords:
@@ -137,7 +215,7 @@ def _window(config: Config, walk: Walk) -> dict[str, int]:
     count = walk["count"].shape
     return {
         "left": _WINDOW.field("left").width,
-        "moves": sum(_WINDOW.field(name).width for name in _MOVES),
+        "moves": sum(_WINDOW.field(name).width for name in MOVES),
         "kernel_height": count["ky"].width,
         "kernel_width": _WINDOW.field("kernel_width").width,
         "out_height": count["oy"].width,
@@ -151,4 +229,4 @@ def _window(config: Config, walk: Walk) -> dict[str, int]:
 
 def _move(name: str) -> int:
     """Return the place of a step in the word `moves`."""
-    return sum(_WINDOW.field(each).width for each in _MOVES[: _MOVES.index(name)])
+    return sum(_WINDOW.field(each).width for each in MOVES[: MOVES.index(name)])

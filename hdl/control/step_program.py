@@ -63,7 +63,10 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset({"operation != COPY", "wide_operands"}): When.SECOND_AND_B,
 }
 """The condition of a step for the conditions of a term."""
-_WITH_FLAGS = (Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT)
+_WITH_FLAGS = (
+    *(Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT),
+    *(Executor.HOST_READER, Executor.WEIGHT_FETCH),
+)
 """Units with commands that have opcode and flags as they stand in the instruction word."""
 _LOADS: Mapping[Opcode, Loads] = {
     Opcode.ACTIVATE: Loads.ACTIVATE,

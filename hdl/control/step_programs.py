@@ -172,7 +172,9 @@ def _set_window(p: Program) -> None:
 def _transfer(p: Program) -> None:
     (host,) = (use for use in (*p.entry.reads, *p.entry.writes) if use.memory is Memory.HOST)
     (chip,) = (use for use in (*p.entry.reads, *p.entry.writes) if use is not host)
-    region = partial(p.region, chip, "result", word="buffer", end="end")
+    reads = p.entry.executor is Executor.HOST_READER
+    # The reader needs its last address, and the writer the end of its lines.
+    region = partial(p.region, chip, "result", word="buffer", end=None if reads else "end")
     if chip.memory is Memory.BUFFER:
         _copy(p, host, region)
         return
@@ -181,12 +183,19 @@ def _transfer(p: Program) -> None:
         p.flush(keep="count")
         region()
         p.region(host, "host", word="address")
+        _last(p)
         entry_beats = PARAMETER_PLANES * p.config.output_pitch // bus
         p.emit(x=constant(entry_beats), times=Times.KEPT, word="beats")
     else:
         region()
         p.region(host, "host", word="address")
+        _last(p)
         p.emit(x=constant(TABLE_BYTES // bus), word="beats")
+
+
+def _last(p: Program) -> None:
+    """Append the row of the last address of a region that is filled."""
+    p.emit(base="result.end", x=constant(1), times=Times.MINUS_ONE, word="last")
 
 
 def _copy(p: Program, host: Use, region: Callable[[], None]) -> None:
@@ -217,6 +226,8 @@ def _copy(p: Program, host: Use, region: Callable[[], None]) -> None:
     rows = p.bits("rows")
     p.emit(base=Base.SUM, x=rows, times=Times.MINUS_ONE, word="tail_line")
     p.emit(x=rows, times=Times.KEPT, into="run")
+    if reads:
+        _last(p)
     p.emit(x=constant(line_beats), times=Times.KEPT if alternate else Times.ONE, word="beats")
     p.move("rows", word="rows", limit=constant(1), note=Note.EQUAL_B)
     p.take("rows")

@@ -6,6 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.hdl.control.number_memory import NumberMemory
 from systola.hdl.control.numbered_scoreboard import RINGS, NumberedScoreboard
 from systola.hdl.control.scan_rom import LISTS
 from systola.hdl.control.scoreboard import Scoreboard
@@ -31,6 +32,7 @@ class BothScoreboards(wiring.Component):
         self._new = NumberedScoreboard(config=config)
         given = self._decoders.signature.members
         old, new = self._old.signature.members, self._new.signature.members
+        self._numbers = {}
         shown = {}
         for name in LISTS:
             for prefix, members in (("old", old), ("new", new)):
@@ -41,6 +43,8 @@ class BothScoreboards(wiring.Component):
             shown |= {f"old_{name}_valid": Out(1), f"new_{name}_valid": Out(1)}
             if "masks" in members:
                 shown[f"old_{name}_masks"] = Out(members["masks"].shape)
+                self._numbers[name] = memory = NumberMemory(config=config, queue=name)
+                shown[f"new_{name}_masks"] = Out(memory.masks.shape())
         both = ("idle", "tagged", "tag")
         super().__init__(
             {
@@ -125,6 +129,16 @@ class BothScoreboards(wiring.Component):
                     port.pop.eq(self.pop[number]),
                     getattr(self, f"{prefix}_{name}_valid").eq(port.valid),
                 ]
+                if prefix == "new" and name in self._numbers:
+                    memory = m.submodules[f"{name}_numbers"] = self._numbers[name]
+                    m.d.comb += [
+                        memory.finds.eq(new.finds),
+                        memory.found.eq(new.found),
+                        memory.free.eq(port.free),
+                        memory.oldest.eq(port.oldest),
+                        memory.pop.eq(port.pop),
+                        getattr(self, f"new_{name}_masks").eq(memory.masks),
+                    ]
                 if prefix == "old" and hasattr(port, "masks"):
                     m.d.comb += getattr(self, f"old_{name}_masks").eq(port.masks)
         return m

@@ -43,6 +43,10 @@ class Fields:
     def __iter__(self) -> Iterator[Any]:
         return (self[key] for key in self._unpackers)
 
+    def names(self) -> list[Any]:
+        """Return the names or numbers of the fields."""
+        return list(self._unpackers)
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, data.Const):
             return self.bits == _bits(other)

@@ -2,7 +2,7 @@
 """The sequenced decoder with command memories.
 
 Each command has the words of its instruction, its window and its scale, as they were when it was
-decoded.
+decoded. What is made from these words has the fields of the command that the decoder shows.
 """
 
 from collections import deque
@@ -12,6 +12,8 @@ import pytest
 
 from systola.arch.isa import Fault, Opcode
 from systola.hdl.control.command_words import NUMBERS, command_words
+from systola.hdl.control.decoded import Decoded
+from systola.hdl.control.scalar_unit import EffectiveInstruction
 from systola.hdl.control.step_rom import StepRom
 from systola.hdl.control.step_row import TWO_LINES
 from systola.verif.kit.stream import StreamSource, never
@@ -19,13 +21,17 @@ from systola.verif.units.command_bench import (
     SETTINGS,
     UNITS,
     CommandBench,
+    fetches,
     opcodes_of,
 )
 from systola.verif.units.decoder_model import WINDOWED, Reader, word
 from systola.verif.units.decoder_words import Writer
 from systola.verif.units.given_word import WORD
-from systola.verif.units.packing import to_bits
+from systola.verif.units.made_commands import fields_of, meaningful, shown_command
+from systola.verif.units.packing import from_bits, to_bits
+from systola.verif.units.scalar_model import kind
 from systola.verif.units.step_words import Shown
+from systola.verif.units.test_sequenced_decoder import CHECKED, Registers
 from systola.verif.units.unit import (
     Bench,
     chosen_variant,
@@ -40,15 +46,30 @@ CONFIGS = {
     "training": small_config(
         buffer_lines=500, accumulator_rows=300, parameter_entries=40, training=True
     ),
+    "attention": small_config(
+        buffer_lines=500,
+        accumulator_rows=300,
+        parameter_entries=40,
+        tables=5,
+        training=True,
+        attention=True,
+    ),
 }
-RARE = ("complete",)
+RARE = ("complete", "attention")
 LIMIT, TILES = 3 * 4096, 70
-COUNT, SECOND = 300, 20
+COUNT, SECOND = 200, 20
 """Instructions of the first program, and of one after a reset."""
 LONG = 10_000
 """More cycles than any instruction waits, by far."""
-ELSEWHERE = {TWO_LINES, "tiles", "weight_beats", "weight_address"}
-"""Words that choose a window, or that the weight fetch and its queue have."""
+ELSEWHERE = {TWO_LINES, "tiles"}
+"""Words that choose a window, or that the sequencer has."""
+SHARED = {
+    "matrix": "weights",
+    "weights": "matrix",
+    "host_reads": "host_read",
+    "host_read": "host_reads",
+}
+"""Queues that have some words of the instructions of others."""
 SHORT = {"left", "start_byte", "kernel_width"}
 """Words that have a longer part in a command, which repeats a sign or has tiles elsewhere."""
 
@@ -78,28 +99,30 @@ def program(random):
 
 
 class Model:
-    """The words of the commands of a unit, as the decoder has written them."""
+    """The words of the commands in a queue, as the decoder has written them."""
 
-    def __init__(self, unit):
-        self.words = command_words(config(), UNITS[unit])
-        self.opcodes = opcodes_of(config(), unit)
+    def __init__(self, queue):
+        self.words = command_words(config(), queue)
+        self.opcodes = opcodes_of(config(), queue)
+        self.fetches = queue == "weights" and config().training
         self.waiting = deque()
 
-    def take(self, bits, own, lasting):
+    def take(self, number, bits, own, lasting):
         """Keep the words of an instruction."""
         opcode = Opcode(bits & 0xFF)
-        if opcode not in self.opcodes:
+        if opcode not in self.opcodes and not (self.fetches and fetches(bits)):
             return
-        fixed = self.words.fixed[own.get(TWO_LINES, 0)]
+        fixed = self.words.fixed[own.get(TWO_LINES, 0)] if self.words.fixed else {}
         window = lasting if opcode in WINDOWED else fixed
         expected = {name: own[name] for name in self.words.own if name in own}
+        expected |= {"pc": number} if "pc" in self.words.own else {}
         expected |= {name: window[name] for name in self.words.window if name in window}
         expected |= {name: lasting[name] for name in self.words.scale if name in lasting}
-        self.waiting.append((bits, expected))
+        self.waiting.append((number, bits, expected))
 
     def check(self, command):
-        """Compare the oldest command with its words."""
-        bits, expected = self.waiting.popleft()
+        """Compare the oldest command with its words, and return the number of its instruction."""
+        number, bits, expected = self.waiting.popleft()
         every = {**self.words.own, **self.words.window, **self.words.scale}
         for name, value in expected.items():
             about = f"instruction 0x{bits:032x}: {name}"
@@ -107,6 +130,53 @@ class Model:
             if name in self.words.counts:
                 assert command.single[name] == (value == 1), about
                 assert command.double[name] == (value == 2), about
+        return number
+
+
+class Old:
+    """The decoder, which takes the same instructions meanwhile, and shows all of their commands."""
+
+    def __init__(self, bench, sources, random, instructions):
+        self._bench = bench
+        self._instructions = instructions
+        self._shown, self._made = [], []
+        self._seen, self._frees = 0, False
+        given, staged = sources
+        registers = Registers(random, links=config().links)
+        for number, each in enumerate(instructions):
+            bits, sums = registers.taken(each, 0)
+            shape = EffectiveInstruction(links=config().links)
+            fields = {"error": 0, "pc": number, "word": bits, "sums": sums, "kind": kind(bits)}
+            staged.put([to_bits(shape, fields)])
+            given.put([to_bits(WORD, {"word": bits, "error": 0})])
+
+    async def cycle(self, **inputs):
+        """Run a cycle, and keep what the decoder shows."""
+        takes, self._frees = self._frees, self._seen >= CHECKED - 1 and not self._frees
+        await self._bench.cycle(frees=self._frees, **inputs)
+        if self._bench.get("decoded__valid"):
+            self._seen += 1
+            if takes:
+                self._shown.append(int(self._bench.get("decoded__payload").bits))
+                self._seen = 0
+
+    def keep(self, number, queue, command):
+        """Keep the command of an instruction as it is made from words."""
+        self._made.append((number, queue, command))
+
+    async def compare(self):
+        """Compare all commands, once the decoder has shown them."""
+        while len(self._shown) < len(self._instructions):
+            await self.cycle()
+        for number, queue, command in self._made:
+            opcode = Opcode(self._instructions[number] & 0xFF)
+            decoded = from_bits(Decoded(config=config()), self._shown[number])
+            wanted = meaningful(queue, opcode, shown_command(config(), queue, opcode, decoded))
+            found = meaningful(queue, opcode, fields_of(command))
+            about = f"{opcode.name} 0x{self._instructions[number]:032x}"
+            assert wanted.keys() == found.keys(), about
+            different = {path for path in wanted if wanted[path] != found[path]}
+            assert not different, f"{about}: {sorted(different)}"
 
 
 @cocotb.test
@@ -116,18 +186,19 @@ async def numbers_of_settings(dut):
     random = rng("command memory", chosen_variant())
     bench = Bench(dut, unit())
     await bench.start()
-    source = StreamSource(dut, "given", dut.clk, never())
-    await run(bench, source, random, program(random))
+    bench.set(host_limit=LIMIT, weight_tiles=TILES)
+    sources = [StreamSource(dut, name, dut.clk, never()) for name in ("given", "instruction")]
+    await run(bench, sources, random, program(random))
     dut.rst.value = 1
     await bench.cycle()
     dut.rst.value = 0
     await bench.cycle()
-    await run(bench, source, random, program(random)[:SECOND])
+    await run(bench, sources, random, program(random)[:SECOND])
 
 
-async def run(bench, source, random, instructions):
+async def run(bench, sources, random, instructions):
     """Run a program to its last command."""
-    source.put(to_bits(WORD, {"word": bits, "error": 0}) for bits in instructions)
+    decoder = Old(bench, sources, random, instructions)
     names = {number: name for name, number in StepRom(config()).words.items()}
     models = {name: Model(name) for name in UNITS}
     lasting_words = {name for model in models.values() for name in model.words.window}
@@ -141,12 +212,12 @@ async def run(bench, source, random, instructions):
             moves[f"{name}_pop"] = random.random() < (
                 0.1 if held or len(model.waiting) > 3 else 0.002
             )
-        await bench.cycle(**moves)
+        await decoder.cycle(**moves)
         still = 0 if bench.get("judges") else still + 1
         assert still < LONG, "an instruction waits for ever"
         if bench.get("judges"):
             for model in models.values():
-                model.take(instructions[judged], own, lasting)
+                model.take(judged, instructions[judged], own, lasting)
             own, judged = {}, judged + 1
         if bench.get("writes"):
             written = bench.get("written")
@@ -154,30 +225,36 @@ async def run(bench, source, random, instructions):
             place[names[written.word]] = written.data
         for name, model in models.items():
             if bench.get(f"{name}_popped"):
-                model.check(bench.get(f"{name}_command"))
+                number = model.check(bench.get(f"{name}_command"))
+                decoder.keep(number, name, bench.get(f"{name}_made"))
         waits += held
         longest = max(longest, *(len(model.waiting) for model in models.values()))
+    await decoder.compare()
     if len(instructions) == COUNT:
         assert waits, "no setting has waited for a command that names its number"
         assert longest > 3
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("unit_name", UNITS)
-def test_words(name, unit_name):
-    """Each word has room for its number, and a place in the memory of its unit."""
+def test_words(name):
+    """Each word has room for its number, and a place in the memory of its queue."""
     config = CONFIGS[name]
-    words = command_words(config, UNITS[unit_name])
-    every = {**words.own, **words.window, **words.scale}
     rom, shown = StepRom(config), Shown(config, 0)
-    for opcode in opcodes_of(config, unit_name):
-        written = {row.word for row in rom.program(opcode) if row.word}
-        assert written - ELSEWHERE <= set(words.own), opcode.name
-        for word_name, parts in shown.words(opcode).items():
-            if word_name in every and word_name not in SHORT:
-                assert shown.word(parts)[1].bit_length() <= every[word_name], word_name
+    lasting = set()
+    for queue in UNITS:
+        words = command_words(config, queue)
+        every = {**words.own, **words.window, **words.scale}
+        lasting |= {*words.window, *words.scale}
+        others = SHARED.get(queue)
+        elsewhere = set(command_words(config, others).own) if others else set()
+        for opcode in opcodes_of(config, queue):
+            written = {row.word for row in rom.program(opcode) if row.word}
+            assert written - ELSEWHERE - elsewhere <= set(words.own), opcode.name
+            for word_name, parts in shown.words(opcode).items():
+                if word_name in every and word_name not in SHORT:
+                    assert shown.word(parts)[1].bit_length() <= every[word_name], word_name
     settings = {row.word for opcode in SETTINGS.values() for row in rom.program(opcode)}
-    assert {*words.window, *words.scale} <= settings
+    assert lasting <= settings
 
 
 def unit(variant=None):

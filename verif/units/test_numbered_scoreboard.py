@@ -283,6 +283,8 @@ class Units:
             entries = self.lists[list_of(mask)]
             about = f"{mask} of {oldest}, {entries.found}"
             last, run = oldest.numbers[mask]
+            kept = self.bench.get(f"new_{queue}_masks")[mask]
+            expect("number in memory", (kept.last, kept.run), (last, run), about)
             named = entries.named(last)
             old = shown[mask]
             expect("awaits", named is not None, bool(old.pending), about)

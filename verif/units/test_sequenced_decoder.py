@@ -207,7 +207,8 @@ def check(bits, shown, found):
         number, known = decoded.word(parts)
         assert words[name] & known == number, f"{about}: {name}"
     if opcode in (*COPIES, *LOADS):
-        assert (words["buffer"], words["end"]) == decoded.regions(opcode)["result"], about
+        end = words["last"] + 1 if "last" in words else words["end"]
+        assert (words["buffer"], end) == decoded.regions(opcode)["result"], about
     if opcode is Opcode.POOL:
         command = d.activate
         reduction = words["flags"] >> 15
