@@ -7,10 +7,12 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from amaranth.hdl import Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
 from systola.arch.registers import BusPort
+from systola.hdl.commands import HostTransfer, Kind
 from systola.hdl.host.bus_watchdog import BusWatchdog
 from systola.hdl.host.counters import Counters
 from systola.hdl.host.machine_control import MachineControl
@@ -21,6 +23,7 @@ from systola.hdl.link.link_walk import LinkWalk
 from systola.hdl.link.link_watchdog import LinkWatchdog
 from systola.hdl.link.linked_accumulators import LinkedAccumulators
 from systola.hdl.link.pod_barrier import PodBarrier
+from systola.hdl.matrix.weight_loader import WeightLoader
 from systola.hdl.memories.accumulators import Accumulators
 from systola.hdl.memories.block_ring import BlockRing
 from systola.hdl.memories.unified_buffer import UnifiedBuffer
@@ -31,12 +34,31 @@ from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.parts.walker import Level, Position, Walk, Walker
-from systola.hdl.transfers.host_writer import WRITES_IN_FLIGHT
+from systola.hdl.pod.link_wire import LinkWire
+from systola.hdl.pod.page_router import PageRouter
+from systola.hdl.pod.pod_control import PodControl
+from systola.hdl.pod.read_mux import ReadMux
+from systola.hdl.pod.read_widener import ReadWidener
+from systola.hdl.pod.weight_broadcast import WeightBroadcast
+from systola.hdl.pod.word_ports import NarrowPort
+from systola.hdl.pod.write_mux import WriteMux
+from systola.hdl.pod.write_widener import WriteWidener
+from systola.hdl.transfers.burst_cutter import BurstCutter
+from systola.hdl.transfers.burst_planner import BurstPlanner
+from systola.hdl.transfers.host_read_port import HostReadPort
+from systola.hdl.transfers.host_reader import HostReader
+from systola.hdl.transfers.host_writer import WRITES_IN_FLIGHT, HostWriter
+from systola.hdl.transfers.tile_reader import TileReader
+from systola.hdl.transfers.weight_fetch import WeightFetch
+from systola.hdl.transfers.weight_fifo import WeightFifo
 from systola.verif.formal.proof import Fault
 from systola.verif.units.promise_bench import Bench
 from systola.verif.units.unit import small_config
 
 LINKED = small_config(links=True)
+TRAINED = small_config(training=True)
+SHARED = NarrowPort(address_bits=6, bus_bytes=1, word_bytes=2, max_burst_beats=4)
+"""Port of a core, on a memory of two bytes a word."""
 WORD = data.StructLayout({"word": 4})
 
 
@@ -147,6 +169,208 @@ def _reads_of_updates(context: Any, unit: Any, state: dict[str, Any], drawn: ran
     context.set(unit.shift, drawn.randrange(3))
 
 
+def _some_beats(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Give runs of at least one beat."""
+    if not state.get("waits"):
+        context.set(unit.run.payload.beats, drawn.randint(1, 20))
+        context.set(unit.run.payload.address, 4 * drawn.randrange(1 << 8))
+    state["waits"] = context.get(unit.run.valid) and not context.get(unit.run.ready)
+
+
+def _some_transfers(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Give transfers of at least one beat, row and block."""
+    if not state.get("waits"):
+        transfer = unit.transfer.payload
+        for name in ("beats", "rows", "blocks"):
+            context.set(transfer[name], drawn.randint(1, 3))
+    state["waits"] = context.get(unit.transfer.valid) and not context.get(unit.transfer.ready)
+
+
+def _reads_answered(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Answer only bursts that were requested, which a long wait may lie before."""
+    count = state.setdefault("count", 0)
+    silent = state["cycle"] = state.get("cycle", 0) + 1
+    if not count or silent < 200:
+        context.set(unit.bus.rvalid, 0)
+    ends = context.get(unit.bus.rvalid) and context.get(unit.bus.rready)
+    ends = ends and context.get(unit.bus.rlast)
+    asks = context.get(unit.bus.arvalid) and context.get(unit.bus.arready)
+    state["count"] = count + bool(asks) - bool(ends)
+
+
+def _tiles(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Ask for tiles while the reader is idle."""
+    context.set(unit.start, context.get(unit.start) and context.get(unit.idle))
+    context.set(unit.tiles, drawn.randint(1, 3))
+
+
+def _rows_with_room(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Reserve room for a row before it comes, and take rows that are there."""
+    reserved = state.setdefault("reserved", 0)
+    reserves = context.get(unit.reserve) and not context.get(unit.full)
+    pushes = context.get(unit.push) and reserved + reserves > 0
+    context.set(unit.reserve, reserves)
+    context.set(unit.push, pushes)
+    context.set(unit.row_take, context.get(unit.row_take) and context.get(unit.row_valid))
+    state["reserved"] = reserved + reserves - pushes
+
+
+def _words_of_reads(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Send the words of the requests."""
+    if not state.get("waits"):
+        context.set(unit.bus.arlen, drawn.randrange(4))
+    state["waits"] = context.get(unit.bus.arvalid) and not context.get(unit.bus.arready)
+    words = state.setdefault("words", 0)
+    comes = context.get(unit.word_valid) and words > 0
+    context.set(unit.word_valid, comes)
+    asks = context.get(unit.request.valid) and context.get(unit.request.ready)
+    state["words"] = words - comes + asks * (context.get(unit.request.payload.length) + 1)
+
+
+def _beats_of_writes(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Send as many beats as were announced, and take words of requests that were taken.
+
+    A core is ready for answers.
+    """
+    granted = state.setdefault("granted", 0)
+    words = unit.words
+    context.set(words.ready, context.get(words.ready) and granted > 0)
+    asks = context.get(unit.request.valid) and context.get(unit.request.ready)
+    granted += asks * (context.get(unit.request.payload.length) + 1)
+    state["granted"] = granted - (context.get(words.valid) and context.get(words.ready))
+    bus = unit.bus
+    context.set(bus.bready, 1)
+    if not state.get("address_waits"):
+        context.set(bus.awlen, drawn.randrange(4))
+    bursts = state.setdefault("bursts", [])
+    if not state.get("beat_waits"):
+        context.set(bus.wvalid, context.get(bus.wvalid) and bool(bursts))
+        context.set(bus.wlast, bool(bursts) and bursts[0] == 0)
+    state["beat_waits"] = context.get(bus.wvalid) and not context.get(bus.wready)
+    state["address_waits"] = context.get(bus.awvalid) and not context.get(bus.awready)
+    if context.get(bus.wvalid) and context.get(bus.wready):
+        bursts[0] -= 1
+        if bursts[0] < 0:
+            bursts.pop(0)
+    if context.get(bus.awvalid) and context.get(bus.awready):
+        bursts.append(context.get(bus.awlen))
+
+
+def _words_for_all(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Send words of bursts that were asked for, late."""
+    words = state.setdefault("words", 0)
+    cycle = state["cycle"] = state.get("cycle", 0) + 1
+    comes = context.get(unit.word_valid) and words > 0 and cycle > 150
+    context.set(unit.word_valid, comes)
+    ends = comes and context.get(unit.last)
+    asks = context.get(unit.request.valid) and context.get(unit.request.ready)
+    state["words"] = words - ends + asks
+
+
+def _pages(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Answer the accesses of each page, one at a time."""
+    for number in range(3):
+        page = unit.pages[number]
+        for kind, asked, back in (("w", page.awvalid, "b"), ("r", page.arvalid, "r")):
+            open_now = state.setdefault((kind, number), False)
+            valid, ready = getattr(page, f"{back}valid"), getattr(page, f"{back}ready")
+            if not open_now:
+                context.set(valid, 0)
+            takes = getattr(page, "awready" if kind == "w" else "arready")
+            context.set(takes, context.get(takes) and not open_now)
+            if kind == "w":
+                context.set(page.wready, context.get(takes))
+            if context.get(asked) and context.get(takes):
+                state[kind, number] = True
+            if context.get(valid) and context.get(ready):
+                state[kind, number] = False
+
+
+def _few_credits(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Give back as many credits as a sender has spent at most."""
+    kept = state.setdefault("kept", 0)
+    comes = context.get(unit.receiver.credit) and kept < LINKED.link_beats
+    context.set(unit.receiver.credit, comes)
+    state["kept"] = kept + comes - context.get(unit.sender.credit)
+
+
+def _swaps(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Swap a tile in when it is ready; a row that has arrived stays until it is taken."""
+    if state.get("there"):
+        context.set(unit.arrived, 1)
+    context.set(unit.swap, context.get(unit.swap) and context.get(unit.ready))
+    state["there"] = context.get(unit.arrived) and not context.get(unit.take)
+
+
+def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Offer whole tiles until they are popped, and answer what was requested, after a while."""
+    cycle = state["cycle"] = state.get("cycle", 0) + 1
+    context.set(unit.stop, cycle > 300)
+    if cycle == 1 or context.get(unit.command_pop):
+        command = unit.command
+        buffered = drawn.random() < state.setdefault("buffered", drawn.choice((0, 0.5)))
+        tiles = drawn.randint(1, 3)
+        context.set(command.from_buffer, buffered)
+        context.set(command.transfer.address, 16 * drawn.randrange(1 << 6))
+        context.set(command.transfer.beats, tiles if buffered else 4 * tiles)
+    if cycle == 1 or state["popped"]:
+        state["valid"] = True
+    context.set(unit.command_valid, state["valid"])
+    state["popped"] = context.get(unit.command_pop)
+    bursts = state.setdefault("bursts", [])
+    comes = (
+        context.get(unit.bus.rvalid)
+        and bursts
+        and cycle > state.setdefault("silent", drawn.choice((0, 200)))
+    )
+    context.set(unit.bus.rvalid, bool(comes))
+    context.set(unit.bus.rlast, bool(bursts) and bursts[0] == 0)
+    context.set(unit.row_take, context.get(unit.row_take) and context.get(unit.row_valid))
+    if comes and context.get(unit.bus.rready):
+        bursts[0] -= 1
+        if bursts[0] < 0:
+            bursts.pop(0)
+    if context.get(unit.bus.arvalid) and context.get(unit.bus.arready):
+        bursts.append(context.get(unit.bus.arlen))
+
+
+def _entries(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Show an entry until it is popped, with few addresses and lines without a tail."""
+    if state.get("popped", True):
+        first = drawn.randrange(4)
+        context.set(unit.entry.kind, drawn.choice((Kind.BUFFER, Kind.PARAMETERS)))
+        context.set(unit.entry.destination, first)
+        context.set(unit.entry.last, first + drawn.randrange(3))
+        state["entry"] = context.get(unit.entry)
+    context.set(unit.entry, state["entry"])
+    context.set(unit.transfer_valid, 0)
+    state["popped"] = context.get(unit.entry_pop)
+
+
+def _lines_out(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Show a command of some lines, each a run, until it is done, and answer the bursts written."""
+    cycle = state["cycle"] = state.get("cycle", 0) + 1
+    command, bus = unit.command, unit.bus
+    if cycle == 1 or context.get(unit.done):
+        first, lines = drawn.randrange(8), drawn.randint(1, 30)
+        context.set(command.buffer.base, first)
+        context.set(command.buffer.end, first + lines)
+        context.set(command.transfer.beats, 1)
+        context.set(command.transfer.rows, lines)
+        context.set(command.transfer.blocks, 1)
+        context.set(command.transfer.address, 4 * drawn.randrange(64))
+        state["command"] = context.get(command)
+    context.set(command, state["command"])
+    context.set(unit.command_valid, 1)
+    context.set(Value.cast(unit.masks), 0)
+    context.set(unit.stop, cycle > 350)
+    written = state.setdefault("written", 0)
+    answers = context.get(bus.bvalid) and written > 0
+    context.set(bus.bvalid, answers)
+    ends = context.get(bus.wvalid) and context.get(bus.wready) and context.get(bus.wlast)
+    state["written"] = written - answers + bool(ends)
+
+
 _POSITION = Position(line_bits=6, y_bits=4, x_bits=4)
 _LEVELS = (
     Level(name="inner", count_bits=3, moves={"line": 6, "x": 4}),
@@ -185,6 +409,36 @@ BENCHES = {
     "machine_control": Bench(
         make=lambda: MachineControl(units=("one", "other"), links=True), fixed={"corrupt": 0}
     ),
+    "burst_cutter": Bench(
+        make=lambda: BurstCutter(address_bits=12, beat_bits=6, bus_bytes=4, max_burst_beats=4),
+        legal=_some_beats,
+    ),
+    "burst_planner": Bench(
+        make=lambda: BurstPlanner(
+            transfer=HostTransfer(config=LINKED), bus_bytes=4, max_burst_beats=4, pitch=4
+        ),
+        legal=_some_transfers,
+    ),
+    "host_read_port": Bench(make=lambda: HostReadPort(config=LINKED), legal=_reads_answered),
+    "tile_reader": Bench(make=lambda: TileReader(config=TRAINED), legal=_tiles),
+    "weight_fifo": Bench(make=lambda: WeightFifo(width=4, depth=3), legal=_rows_with_room),
+    "read_mux": Bench(make=lambda: ReadMux(readers=3, address_bits=6, word_bytes=2)),
+    "write_mux": Bench(make=lambda: WriteMux(writers=3, address_bits=6, word_bytes=2)),
+    "read_widener": Bench(make=lambda: ReadWidener(port=SHARED), legal=_words_of_reads),
+    "write_widener": Bench(make=lambda: WriteWidener(port=SHARED), legal=_beats_of_writes),
+    "weight_broadcast": Bench(
+        make=lambda: WeightBroadcast(cores=2, address_bits=4, word_bytes=2, patience=5),
+        legal=_words_for_all,
+    ),
+    "page_router": Bench(make=lambda: PageRouter(cores=2), legal=_pages),
+    "pod_control": Bench(make=lambda: PodControl(cores=2, settle=3)),
+    "link_wire": Bench(
+        make=lambda: LinkWire(config=LINKED, stages=1, uneven=7), legal=_few_credits
+    ),
+    "weight_loader": Bench(make=lambda: WeightLoader(config=LINKED), legal=_swaps),
+    "weight_fetch": Bench(make=lambda: WeightFetch(config=TRAINED), legal=_weight_commands),
+    "host_reader": Bench(make=lambda: HostReader(config=LINKED), legal=_entries),
+    "host_writer": Bench(make=lambda: HostWriter(config=LINKED), legal=_lines_out),
 }
 """Benches by the file of the unit."""
 
@@ -532,5 +786,377 @@ BROKEN = (
         promise="a unit is not cleared",
         old="copy.input.eq(will_clear)",
         new="copy.input.eq(program_ends & ~self.start)",
+    ),
+    Broken(
+        bench="burst_cutter",
+        promise="a burst changes before it is taken",
+        old="m.If(self.run.ready | self.burst.ready)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="burst_cutter",
+        promise="a burst crosses a multiple of the largest size",
+        old="run.beats - 1, ~first_beat)",
+        new="run.beats - 1, largest)",
+    ),
+    Broken(
+        bench="burst_cutter",
+        promise="a run is taken before the last one ends",
+        old="(is_last_burst & self.burst.ready)",
+        new="self.burst.ready",
+    ),
+    Broken(
+        bench="burst_cutter",
+        promise="a run has no last burst",
+        old="next_is_last.eq(bursts_remaining == Mux(",
+        new="next_is_last.eq(bursts_remaining == 0 * Mux(",
+    ),
+    Broken(
+        bench="burst_planner",
+        promise="a transfer changes before its last run goes to the cutter",
+        old="run_valid & cutter.run.ready & run_is_last",
+        new="run_valid & cutter.run.ready & row_is_last",
+    ),
+    Broken(
+        bench="burst_planner",
+        promise="another row is taken for the last one",
+        old="row_is_last.eq(rows_remaining == 2)",
+        new="row_is_last.eq(rows_remaining == 1)",
+    ),
+    Broken(
+        bench="burst_planner",
+        promise="another block is taken for the last one",
+        old="block_is_last.eq(blocks_remaining == 2)",
+        new="block_is_last.eq(blocks_remaining == 1)",
+    ),
+    Broken(
+        bench="host_read_port",
+        promise="more reads are under way than may be",
+        old="READS_IN_FLIGHT - 2",
+        new="READS_IN_FLIGHT",
+    ),
+    Broken(
+        bench="host_read_port",
+        promise="data and fetch are granted at once",
+        old=" & ~(fetch_waits & fetch_is_urgent)",
+        new="",
+    ),
+    Broken(
+        bench="host_read_port",
+        promise="a burst is sent while the port stops",
+        old="has_room & ~self.stop",
+        new="has_room",
+    ),
+    Broken(
+        bench="host_read_port",
+        promise="a beat goes to both sides",
+        old="(bus.rid == number)",
+        new="(bus.rid >= number)",
+    ),
+    Broken(
+        bench="host_read_port",
+        promise="the port is quiet while reads are under way",
+        old="(bursts_under_way == 0) & ~burst_began & ~burst_sent",
+        new="~burst_began & ~burst_sent",
+    ),
+    Broken(
+        bench="tile_reader",
+        promise="a tile too many is read",
+        old="busy.eq(tiles_remaining != 1)",
+        new="busy.eq(tiles_remaining != 0)",
+    ),
+    Broken(
+        bench="tile_reader",
+        promise="a row is read that has no room",
+        old="busy & self.room",
+        new="busy",
+    ),
+    Broken(
+        bench="tile_reader",
+        promise="the reader is idle while rows come",
+        old=" | rows_coming[:-1].any()",
+        new="",
+    ),
+    Broken(
+        bench="weight_fifo",
+        promise="a pointer of the FIFO is beyond its rows",
+        old="Mux(pointer == depth - 1, 0, pointer + 1)",
+        new="pointer + 1",
+    ),
+    Broken(
+        bench="weight_fifo",
+        promise="a row of weights comes that has no room",
+        old="rows_stored.eq(rows_stored - 1)",
+        new="rows_stored.eq(rows_stored)",
+    ),
+    Broken(
+        bench="read_mux",
+        promise="an address changes before memory takes it",
+        old="m.If(address_free)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="read_mux",
+        promise="a burst belongs to no reader",
+        old="one_of(turn.chosen, range(self._readers))",
+        new="one_of(turn.chosen, range(1, self._readers + 1))",
+    ),
+    Broken(
+        bench="write_mux",
+        promise="an address of a write changes before memory takes it",
+        old="m.If(bus.awready)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="write_mux",
+        promise="a word changes before memory takes it",
+        old="m.If(data_free)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="write_mux",
+        promise="two writers send their words",
+        old="sending_writer.eq(turn.chosen)",
+        new="sending_writer.eq(turn.wants)",
+    ),
+    Broken(
+        bench="write_mux",
+        promise="a burst begins among the words of another",
+        old="(~sending_writer.any() | last_word_goes) & ",
+        new="",
+    ),
+    Broken(
+        bench="write_mux",
+        promise="a burst belongs to no writer",
+        old="one_of(turn.chosen, range(count))",
+        new="one_of(turn.chosen, range(1, count + 1))",
+    ),
+    Broken(
+        bench="read_widener",
+        promise="a request changes before it is taken",
+        old="m.If(request.ready)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="read_widener",
+        promise="a beat for a core changes before it is taken",
+        old="m.If(free)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="read_widener",
+        promise="more places are free than there are",
+        old="+ words.r_en)",
+        new="+ words.r_rdy)",
+    ),
+    Broken(
+        bench="read_widener",
+        promise="a word comes that has no room",
+        old="request.payload.length.eq(word_count)",
+        new="request.payload.length.eq(word_count + 1)",
+    ),
+    Broken(
+        bench="write_widener",
+        promise="a request changes before it is taken",
+        old="bursts.retire.eq(burst_goes)",
+        new="bursts.retire.eq(request.valid)",
+    ),
+    Broken(
+        bench="write_widener",
+        promise="a word changes before it is taken",
+        old="words.r_en.eq(shown.ready)",
+        new="words.r_en.eq(1)",
+    ),
+    Broken(
+        bench="write_widener",
+        promise="more places are free than there are",
+        old="(words.r_en & words.r_rdy)",
+        new="words.r_en",
+    ),
+    Broken(
+        bench="write_widener",
+        promise="a word is complete that has no room",
+        old="depth=places + 1)",
+        new="depth=2)",
+    ),
+    Broken(
+        bench="weight_broadcast",
+        promise="a request changes before it is taken",
+        old="m.If(request.ready)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="weight_broadcast",
+        promise="more bursts are under way than may be",
+        old="                & (under_way != BURSTS_AHEAD)\n",
+        new="",
+    ),
+    Broken(
+        bench="weight_broadcast",
+        promise="a burst is granted to no request",
+        old="Mux(burst_goes, _SETTLES, ",
+        new="Mux(burst_goes, 0, ",
+    ),
+    Broken(
+        bench="weight_broadcast",
+        promise="a word that nobody asked for",
+        old="under_way + burst_goes - ends",
+        new="under_way + burst_goes - self.word_valid",
+    ),
+    Broken(
+        bench="page_router",
+        promise="an access is for two pages",
+        old="Const(1) << number",
+        new="Const(3) << number",
+    ),
+    Broken(
+        bench="page_router",
+        promise="a write is taken for no page",
+        old="[write_taken.eq(0), writes.eq(0)]",
+        new="[writes.eq(0)]",
+    ),
+    Broken(
+        bench="page_router",
+        promise="a read is taken for no page",
+        old="[read_taken.eq(0), reads.eq(0)]",
+        new="[reads.eq(0)]",
+    ),
+    Broken(
+        bench="page_router",
+        promise="an answer to a write is withdrawn",
+        old="m.If(bus.bvalid & bus.bready)",
+        new="m.If(bus.bvalid)",
+    ),
+    Broken(
+        bench="page_router",
+        promise="an answer to a read is withdrawn",
+        old="m.If(bus.rvalid & bus.rready)",
+        new="m.If(bus.rvalid)",
+    ),
+    Broken(
+        bench="pod_control",
+        promise="a pod has succeeded and failed",
+        old="                & (fault_found == cause_known)\n",
+        new="",
+    ),
+    Broken(
+        bench="pod_control",
+        promise="the cause of no fault is known",
+        old="                cause_known.eq(0),\n",
+        new="",
+    ),
+    Broken(
+        bench="pod_control",
+        promise="the cores start without a program",
+        old=" & ~self.soft_reset),\n            self.alive",
+        new="),\n            self.alive",
+    ),
+    Broken(
+        bench="pod_control",
+        promise="another fault is taken for a timeout of links",
+        old="self.in_vain.eq(self.causes[self.first] == Fault",
+        new="self.in_vain.eq(self.causes[self.first] != Fault",
+    ),
+    Broken(
+        bench="link_wire",
+        promise="a wire keeps more credits than there are",
+        old="credits_kept + credit - credit_goes",
+        new="credits_kept + credit",
+    ),
+    Broken(
+        bench="weight_loader",
+        promise="two rows are loaded at once",
+        old="next_row.rotate_left(1)",
+        new="(next_row | next_row.rotate_left(1))",
+    ),
+    Broken(
+        bench="weight_loader",
+        promise="a row is taken that has not arrived",
+        old="tile_begins | (self.arrived & inside)",
+        new="tile_begins | inside",
+    ),
+    Broken(
+        bench="weight_loader",
+        promise="a tile that is ready is lost",
+        old="tile_loaded.eq(tile_begins | tile_waits)",
+        new="tile_loaded.eq(tile_begins)",
+    ),
+    Broken(
+        bench="weight_loader",
+        promise="the last swap has left the array too soon",
+        old="cooled.eq(cooling_remaining == 0)",
+        new="cooled.eq(1)",
+    ),
+    Broken(
+        bench="weight_fetch",
+        promise="more reads of weights are under way than may be",
+        old="                | (last_one & (burst_asked | burst_asks))\n",
+        new="",
+    ),
+    Broken(
+        bench="weight_fetch",
+        promise="weights are requested after a stop",
+        old=" & ~reads_full & ~self.stop",
+        new=" & ~reads_full",
+    ),
+    Broken(
+        bench="weight_fetch",
+        promise="a row of weights for a full FIFO",
+        old="bus.rvalid & ~fifo.full & beat_allowed",
+        new="bus.rvalid & beat_allowed",
+    ),
+    Broken(
+        bench="weight_fetch",
+        promise="tiles are asked for before the last have come",
+        old="                & reader.idle\n                & no_command",
+        new="                & no_command",
+    ),
+    Broken(
+        bench="host_reader",
+        promise="a line changes before the buffer takes it",
+        old="m.If(write_free)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="host_reader",
+        promise="two planes are written at once",
+        old="plane.rotate_left(1)",
+        new="(plane | plane.rotate_left(1))",
+    ),
+    Broken(
+        bench="host_reader",
+        promise="a plane is a line, too",
+        old="moved.buffer.eq(line_moves & (kind == Kind.BUFFER))",
+        new="moved.buffer.eq(line_moves)",
+    ),
+    Broken(
+        bench="host_writer",
+        promise="a beat changes before memory takes it",
+        old="m.If(channel_free)",
+        new="m.If(1)",
+    ),
+    Broken(
+        bench="host_writer",
+        promise="a burst is kept that has no room",
+        old="ahead[BURSTS_AHEAD - 2] | ",
+        new="",
+    ),
+    Broken(
+        bench="host_writer",
+        promise="a line is kept that has no room",
+        old=" & ~lines_held[exact_log2(LINES_AHEAD)]",
+        new="",
+    ),
+    Broken(
+        bench="host_writer",
+        promise="a burst leaves that is not there",
+        old="channel_free & some_bursts & (",
+        new="channel_free & (",
+    ),
+    Broken(
+        bench="host_writer",
+        promise="a line leaves that is not there",
+        old="beat_goes & last_part & some_lines",
+        new="beat_goes & last_part",
     ),
 )
