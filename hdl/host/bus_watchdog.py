@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from systola.arch.registers import BUS_TIMEOUT_BITS, BusPort
+from systola.hdl.parts.promise import promised
 from systola.hdl.transfers.host_writer import WRITES_IN_FLIGHT
 
 
@@ -100,4 +101,7 @@ class BusWatchdog(wiring.Component):
         ]
         with m.If(~cycle_counts):
             m.d.sync += cycles_remaining.eq(self.limit)
+        promised(m, platform, ~self.expired | self.ports.any(), "no port has waited too long")
+        most = writes_unanswered <= WRITES_IN_FLIGHT
+        promised(m, platform, most, "more writes are under way than may be")
         return m

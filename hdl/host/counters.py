@@ -7,6 +7,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.registers import COUNTER_BITS, CycleClass
+from systola.hdl.parts.promise import promised
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 CONDITIONS = (
@@ -142,4 +143,6 @@ class Counters(wiring.Component):
             m.d.sync += written_counters.eq(1 << class_counted)
         with m.Elif(cycle_counts):
             m.d.sync += written_counters.eq(written_counters | (1 << class_counted))
+        known = written_counters.bit_select(counter_number, 1)
+        promised(m, platform, ~counter_written | known, "a counter is written that seems to be 0")
         return m

@@ -3,13 +3,14 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, ResetSignal, Signal
+from amaranth.hdl import Cat, Module, ResetSignal, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import Fault
 from systola.arch.registers import BusPort, CheckedMemory, Status
 from systola.hdl.commands import PC_BITS
+from systola.hdl.parts.promise import at_most_one, promised
 from systola.hdl.parts.replica import Replica
 from systola.hdl.ports import FaultReport
 
@@ -228,4 +229,13 @@ class MachineControl(wiring.Component):
                 | (self.running & self.waiting) * int(Status.WAITING)
             ),
         ]
+        states = Cat(self.running, drains, stops)
+        promised(m, platform, at_most_one(states), "a program is in two states")
+        promised(m, platform, self.busy == states.any(), "a program is busy and in no state")
+        promised(m, platform, ~stops | self.stop, "a program stops, and its transfers go on")
+        promised(m, platform, ~(self.running & self.stop), "a program runs without transfers")
+        promised(m, platform, ~(self.finished & self.faulted), "a program has succeeded and failed")
+        promised(m, platform, ~self.forget | (self.status == 0), "a program is not forgotten")
+        copies = self.clear.as_value()
+        promised(m, platform, copies == clear.replicate(len(copies)), "a unit is not cleared")
         return m

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.hdl.link.link_signature import LinkBeat
 from systola.hdl.parts.payload_ring import PayloadRing
-from systola.hdl.parts.promise import promised
+from systola.hdl.parts.promise import promised, promised_offer
 
 
 class LinkFifo(wiring.Component):
@@ -65,6 +65,10 @@ class LinkFifo(wiring.Component):
             self.taken.valid.eq(next_count != 0),
             self.credit.eq(beat_taken),
         ]
+        beat = self.taken
+        message = "a beat changes before it is taken"
+        promised_offer(m, platform, beat.valid, beat.ready, beat.payload.as_value(), message)
+        promised(m, platform, beat.valid == (beat_count != 0), "a beat is not there")
         promised(
             m,
             platform,

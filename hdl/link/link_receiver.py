@@ -11,6 +11,7 @@ from systola.hdl.link.link_signature import (
     AccumulatorUpdateSignature,
     LinkBeat,
 )
+from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.ports import BufferWriteSignature
 
 
@@ -100,4 +101,13 @@ class LinkReceiver(wiring.Component):
             self.done.eq(row_written & target_row.last),
             self.mismatch.eq(self.beat.valid & self.cleared.valid & ~kind_fits),
         ]
+        message = "a line changes before it is written"
+        line = Cat(buffer.address, buffer.data)
+        promised_offer(m, platform, buffer.enable, buffer.ready, line, message)
+        message = "sums change before they are taken"
+        sums = Cat(accumulators.address, accumulators.adds, accumulators.sums)
+        promised_offer(m, platform, accumulators.enable, accumulators.ready, sums, message)
+        one_write = ~(buffer.enable & accumulators.enable)
+        promised(m, platform, one_write, "a row is written to both memories")
+        promised(m, platform, ~self.done | self.advance, "an instruction is done without a write")
         return m

@@ -12,6 +12,7 @@ from systola.hdl.link.link_signature import (
     LinkBeat,
 )
 from systola.hdl.memories.accumulators import READ_LATENCY
+from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
 
 
@@ -120,4 +121,15 @@ class LinkSender(wiring.Component):
             m.d.sync += word.eq(word >> size)
             with m.If(self.valid):
                 m.d.sync += beats_remaining.eq(beats_remaining - 1)
+        both = line_comes[-1] & sums_come[-1]
+        comes = line_comes[-1] | sums_come[-1]
+        one_read = ~(buffer.enable & accumulators.enable)
+        unspent = credits == config.link_beats
+        promised(m, platform, ~both, "a line and sums come in the same cycle")
+        promised(m, platform, ~comes | (beats_remaining <= 1), "a row comes before the last went")
+        promised(m, platform, ~(self.credit & unspent), "a credit comes that was not spent")
+        promised(m, platform, ~self.done | self.advance, "an instruction is done without a row")
+        promised(m, platform, one_read, "a row is read from both memories")
+        message = "a read of a line is withdrawn"
+        promised_offer(m, platform, buffer.enable, buffer.ready, buffer.address, message)
         return m

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.commands import ROW_COUNT_BITS, LinkCommand, LinkRow
+from systola.hdl.parts.promise import promised, promised_offer
 
 
 class LinkWalk(wiring.Component):
@@ -48,4 +49,11 @@ class LinkWalk(wiring.Component):
             ]
             with m.If(begins):
                 m.d.sync += [row.sums.eq(given.sums), row.adds.eq(given.adds)]
+        message = "a row changes before it is taken"
+        rows = self.rows
+        promised_offer(m, platform, rows.valid, rows.ready, row.as_value(), message)
+        ends = row.last == (rows_remaining == 0)
+        promised(m, platform, ~rows.valid | ends, "the last row is not the one that is marked")
+        begins = ~self.command.ready | ~rows.valid | row.last
+        promised(m, platform, begins, "a command begins before the last one has ended")
         return m

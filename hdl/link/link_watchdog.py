@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import LinkPart
 from systola.arch.registers import BUS_TIMEOUT_BITS
+from systola.hdl.parts.promise import promised
 
 
 class LinkWatchdog(wiring.Component):
@@ -51,4 +52,7 @@ class LinkWatchdog(wiring.Component):
         ]
         with m.If(~cycle_counts):
             m.d.sync += cycles_remaining.eq(self.limit)
+        promised(m, platform, ~self.expired | self.parts.any(), "no part has waited too long")
+        message = "the watchdog of the links expires twice"
+        promised(m, platform, ~self.expired | (cycles_remaining != 1), message)
         return m

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In
 from systola.arch.config import Config
 from systola.hdl.link.link_signature import AccumulatorReadSignature, AccumulatorUpdateSignature
 from systola.hdl.memories.accumulators import SUMS_LATENCY, Accumulators, accumulator_ports
+from systola.hdl.parts.promise import promised
 
 
 class LinkedAccumulators(wiring.Component):
@@ -58,4 +59,8 @@ class LinkedAccumulators(wiring.Component):
             self.data.eq(memory.data),
             self.flawed.eq(memory.flawed),
         ]
+        loses = ~(self.enable & read.ready)
+        promised(m, platform, loses, "a read of the links wins over Activate")
+        loses = ~(self.update & update.ready)
+        promised(m, platform, loses, "sums of the links win over the array")
         return m

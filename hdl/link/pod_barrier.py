@@ -5,6 +5,8 @@ from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from systola.hdl.parts.promise import promised
+
 CORES_BITS = 11
 """Bits of the number of cores of a pod, which is 2^10 at most."""
 
@@ -79,5 +81,11 @@ class PodBarrier(wiring.Component):
                     tokens_sent.eq(0),
                 ]
             finished.append(side_done)
+            sent_most = tokens_sent <= tokens_wanted
+            promised(m, platform, sent_most, "more tokens are sent than are needed")
+            in_turn = tokens_sent <= tokens_received + 1
+            promised(m, platform, in_turn, "a token goes before the one that allows it")
+            came = ~self.passed | (tokens_received >= tokens_wanted)
+            promised(m, platform, came, "a barrier is passed before all have come")
         m.d.sync += self.passed.eq(self.arrived & ~self.passed & finished[0] & finished[1])
         return m

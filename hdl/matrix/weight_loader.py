@@ -6,7 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.parts.promise import promised
+from systola.hdl.parts.promise import at_most_one, promised, promised_offer
 
 
 class WeightLoader(wiring.Component):
@@ -72,5 +72,12 @@ class WeightLoader(wiring.Component):
             m.d.sync += [cooling.eq(cooling_remaining), cooled.eq(cooling_remaining == 0)]
         with m.Else():
             m.d.sync += [cooling.eq(cooling_remaining - 1), cooled.eq(cooling_remaining == 1)]
+        promised(m, platform, at_most_one(self.load), "two rows are loaded at once")
+        arrived = ~self.take | self.arrived
+        promised(m, platform, arrived, "a row is taken that has not arrived")
+        message = "a tile that is ready is lost"
+        promised_offer(m, platform, self.ready, self.swap, 0, message)
+        left = cooled == (cooling == 0)
+        promised(m, platform, left, "the last swap has left the array too soon")
         promised(m, platform, ~self.swap | self.ready, "a tile is swapped in before it is there")
         return m

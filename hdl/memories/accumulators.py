@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 from systola.arch.config import Config
 from systola.hdl.memories.parity_sram import ParitySram
 from systola.hdl.memories.sram import Sram
+from systola.hdl.parts.promise import promised
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
@@ -186,4 +187,8 @@ class Accumulators(wiring.Component):
         m.d.comb += [sources.input.eq(source.replicate(cols)), self.data.eq(read)]
         for c in range(cols):
             m.d.sync += read.word_select(c, 32).eq(Mux(sources.output[c], odd[c], even[c]))
+        its_bank = Mux(self.update & self.accumulate, 1 << self.row[0], 0)
+        promised(m, platform, self.reads == its_bank, "another bank is read than the row's")
+        most = 2 if config.wide else 0
+        promised(m, platform, ~self.update | (self.shift <= most), "sums are shifted too far")
         return m

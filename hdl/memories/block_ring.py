@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.hdl.memories.sram import Sram
+from systola.hdl.parts.promise import promised_offer
 
 
 class BlockRing(wiring.Component):
@@ -62,4 +63,6 @@ class BlockRing(wiring.Component):
             has_read.eq(has_more | ~memory_reads),
             has_shown.eq(Mux(memory.output_enable, has_read, 1)),
         ]
+        message = "the oldest payload changes before it is dropped"
+        promised_offer(m, platform, has_shown, self.retire, self.oldest.as_value(), message)
         return m

@@ -9,6 +9,7 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.hdl.memories.parity_sram import ParitySram
 from systola.hdl.memories.sram import Sram
+from systola.hdl.parts.promise import promised
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature, BufferWriteSignature
 
 
@@ -86,6 +87,17 @@ class UnifiedBuffer(wiring.Component):
                 m.d.comb += port.ready.eq(
                     ~Cat(winner.enable & banks_meet(port, winner) for winner in ports[:rank]).any()
                 )
+
+        for ports, message in (
+            (readers, "two reads are granted in one bank"),
+            (writers, "two writes are granted in one bank"),
+        ):
+            for rank, port in enumerate(ports):
+                for other in ports[:rank]:
+                    both = port.enable & port.ready & other.enable & other.ready
+                    promised(m, platform, ~(both & banks_meet(port, other)), message)
+        promised(m, platform, self.mxu.ready, "a read of the array has to wait")
+        promised(m, platform, self.activate.ready, "a write of Activate has to wait")
 
         if self._config.links:
             self._share(m, shared)

@@ -5,6 +5,8 @@ from amaranth.hdl import Cat, Module, Signal, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from systola.hdl.parts.promise import promised_offer
+
 
 class DelayLine(wiring.Component):
     """A delay of `cycles` cycles that `hold` can stop.
@@ -44,6 +46,8 @@ class DelayLine(wiring.Component):
             self.output.eq(payload[-self._width :]),
             self.output_valid.eq(valid[-1]),
         ]
+        message = "a delay moves while it is held"
+        promised_offer(m, platform, self.output_valid, ~self.hold, self.output.as_value(), message)
         return m
 
 

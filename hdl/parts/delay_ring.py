@@ -6,6 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from systola.hdl.parts.promise import promised
 from systola.hdl.parts.ring import stepped
 
 
@@ -32,4 +33,5 @@ class DelayRing(wiring.Component):
             read.addr.eq(ring_place),
             self.output.eq(read.data),
         ]
+        promised(m, platform, ring_place < self._cycles, "a delay leaves its ring")
         return m

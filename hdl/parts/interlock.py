@@ -10,6 +10,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.in_flight import Awaited, Progress, holds, kept
+from systola.hdl.parts.promise import promised, promised_next, promised_offer
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 
@@ -183,4 +184,10 @@ class Interlock(wiring.Component):
             m.d.sync += [compared.item.eq(incoming.item), compared_valid.eq(item_comes)]
         with m.If(judged_moves):
             m.d.sync += [judged.item.eq(compared.item), judged_valid.eq(compared_valid)]
+        passes, message = self.output, "an item that passes is withdrawn"
+        promised_offer(m, platform, passes.valid, passes.ready, judged.item.as_value(), message)
+        message = "the interlock is not ready as it has said"
+        promised_next(m, platform, self.frees, self.input.ready, message, init=1)
+        promised(m, platform, arrived_free != arrived_valid, "an item is there and not there")
+        promised(m, platform, ~blocked | judged_valid, "an item waits that is not there")
         return m

@@ -6,6 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from systola.hdl.parts.promise import promised
 from systola.hdl.parts.ring import stepped
 
 
@@ -52,4 +53,6 @@ class PayloadRing(wiring.Component):
             m.d.sync += write_place.eq(stepped(write_place, self._depth))
         with m.If(self.retire):
             m.d.sync += read_place.eq(stepped(read_place, self._depth))
+        promised(m, platform, write_place < self._depth, "a payload is written beyond the ring")
+        promised(m, platform, read_place < self._depth, "a payload is read beyond the ring")
         return m

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Promises of one unit to another, checked in simulations and proofs."""
 
-from amaranth.hdl import Assert, Module, ResetSignal, Signal, Value
+from amaranth.hdl import Assert, Module, ResetSignal, Signal, Value, ValueLike
 from amaranth.lib import data
 
 
@@ -24,6 +24,38 @@ def promised_to_stay(
         before = Signal.like(now)
         m.d.sync += before.eq(now)
         promised(m, platform, ~needed | (now == before), message)
+
+
+def promised_offer(
+    m: Module,
+    platform: object,
+    valid: ValueLike,
+    ready: ValueLike,
+    payload: ValueLike,
+    message: str,
+) -> None:
+    """Assert that an offer that is not taken stays, with its payload, in the next cycle."""
+    if _checks(platform):
+        valid, now = Value.cast(valid), Value.cast(payload)
+        waits = Signal()
+        offered = Signal(len(now), reset_less=True)
+        m.d.sync += [waits.eq(valid & ~Value.cast(ready)), offered.eq(now)]
+        promised(m, platform, ~waits | (valid & (now == offered)), message)
+
+
+def promised_next(
+    m: Module, platform: object, foretold: Value, value: Value, message: str, *, init: int = 0
+) -> None:
+    """Assert that `value`, which is `init` at the beginning, is as `foretold` a cycle before."""
+    if _checks(platform):
+        expected = Signal(len(foretold), init=init)
+        m.d.sync += expected.eq(foretold)
+        promised(m, platform, value == expected, message)
+
+
+def at_most_one(bits: Value) -> Value:
+    """Return whether at most one of some bits is set."""
+    return (bits & (bits - 1)[: len(bits)]) == 0
 
 
 def _checks(platform: object) -> bool:

@@ -5,6 +5,8 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from systola.hdl.parts.promise import at_most_one, promised
+
 
 class RoundRobin(wiring.Component):
     """A combinational choice in turn: `chosen` has one of the bits of `wants`, or is 0 with them.
@@ -29,6 +31,9 @@ class RoundRobin(wiring.Component):
         )
         with m.If(self.take & self.wants.any()):
             m.d.sync += later_requesters.eq(~(self.chosen | (self.chosen - 1)))
+        promised(m, platform, at_most_one(self.chosen), "two requesters are chosen")
+        promised(m, platform, (self.chosen & ~self.wants) == 0, "one is chosen that wants nothing")
+        promised(m, platform, self.wants.any() == self.chosen.any(), "no requester is chosen")
         return m
 
 

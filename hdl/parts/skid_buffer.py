@@ -5,6 +5,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from systola.hdl.parts.promise import promised, promised_offer
+
 
 class SkidBuffer(wiring.Component):
     """A buffer that offers each payload of `input` at `output`, in order, a cycle after it came.
@@ -43,4 +45,8 @@ class SkidBuffer(wiring.Component):
         spare_fills = Signal()
         m.d.comb += spare_fills.eq(~output_free & (~spare_free | self.input.valid))
         m.d.sync += [spare_valid.eq(spare_fills), spare_free.eq(~spare_fills)]
+        shows = self.output
+        message = "a payload changes before it is taken"
+        promised_offer(m, platform, shows.valid, shows.ready, shows.payload.as_value(), message)
+        promised(m, platform, spare_free != spare_valid, "the second place is full and free")
         return m

@@ -9,7 +9,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.ored import ored
-from systola.hdl.parts.promise import promised_to_stay
+from systola.hdl.parts.promise import promised, promised_next, promised_to_stay
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 WALK_GAP = 1
@@ -194,6 +194,11 @@ class Walker(wiring.Component):
         m.d.sync += [self.present.eq(self.will_be_present), idle.eq(~self.will_be_present)]
         message = "a walk changes before its last place is left"
         promised_to_stay(m, platform, self.present, walk, message)
+        message = "a place is not present as foretold"
+        promised_next(m, platform, self.will_be_present, self.present, message)
+        levels_end = self.last.as_value().all()
+        promised(m, platform, ~self.present | (self.ends == levels_end), "a walk ends too soon")
+        promised(m, platform, idle != self.present, "a walk is idle and present")
         return m
 
     def _along(

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.link.link_signature import LinkSignature
+from systola.hdl.parts.promise import promised
 
 SLOWEST = 8
 """Cycles that an uneven wire keeps the oldest of its credits at most."""
@@ -32,7 +33,9 @@ class LinkWire(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        credit = self._kept(m, self.receiver.credit) if self._uneven else self.receiver.credit
+        credit = (
+            self._kept(m, platform, self.receiver.credit) if self._uneven else self.receiver.credit
+        )
         for source, target in (
             (self.sender.valid, self.receiver.valid),
             (self.sender.beat, self.receiver.beat),
@@ -42,7 +45,7 @@ class LinkWire(wiring.Component):
             m.d.comb += target.eq(self._late(m, Value.cast(source)))
         return m
 
-    def _kept(self, m: Module, credit: Value) -> Value:
+    def _kept(self, m: Module, platform: object, credit: Value) -> Value:
         """Return the credits after each of them has been kept for a while."""
         credits_kept = Signal(range(self._config.link_beats + 1))
         wait_remaining = Signal(range(SLOWEST))
@@ -61,6 +64,8 @@ class LinkWire(wiring.Component):
                 )
             ),
         ]
+        most = credits_kept <= self._config.link_beats
+        promised(m, platform, most, "a wire keeps more credits than there are")
         return credit_goes
 
     def _late(self, m: Module, value: Value) -> Value:

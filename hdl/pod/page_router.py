@@ -6,6 +6,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.registers import REGISTER_SPACE_BITS, pod_space_bits
+from systola.hdl.parts.promise import at_most_one, promised, promised_offer
 from systola.hdl.transfers.axi import LiteSignature
 
 NOWHERE = (1 << REGISTER_SPACE_BITS) - 4
@@ -49,6 +50,7 @@ class PageRouter(wiring.Component):
                     chosen.eq(Mux(number < self._pages, Const(1) << number, 1)),
                     offset.eq(Mux(number < self._pages, address[:REGISTER_SPACE_BITS], NOWHERE)),
                 ]
+            promised(m, platform, at_most_one(chosen), "an access is for two pages")
             return chosen, offset
 
         writes, write_offset = asked("write", bus.awaddr, bus.awvalid & bus.wvalid)
@@ -87,4 +89,11 @@ class PageRouter(wiring.Component):
                 m.d.comb += bus.bresp.eq(page.bresp)
             with m.If(reads[number]):
                 m.d.comb += [bus.rdata.eq(page.rdata), bus.rresp.eq(page.rresp)]
+        promised(m, platform, ~write_taken | writes.any(), "a write is taken for no page")
+        promised(m, platform, ~read_taken | reads.any(), "a read is taken for no page")
+        message = "an answer to a write is withdrawn"
+        promised_offer(m, platform, bus.bvalid, bus.bready, bus.bresp, message)
+        message = "an answer to a read is withdrawn"
+        answer = Cat(bus.rdata, bus.rresp)
+        promised_offer(m, platform, bus.rvalid, bus.rready, answer, message)
         return m

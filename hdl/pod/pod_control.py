@@ -8,6 +8,7 @@ from amaranth.utils import bits_for, ceil_log2
 
 from systola.arch.isa import Fault
 from systola.arch.registers import Status
+from systola.hdl.parts.promise import promised
 
 LAUNCH = 6
 """Cycles from the reset of the links to the first look at the status of the cores."""
@@ -133,4 +134,9 @@ class PodControl(wiring.Component):
                 self.first.eq(0),
                 self.in_vain.eq(0),
             ]
+        promised(m, platform, ~(self.finished & self.faulted), "a pod has succeeded and failed")
+        promised(m, platform, ~cause_known | fault_found, "the cause of no fault is known")
+        promised(m, platform, ~self.core_start | program_runs, "the cores start without a program")
+        in_vain = ~self.in_vain | (self.cause == Fault.LINK_TIMEOUT)
+        promised(m, platform, in_vain, "another fault is taken for a timeout of links")
         return m

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.hdl.parts.ored import one_of
+from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import ReadWord, WordBurst
 from systola.hdl.transfers.axi import ReadSignature
@@ -74,4 +75,9 @@ class ReadMux(wiring.Component):
             self.word.response.eq(bus.rresp),
             self.word.last.eq(bus.rlast),
         ]
+        message = "an address changes before memory takes it"
+        address = Cat(bus.araddr, bus.arlen, bus.arid)
+        promised_offer(m, platform, bus.arvalid, bus.arready, address, message)
+        known = bus.arid < self._readers
+        promised(m, platform, known, "a burst belongs to no reader")
         return m

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A read port of a core on a wider memory."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.payload_ring import PayloadRing
-from systola.hdl.parts.promise import promised
+from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.pod.word_ports import NarrowPort, ReadWord
 from systola.hdl.transfers.axi import ReadSignature
@@ -123,5 +123,12 @@ class ReadWidener(wiring.Component):
                 beat_in_word.eq(here + 1),
                 beats_remaining.eq(remains - 1),
             ]
+        message = "a request changes before it is taken"
+        payload = request.payload.as_value()
+        promised_offer(m, platform, request.valid, request.ready, payload, message)
+        message = "a beat for a core changes before it is taken"
+        beat = Cat(bus.rid, bus.rdata, bus.rresp, bus.rlast)
+        promised_offer(m, platform, bus.rvalid, bus.rready, beat, message)
+        promised(m, platform, words_vacant <= places, "more places are free than there are")
         promised(m, platform, ~self.word_valid | words.w_rdy, "a word comes that has no room")
         return m

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.ored import one_of
 from systola.hdl.parts.payload_ring import PayloadRing
-from systola.hdl.parts.promise import promised
+from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import WordBurst
 
@@ -134,5 +134,12 @@ class WeightBroadcast(wiring.Component):
             self.to.eq(Mux(self.word_valid, groups.oldest.cores, 0)),
         ]
         m.d.sync += under_way.eq(under_way + burst_goes - ends)
+        message = "a request changes before it is taken"
+        payload = request.payload.as_value()
+        promised_offer(m, platform, request.valid, request.ready, payload, message)
+        room = under_way <= BURSTS_AHEAD
+        promised(m, platform, room, "more bursts are under way than may be")
+        valid = Cat(each.valid for each in requests)
+        promised(m, platform, (taken & ~valid) == 0, "a burst is granted to no request")
         promised(m, platform, ~self.word_valid | (under_way != 0), "a word that nobody asked for")
         return m

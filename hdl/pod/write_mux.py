@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.hdl.parts.ored import one_of
+from systola.hdl.parts.promise import at_most_one, promised, promised_offer
 from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import WordBurst, WriteWord
 from systola.hdl.transfers.axi import Response, WriteSignature
@@ -106,4 +107,14 @@ class WriteMux(wiring.Component):
             self.answered.eq(Mux(bus.bvalid, 1 << bus.bid, 0)),
             self.answer.eq(bus.bresp),
         ]
+        message = "an address of a write changes before memory takes it"
+        address = Cat(bus.awaddr, bus.awlen, bus.awid)
+        promised_offer(m, platform, bus.awvalid, bus.awready, address, message)
+        message = "a word changes before memory takes it"
+        shown = Cat(bus.wdata, bus.wstrb, bus.wlast)
+        promised_offer(m, platform, bus.wvalid, bus.wready, shown, message)
+        promised(m, platform, at_most_one(sending_writer), "two writers send their words")
+        ends = ~sending_writer.any() | last_word_goes
+        promised(m, platform, ~burst_begins | ends, "a burst begins among the words of another")
+        promised(m, platform, bus.awid < count, "a burst belongs to no writer")
         return m

@@ -7,7 +7,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.parts.payload_ring import PayloadRing
-from systola.hdl.parts.promise import promised
+from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.pod.word_ports import NarrowPort, WriteWord
 from systola.hdl.transfers.axi import Response, WriteSignature
 
@@ -119,5 +119,13 @@ class WriteWidener(wiring.Component):
             bus.bresp.eq(self.answer),
         ]
         m.d.sync += bursts_complete.eq(bursts_complete + burst_ends - burst_goes)
+        message = "a request changes before it is taken"
+        payload = request.payload.as_value()
+        promised_offer(m, platform, request.valid, request.ready, payload, message)
+        message = "a word changes before it is taken"
+        payload = shown.payload.as_value()
+        promised_offer(m, platform, shown.valid, shown.ready, payload, message)
+        promised(m, platform, words_vacant <= places, "more places are free than there are")
+        promised(m, platform, ~words.w_en | words.w_rdy, "a word is complete that has no room")
         promised(m, platform, ~self.answered | bus.bready, "a core is not ready for an answer")
         return m

@@ -6,6 +6,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.parts.selecting_adder import SelectingAdder
 from systola.hdl.transfers.axi import BOUNDARY_BYTES
 
@@ -107,4 +108,13 @@ class BurstCutter(wiring.Component):
                 bursts_remaining.eq(bursts_remaining - 1),
                 is_last_burst.eq(next_is_last),
             ]
+        offer, message = self.burst, "a burst changes before it is taken"
+        shown = Cat(address, length, burst.last)
+        promised_offer(m, platform, offer.valid, offer.ready, shown, message)
+        fits = (address[:bits] + length) <= largest
+        promised(m, platform, ~offer.valid | fits, "a burst crosses a multiple of the largest size")
+        ends = ~offer.valid | is_last_burst
+        promised(m, platform, ~self.run.ready | ends, "a run is taken before the last one ends")
+        follow = bursts_remaining >= Mux(final_length == largest, 2, 1)
+        promised(m, platform, ends | follow, "a run has no last burst")
         return m

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from systola.hdl.commands import Transfer
-from systola.hdl.parts.promise import promised_to_stay
+from systola.hdl.parts.promise import promised, promised_to_stay
 from systola.hdl.transfers.burst_cutter import Burst, BurstCutter
 
 
@@ -95,4 +95,8 @@ class BurstPlanner(wiring.Component):
                 ]
         message = "a transfer changes before its last run goes to the cutter"
         promised_to_stay(m, platform, run_valid, transfer, message)
+        right = row_is_last == (rows_remaining == 1)
+        promised(m, platform, ~run_valid | right, "another row is taken for the last one")
+        right = block_is_last == (blocks_remaining == 1)
+        promised(m, platform, ~run_valid | right, "another block is taken for the last one")
         return m

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.arch.registers import DATA_ID, FETCH_ID
 from systola.hdl.commands import HOST_OFFSET_BITS
+from systola.hdl.parts.promise import promised
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.transfers.axi import ReadSignature, is_error
 
@@ -149,4 +150,13 @@ class HostReadPort(wiring.Component):
                 beat.payload.data.eq(bus.rdata),
                 beat.payload.error.eq(is_error(bus.rresp)),
             ]
+        room = bursts_under_way <= READS_IN_FLIGHT
+        promised(m, platform, room, "more reads are under way than may be")
+        data_goes = self.data_request.valid & self.data_request.ready
+        promised(m, platform, ~(data_goes & fetch_goes), "data and fetch are granted at once")
+        promised(m, platform, ~(self.stop & burst_sent), "a burst is sent while the port stops")
+        one_side = ~(self.data_beat.valid & self.fetch_beat.valid)
+        promised(m, platform, one_side, "a beat goes to both sides")
+        rests = ~self.quiet | (bursts_under_way == 0)
+        promised(m, platform, rests, "the port is quiet while reads are under way")
         return m

@@ -9,6 +9,7 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
 from systola.hdl.commands import HostReadEntry, HostTransfer, Kind, address_bits
+from systola.hdl.parts.promise import at_most_one, promised, promised_offer
 from systola.hdl.parts.sums_to import sums_to
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
 from systola.hdl.transfers.burst_planner import BurstPlanner
@@ -139,6 +140,13 @@ class HostReader(wiring.Component):
         byte = self._write_table(m, line, entry_begun, kind, line_complete & write_free, more_bytes)
         moved = self._walk(m, line, entry_begun, kind, line_moves, is_last_line, byte)
         self._write(m, moved, write_free)
+        message = "a line changes before the buffer takes it"
+        line_written = Cat(self.buffer.address, self.buffer.data)
+        buffer = self.buffer
+        promised_offer(m, platform, buffer.enable, buffer.ready, line_written, message)
+        planes = self.parameters.planes
+        promised(m, platform, at_most_one(planes), "two planes are written at once")
+        promised(m, platform, ~(buffer.enable & planes.any()), "a plane is a line, too")
         return m
 
     def _collect(

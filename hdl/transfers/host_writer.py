@@ -11,6 +11,7 @@ from systola.hdl.commands import HostTransfer, HostWriteCommand, address_bits
 from systola.hdl.parts.in_flight import Awaited, Progress
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.parts.ring import counted
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
@@ -107,6 +108,13 @@ class HostWriter(wiring.Component):
         offered = self._announce(m, bursts, ahead) | ahead[1]
         self._read(m, lines)
         self._send(m, bursts, ahead[0] & offered, lines, there[0])
+        bus, message = self.bus, "a beat changes before memory takes it"
+        beat = Cat(bus.wdata, bus.wstrb, bus.wlast)
+        promised_offer(m, platform, bus.wvalid, bus.wready, beat, message)
+        for ring, count, what in ((bursts, ahead, "burst"), (lines, there, "line")):
+            room = ~ring.push | ring.retire | ~count[-1]
+            promised(m, platform, room, f"a {what} is kept that has no room")
+            promised(m, platform, ~ring.retire | count[0], f"a {what} leaves that is not there")
         return m
 
     def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:

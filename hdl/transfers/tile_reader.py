@@ -89,6 +89,10 @@ class TileReader(wiring.Component):
                     is_between.eq(~is_between),
                     busy.eq(tiles_remaining != 1),
                 ]
+        promised(m, platform, ~busy | (tiles_remaining != 0), "a tile too many is read")
+        promised(m, platform, ~self.asks | self.room, "a row is read that has no room")
+        rests = ~(busy | rows_coming.any())
+        promised(m, platform, ~self.idle | rests, "the reader is idle while rows come")
         promised(
             m,
             platform,

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from systola.arch.config import Config
 from systola.hdl.commands import PC_BITS, WeightCommand
 from systola.hdl.parts.payload_ring import PayloadRing
+from systola.hdl.parts.promise import promised
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.ports import BufferReadSignature
 from systola.hdl.transfers.axi import ReadSignature, is_error
@@ -134,6 +135,10 @@ class WeightFetch(wiring.Component):
             ),
             self.quiet.eq((level == 0) & ~burst_asked & ~burst_asks),
         ]
+
+        room = ~under_way.w_en | under_way.w_rdy
+        promised(m, platform, room, "more reads of weights are under way than may be")
+        promised(m, platform, ~(self.stop & burst_asks), "weights are requested after a stop")
 
         # Program counters of commands from their start to their last beat: in the cutter, and under
         # way.

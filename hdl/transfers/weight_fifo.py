@@ -65,6 +65,7 @@ class WeightFifo(wiring.Component):
             (row_read, memory.read_address),
         ):
             pointer = Signal.like(address)
+            promised(m, platform, pointer < depth, "a pointer of the FIFO is beyond its rows")
             m.d.comb += address.eq(pointer)
             with m.If(moves):
                 m.d.sync += pointer.eq(Mux(pointer == depth - 1, 0, pointer + 1))

@@ -144,6 +144,9 @@ class LinkHarness(Harness):
             inside == unsent + fifo.valid + stored,
             unit.inside("credits") + inside + fifo.credit + sender.credit == ROOM,
         )
+        for name in ("sums", "data"):
+            first, free = store.inside(f"{name}.read_place"), store.inside(f"{name}.write_place")
+            m.d.comb += self.lemmas(place_behind(first, stored, ROOM)[: len(free)] == free)
 
 
 class LinkOrderHarness(Harness):
@@ -163,6 +166,7 @@ class LinkOrderHarness(Harness):
             dut.accumulators.data.eq(sums),
             dut.credit.eq(anything(m, 1, "credit")),
         ]
+        assume_stays(m, dut.cleared.valid, dut.cleared.ready, row, "cleared")
         spent = Signal(range(ROOM + 4))
         reads = dut.cleared.valid & dut.cleared.ready
         beats = Mux(row.sums, CONFIG.link_row_beats, CONFIG.link_line_beats)

@@ -260,6 +260,9 @@ class PageRouterHarness(Harness):
             for name in ("bresp", "rresp", "rdata"):
                 port = Value.cast(getattr(page, name))
                 m.d.comb += port.eq(anything(m, len(port), f"{name}_{number}"))
+            b, r = Cat(page.bresp), Cat(page.rdata, page.rresp)
+            assume_stays(m, page.bvalid, page.bready, b, f"b_{number}")
+            assume_stays(m, page.rvalid, page.rready, r, f"r_{number}")
             # As the pages' registers do it: both halves of a write in one cycle.
             m.d.comb += page.wready.eq(page.awready)
         for kind, address, asks, answer, parts in (

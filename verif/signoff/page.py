@@ -78,7 +78,7 @@ def facts() -> dict[str, str]:
     """Return the numbers that evidence may name."""
     hardware = list((ROOT / "hdl").rglob("*.py"))
     promises = Counter(
-        path for path in hardware for _ in re.finditer(r"\bpromised\(", path.read_text())
+        path for path in hardware for _ in re.finditer(r"\bpromised\w*\(", path.read_text())
     )
     promises.pop(ROOT / "hdl" / "parts" / "promise.py", None)
     bounded = sum(proof.bounded for proof in PROOFS)
