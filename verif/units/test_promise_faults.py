@@ -9,7 +9,8 @@ import pytest
 from systola.hdl import module_of
 from systola.verif.plan.selection import thorough
 from systola.verif.units.promise_bench import broken_promise
-from systola.verif.units.promise_faults import BENCHES, BROKEN, Broken
+from systola.verif.units.promise_benches import BENCHES
+from systola.verif.units.promise_faults import BROKEN, Broken
 
 SEEDS = 8
 """Seeds that are tried for a fault: another promise may be broken first."""
