@@ -3,7 +3,7 @@
 
 `python -m systola.compiler.reference --write docs` writes the page. With `--check docs` the command
 exits with status 1 if the page is missing or out of date. The text of an operator is the first
-paragraph of the docstring of the function that translates it.
+paragraph of the docstring of the function that translates it, without its verb.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ def _operators(translators: Mapping[str, Callable[..., Any]]) -> str:
     for kind, translator in translators.items():
         together.setdefault(translator, []).append(kind)
     rows = [
-        (", ".join(f"`{kind}`" for kind in kinds), _first_paragraph(translator))
+        (", ".join(f"`{kind}`" for kind in kinds), _translation(translator))
         for translator, kinds in together.items()
     ]
-    return table(("Operators", "What of them"), rows)
+    return table(("Operators", "Translation"), rows)
 
 
-def _first_paragraph(function: Callable[..., Any]) -> str:
-    return " ".join((getdoc(function) or "").split("\n\n")[0].split())
+def _translation(translator: Callable[..., Any]) -> str:
+    """Return the first paragraph of a docstring without its "Translate", as one line."""
+    text = " ".join((getdoc(translator) or "").split("\n\n")[0].split())
+    text = text.removeprefix("Translate ")
+    return text[:1].upper() + text[1:]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

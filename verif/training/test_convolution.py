@@ -56,6 +56,8 @@ NETWORKS: dict[str, list[Layer]] = {
         *(Conv2D(12, 2, activation="relu"), Flatten(), Dense(10)),
     ],
 }
+FARTHEST = {"depthwise": 0.3}
+"""Bounds of single networks: in one data set a depthwise bias moves by 0.71 of its float32 step."""
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -78,8 +80,7 @@ def test_steps_move_weights_as_in_float32(name: str, data_set: int) -> None:
         sums.append([(((f - w) ** 2).sum(), np.vdot(f, w), np.vdot(w, w)) for f, w in moves])
     for error, along, wanted in np.sum(sums, axis=0):
         assert error < 0.7**2 * wanted
-        # The farthest of all data sets: a depthwise bias moves by 0.71 of its step in float32.
-        assert along == pytest.approx(wanted, rel=0.3)
+        assert along == pytest.approx(wanted, rel=FARTHEST.get(name, 0.25))
 
 
 @pytest.mark.parametrize(
