@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of float32 from the C library, whose last bits LiteRT's tables have."""
+"""Functions of float32 from the C library: LiteRT's tables have their last bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Numbers = NDArray[np.float32]
 def of_single(name: str, otherwise: Callable[[float], float]) -> Callable[[Numbers], Numbers]:
     """Return a function of one array of float32, by its name in C, `erfcf` for instance.
 
-    Libraries differ in the last bits of these functions, and LiteRT takes the one that is there.
+    Libraries differ in the last bits of these functions, and LiteRT takes its computer's library.
     Where it has no such function, `otherwise`, in float64, is rounded to float32.
     """
     library = ctypes.util.find_library("m")

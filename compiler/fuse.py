@@ -68,7 +68,7 @@ def _tables(operations: Operations) -> set[bytes]:
 def _all_fused(
     operations: Operations, kind: type[_Kind], fuse: Callable[[Node, _Kind], Node | None]
 ) -> tuple[Node, ...]:
-    """Return the nodes, those of a kind merged into the node before them where `fuse` can."""
+    """Return the nodes, and merge nodes of a kind into the node before them where `fuse` can."""
     uses = Counter(source for node in operations.nodes for source in node.sources)
     uses.update(operations.outputs)
     result: dict[Value, Node] = {}

@@ -2,8 +2,8 @@
 """Writes the steps of a GRU forward; everything else is the LSTM's.
 
 The candidate n is tanh(x_n + r q), where q is the product of the state with the recurrent kernel,
-and its bias. The state is (1 - z) n + z h. In the buffer a step has lines of n, z, r and q, in this
-order, so that the parts of either kernel are side by side. q has CELL_BITS like all sums, and n, z,
+and its bias. The state is (1 - z) n + z h. In the buffer a step has lines of n, z, r and q:
+in this order the parts of either kernel are side by side. q has CELL_BITS like all sums, and n, z,
 r and h have 15 fraction bits.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of a GRU through time; what an LSTM has, too, is the LSTM's.
+"""Writes the way back of a GRU through time; the parts that an LSTM has, too, are the LSTM's.
 
-With dn the gradient of the candidate's sum, dh (1 - z) (1 - n^2), the gradients of the sums are
-dn for x_n, dh (h_before - n) z', dn q r' and dn r for q, in this order. x' is x (1 - x). Of the
+dn = dh (1 - z) (1 - n^2) is the gradient of the candidate's sum. The gradients of the sums are, in
+this order: dn for x_n, dh (h_before - n) z', dn q r', and dn r for q. x' is x (1 - x). Of the
 gradient of the state before, dh z comes past the products.
 """
 
@@ -31,9 +31,9 @@ class GruBackward(RecurrentBackward):
         self._writer.vector(Operation.ADD, *at, scales=_BOTH)
 
     def _slopes(self, number: int, room: Room) -> None:
-        """Read a step, and write the slopes of the sums; that of r has SLOPE_BITS, as q is large.
+        """Read a step, and write the slopes of the sums; r's slope has SLOPE_BITS, as q is large.
 
-        The slopes are factors of dh, but that of r is one of dn.
+        The slopes are factors of dh, but r's slope is a factor of dn.
         """
         writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
         step, places = 2 * rows, self._sizes.places

@@ -114,8 +114,8 @@ class RecurrentBase:
         """Write the biases with CELL_BITS, [block][row], the same in all rows.
 
         There is a row for each sample, or for each row of a tile of weights. A GRU has lines of
-        the candidate, z, r, and of what the state adds to the candidate. Its biases of z and r are
-        sums of those of both kernels.
+        the candidate, z, r, and of the product that the state adds to the candidate. Its biases of
+        z and r are sums of the biases of both kernels.
         """
         writer, layout, sizes, number = self._writer, self._writer.layout, self._sizes, self._number
         size, stage = layout.size, self._task.stages[number]

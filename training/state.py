@@ -116,7 +116,7 @@ def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
     """Return all weights in Keras's order, kernels as (inputs, units).
 
     Kernels and biases are in turn. An LSTM has embeddings, kernel, recurrent kernel, biases. The
-    biases of a GRU are (2, gates), those of the recurrent kernel last.
+    biases of a GRU are (2, gates), with the recurrent kernel's biases last.
     """
     found: list[list[Floats]] = []
     for tensor, values, bits in zip(tensors(stages), state.masters, state.bits, strict=True):

@@ -56,7 +56,7 @@ class MatrixAssembly(wiring.Component):
             walk.start.line.eq(words.start_line),
             walk.step.ox.line.eq(Mux(packed, 0, moves["stride_x"])),
             walk.step.ox.x.eq(Mux(packed, words.byte_step, moves["stride_x"])),
-            # The tiles along K lie behind one another, each with a line of all vectors.
+            # The tiles along K follow one another, each with a line of all vectors.
             walk.step.kx.line.eq(
                 Mux(multiplies, words.matrix_rows << multiply.wide_vectors, moves["dilation_x"])
             ),

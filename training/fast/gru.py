@@ -35,7 +35,7 @@ from systola.training.writer import Entry, shifted
 class Gru(Recurring):
     """A GRU that takes the steps of a batch; inputs are (steps, samples, inputs).
 
-    `gates` has z, r, the candidate, and what the state adds to the sum of the candidate.
+    `gates` has z, r, the candidate, and the product that the state adds to the candidate's sum.
     """
 
     def forward(self) -> Wide:
@@ -91,8 +91,8 @@ class Gru(Recurring):
     def _step(self, step: int, dh: Wide, most: int) -> tuple[Wide, Wide]:
         """Compute the gradients of the sums of a step, and the part of dh that the state keeps.
 
-        The sums are those of `gates`. `dh`: gradient of the state after the step; `most`: bits of
-        a sum's gradient.
+        The sums have the order of `gates`. `dh`: gradient of the state after the step; `most`: bits
+        of a sum's gradient.
         """
         update, reset, new, added = self.gates[step]
         slope_update, slope_reset = wide(slope(update)), wide(slope(reset))

@@ -22,7 +22,7 @@ def fields_of(command: Fields) -> dict[str, Any]:
 
 
 def shown_command(config: Config, queue: str, opcode: Opcode, decoded: Fields) -> dict[str, Any]:
-    """Return the fields of the command in a queue, from what the decoder shows."""
+    """Return the fields of the command in a queue, from the decoder's results."""
     if queue in ("matrix", "activate"):
         return fields_of(decoded[queue])
     if queue == "host_reads":

@@ -72,7 +72,7 @@ def _ring_users(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
 
 
 def _walks(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Give walks whose flags fit their counts."""
+    """Give walks with flags that fit their counts."""
     if not state.get("waits"):
         walk = unit.walk.payload
         for name, _ in walk.count.shape():
@@ -285,7 +285,7 @@ def _swaps(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random)
 
 
 def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Offer whole tiles until they are popped, and answer what was requested, after a while."""
+    """Offer whole tiles until they are popped, and answer each request after a while."""
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     context.set(unit.stop, cycle > 300)
     if cycle == 1 or context.get(unit.command_pop):

@@ -2,7 +2,7 @@
 """The sequenced decoder with command memories.
 
 Each command has the words of its instruction, its window and its scale, as they were when it was
-decoded. What is made from these words has the fields of the command that the decoder shows.
+decoded. The command made from these words has the same fields as the decoder's command.
 """
 
 from collections import deque
@@ -151,7 +151,7 @@ class Old:
             given.put([to_bits(WORD, {"word": bits, "error": 0})])
 
     async def cycle(self, **inputs):
-        """Run a cycle, and keep what the decoder shows."""
+        """Run a cycle, and keep the decoder's results."""
         takes, self._frees = self._frees, self._seen >= CHECKED - 1 and not self._frees
         await self._bench.cycle(frees=self._frees, **inputs)
         if self._bench.get("decoded__valid"):
