@@ -39,23 +39,22 @@ help: ## This list
 
 setup: $(READY) ## Make the environment, .venv, with the tpu command in it
 
-$(READY): pyproject.toml requirements.lock
+$(READY): pyproject.toml requirements/environment.lock
 	@echo 'Installing the environment in .venv: about a minute, once.'
 	@python3 -m venv .venv
-	@$(INSTALL) --requirement requirements.lock
+	@$(INSTALL) --requirement requirements/environment.lock
 	@$(BIN)/pip install -qq --disable-pip-version-check \
 		--no-deps --no-build-isolation --editable .
-	@mkdir -p .venv/checkout && ln -sfn ../.. .venv/checkout/systola
 	@touch .venv/FUSESOC_IGNORE
 	@touch $@
 
 LOCK := uv pip compile --quiet pyproject.toml --universal --generate-hashes --no-annotate --no-header
-LOCKED := requirements.lock requirements-synth.lock
+LOCKED := requirements/environment.lock requirements/synth.lock
 
 lock: ## Write the lock files again, with the versions they have where these fit: needs uv
-	@$(LOCK) --extra test --extra lint --extra pages --extra serial --output-file requirements.lock
-	@$(LOCK) --extra synth --no-deps --constraint requirements.lock \
-		--output-file requirements-synth.lock
+	@$(LOCK) --extra test --extra lint --extra pages --extra serial --output-file requirements/environment.lock
+	@$(LOCK) --extra synth --no-deps --constraint requirements/environment.lock \
+		--output-file requirements/synth.lock
 	@sed -i '1i # SPDX-License-Identifier: Apache-2.0' $(LOCKED)
 	@sed -i '2i # Exact versions, with checksums, of all that make installs. `make lock` writes it.' $(LOCKED)
 
@@ -165,9 +164,9 @@ bitstream: $(READY) ## The machine on a board [BOARD=ulx3s PRESET=]
 	@$(MAKE) --no-print-directory .venv/synth
 	@$(BIN)/tpu $(BITSTREAM)
 
-.venv/synth: $(READY) requirements-synth.lock
+.venv/synth: $(READY) requirements/synth.lock
 	@echo 'Installing Yosys and nextpnr in .venv: about a minute, once.'
-	@$(INSTALL) --no-deps --requirement requirements-synth.lock
+	@$(INSTALL) --no-deps --requirement requirements/synth.lock
 	@touch $@
 
 deliver: $(READY) ## The machine for another design, in build/deliver_PRESET [PRESET=base FABRIC=]

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared parts of the tests: names of cocotb tests for pytest's -k, and the fixture `data_set`.
+
+There are few sets of data for tests with a bound that is not proven for all data.
+"""
+
+import pytest
+
+from systola.verif.kit.launch import cocotb_tests
+from systola.verif.kit.seeds import random_seed
+
+pytest_plugins = (
+    "systola.verif.plan.rules",
+    "systola.verif.plan.selection",
+    "systola.verif.plan.progress",
+    "systola.verif.plan.failure_report",
+    "systola.verif.plan.budget",
+    "systola.verif.soak.outcomes",
+)
+
+FOLDERS = ("boards", "integration", "system", "units")
+"""Folders with cocotb tests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder, module = item.path.parent.name, item.path.stem
+        if folder in FOLDERS:
+            names = cocotb_tests(f"systola.verif.{folder}.{module}")
+            item.extra_keyword_matches.update(names)
+
+
+DATA_SETS = 10
+
+
+@pytest.fixture
+def data_set() -> int:
+    """Return the number of the data that a test is about, one of DATA_SETS.
+
+    A test asks for it, not for a seed, if a bound does not follow from the arithmetic but was
+    measured. Then the bound holds for all of the sets, which `pytest --exhaustive` runs one by one.
+    """
+    return random_seed() % DATA_SETS
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "data_set" in metafunc.fixturenames and metafunc.config.getoption("--exhaustive"):
+        metafunc.parametrize("data_set", range(DATA_SETS))

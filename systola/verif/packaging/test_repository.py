@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for every file of the repository."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from setuptools import find_packages
+
+from systola.verif.kit.checkout import ROOT
+
+NOT_SOURCE = {".git", ".venv", "build", "dist", "__pycache__", ".pytest_cache", ".ruff_cache"}
+WITHOUT_LICENCE_LINE = {
+    ".ipynb",
+    ".json",
+    ".jsonl",
+    ".md",
+    ".npz",
+    ".onnx",
+    ".png",
+    ".svg",
+    ".tflite",
+}
+WITHOUT_LICENCE_LINE_NAMES = {".gitignore", "LICENSE", "NOTICE", "plain_english.txt", "py.typed"}
+FOR_DEVELOPERS = {
+    Path("systola/models/make_digits.py"),
+    Path("systola/models/make_networks.py"),
+    Path("systola/models/training_data.py"),
+    Path("systola/compiler/cut/tflite_source.py"),  # after interpreters.py has found LiteRT
+    Path("systola/torch.py"),  # for users of PyTorch
+    Path("systola/runtime/interpreters.py"),  # for parts of networks
+    Path("systola/runtime/engine.py"),  # for clusters; it names the package to install
+    Path("systola/runtime/litert.py"),
+    Path("systola/runtime/serial_port.py"),
+    Path("systola/sim/runner.py"),
+    Path("systola/training/keras_file.py"),
+    Path("systola/training/weight_files.py"),  # for .h5 files, with a line that names h5py
+    Path("systola/views/plots.py"),
+}
+"""Files outside verif/ that no command of `tpu` needs.
+
+Without an extra package these report it: `tpu demo` (LiteRT), `tpu run --backend serial`
+(pyserial), `--roofline` (matplotlib), and `tpu train` of a .keras file (Keras).
+"""
+MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
+
+
+def repository_files() -> Iterator[Path]:
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in NOT_SOURCE | {"systola.egg-info"}]
+        # In a work tree of git, .git is a file.
+        yield from (Path(folder, name) for name in names if name not in NOT_SOURCE)
+
+
+def test_licence_line() -> None:
+    """Check that every source file names its licence within the first three lines."""
+    missing = [
+        str(path.relative_to(ROOT))
+        for path in repository_files()
+        if path.suffix not in WITHOUT_LICENCE_LINE
+        and path.name not in WITHOUT_LICENCE_LINE_NAMES
+        and not any(
+            "SPDX-License-Identifier: Apache-2.0" in line
+            for line in path.read_text().splitlines()[:3]
+        )
+    ]
+    assert missing == []
+
+
+def test_no_path_of_a_machine() -> None:
+    """Check that no file names a home or work folder of the machine on which it was written."""
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0].decode()}"
+        for path in repository_files()
+        for match in MACHINE_PATH.finditer(path.read_bytes())
+    ]
+    assert found == []
+
+
+def packages() -> list[str]:
+    """Return the folders of the packages that the wheel carries."""
+    find = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    names = find_packages(str(ROOT), **find["find"])
+    return [name.replace(".", "/") for name in names]
+
+
+def test_imports_are_declared() -> None:
+    """Check that pyproject.toml lists every package that the commands of `tpu` import.
+
+    Other tests run with the extras installed and would not miss a dependency.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    declared = distribution_names(project["project"]["dependencies"])
+    distributions = packages_distributions()
+    for folder in packages():
+        for path in (ROOT / folder).glob("*.py"):
+            if folder.startswith("systola/verif") or path.relative_to(ROOT) in FOR_DEVELOPERS:
+                continue
+            for module in imported_modules(path) - sys.stdlib_module_names - {"systola"}:
+                owners = {normalised(name) for name in distributions.get(module, [module])}
+                assert owners & declared, f"{path.relative_to(ROOT)} imports {module}"
+
+
+LOCKED = {
+    "requirements/environment.lock": ("test", "lint", "pages", "serial"),
+    "requirements/synth.lock": ("synth",),
+}
+"""Lock files that make installs from, each with the extras it has beside the dependencies."""
+
+
+def locked_versions(name: str) -> dict[str, str]:
+    """Return versions by name in a lock file.
+
+    Each version has a checksum, and the file has no other lines.
+    """
+    text = (ROOT / name).read_text().replace("\\\n", "")
+    versions: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        requirement, *checksums = re.split(r"\s+--hash=", line.strip())
+        parsed = Requirement(requirement)
+        (exact,) = parsed.specifier
+        assert (exact.operator, parsed.url) == ("==", None), line
+        assert checksums, line
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in checksums), line
+        assert normalised(parsed.name) not in versions, line
+        versions[normalised(parsed.name)] = exact.version
+    return versions
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_lock(name: str) -> None:
+    """Check that a lock file has one exact version of all packages, within the ranges."""
+    versions = locked_versions(name)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [
+        *project["dependencies"],
+        *(each for extra in LOCKED[name] for each in extras[extra]),
+    ]
+    for requirement in map(Requirement, wanted):
+        assert versions[normalised(requirement.name)] in requirement.specifier, requirement
+
+
+def test_locks_agree() -> None:
+    one, other = map(locked_versions, LOCKED)
+    assert {name: one[name] for name in one.keys() & other.keys()} == {
+        name: other[name] for name in one.keys() & other.keys()
+    }
+
+
+def test_everything_is_installed_from_a_lock() -> None:
+    """Check that make installs only packages with a checksum, and this project."""
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    assert re.search(r"^INSTALL := .* --require-hashes .*--only-binary :all:", text, re.MULTILINE)
+    installs = re.findall(r"(?:pip install|\$\(INSTALL\)).*", text)
+    files = [found for line in installs for found in re.findall(r"--requirement (\S+)", line)]
+    assert sorted(files) == sorted(LOCKED)
+    for line in installs:
+        assert "--require-hashes" in line or "--requirement" in line or "--no-deps" in line, line
+
+
+def test_no_keras_that_runs_code_from_a_file() -> None:
+    """Check the version: Keras before 3.14 runs code from a file.
+
+    See CVE-2025-1550, CVE-2025-8747, CVE-2025-9906, CVE-2026-1462.
+    """
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    found = [Requirement(each) for extra in extras.values() for each in extra]
+    keras = [each for each in found if each.name == "keras"]
+    assert len(keras) == 2
+    for version in ("3.8.0", "3.9.0", "3.10.0", "3.11.0", "3.11.3", "3.12.0", "3.13.2"):
+        assert not any(version in each.specifier for each in keras), version
+
+
+def test_actions_by_commit() -> None:
+    """Check that workflows name other people's actions by commit, with the version.
+
+    A commit cannot be moved as a tag can.
+    """
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        for line in re.findall(r"uses:.*", path.read_text()):
+            assert re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), line
+
+
+def runs_icarus(test: ast.FunctionDef) -> bool:
+    """Whether a test calls a function with the name of Icarus Verilog, or of its command."""
+    calls = (node for each in test.body for node in ast.walk(each) if isinstance(node, ast.Call))
+    arguments = (
+        argument
+        for call in calls
+        if isinstance(call.func, ast.Name)
+        for argument in (*call.args, *(each.value for each in call.keywords))
+    )
+    return any(
+        isinstance(argument, ast.Constant) and argument.value in ("icarus", "iverilog")
+        for argument in arguments
+    )
+
+
+def test_needs_of_tests() -> None:
+    """A test that runs Icarus Verilog is marked so, and is skipped on a computer without it."""
+    for path in sorted((ROOT / "verif").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and runs_icarus(node):
+                marks = {ast.unparse(mark) for mark in node.decorator_list}
+                helper = not node.name.startswith("test_")
+                assert helper or "pytest.mark.icarus" in marks, f"{path.name}: {node.name}"
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Return the first parts of the names of all modules that a file imports, at any depth."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names.update(
+                str(arg.value).split(".")[0] for arg in node.args if isinstance(arg, ast.Constant)
+            )
+    return names
+
+
+def distribution_names(requirements: list[str]) -> set[str]:
+    """Return the bare names in requirements such as `amaranth[builtin-yosys]==0.5.10`."""
+    return {normalised(re.split(r"[\[=<>~ ]", requirement)[0]) for requirement in requirements}
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_a_wrong_name_of_a_test() -> None:
+    """Give a TEST that matches no test: one line suggests names, and the exit status is special."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "verif/system"]
+    for processes in (["-p", "no:xdist"], ["-n", "1"]):
+        run = subprocess.run(
+            [*command, *processes],
+            cwd=ROOT,
+            env={**os.environ, "TEST": "matmul"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == pytest.ExitCode.USAGE_ERROR, run.stdout
+        assert "'matmul' in its name; did you mean TEST=matrix_multiply?\n" in run.stdout

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests that a change of one unit can break, from the imports in the sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from systola.verif.kit.checkout import ROOT
+
+WHOLE_MACHINE = ("system/test_instructions",)
+"""Tests of the whole machine that always run, since every unit is in the machine."""
+
+
+class UnknownUnitError(ValueError):
+    """An error: no unit has this name; the text is one line for the user."""
+
+
+@cache
+def units() -> dict[str, Path]:
+    """Return the files of hdl/ by their names."""
+    return {path.stem: path for path in sorted((ROOT / "hdl").rglob("*.py"))}
+
+
+def dependents(unit: str) -> frozenset[str]:
+    """Return the test modules, such as "units/test_walker", that use `hdl/**/unit.py`.
+
+    A test depends on the components that it or its helpers import, and on all components that these
+    instantiate. A file without a component (commands, fabric) is a part of every file that imports
+    it. Raises UnknownUnitError.
+    """
+    if unit not in units():
+        near = get_close_matches(unit, units(), n=3) or sorted(units())
+        raise UnknownUnitError(f"unknown unit '{unit}' (did you mean {', '.join(near)}?)")
+    folder = ROOT / "verif" / "units"
+    tests = {
+        f"units/{path.stem}" for path in folder.glob("test_*.py") if unit in _parts(path, unit)
+    }
+    return frozenset(tests | set(WHOLE_MACHINE))
+
+
+def _parts(test: Path, unit: str) -> set[str]:
+    """Return the units in a test module; `unit` is the unit that is searched for."""
+    found: set[str] = set()
+    left = [test]
+    while left:
+        for package, name, imported in _imports(left.pop()):
+            if package == "verif.units" and (helper := test.parent / f"{name}.py").exists():
+                if helper != test and helper not in left and f"helper {name}" not in found:
+                    found.add(f"helper {name}")
+                    left.append(helper)
+            elif package.startswith("hdl") and name in units() and name not in found:
+                # A unit may import a constant or a layout from another unit, which is then no part
+                # of it.
+                parts = _components(name)
+                if imported & parts or (name == unit and not parts):
+                    found.add(name)
+                    left.append(units()[name])
+    return found
+
+
+@cache
+def _imports(path: Path) -> tuple[tuple[str, str, frozenset[str]], ...]:
+    """Return (package, module, names) for each import of a file from the project."""
+    return tuple(_project_imports(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _project_imports(tree: ast.Module) -> Iterator[tuple[str, str, frozenset[str]]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("systola."):
+            package, _, module = (node.module or "").removeprefix("systola.").rpartition(".")
+            names = frozenset(alias.name for alias in node.names)
+            yield package, module, names
+            # `from systola.hdl import matrix_unit`
+            inside = f"{package}.{module}".lstrip(".")
+            yield from ((inside, name, frozenset()) for name in names)
+
+
+@cache
+def _components(unit: str) -> frozenset[str]:
+    """Return the components that a file of hdl/ defines, and the functions that make them."""
+    tree = ast.parse(units()[unit].read_text(encoding="utf-8"))
+    classes = {
+        item.name
+        for item in tree.body
+        if isinstance(item, ast.ClassDef)
+        and any(ast.unparse(base).endswith(("Component", "Elaboratable")) for base in item.bases)
+    }
+    makers = {
+        item.name
+        for item in tree.body
+        if isinstance(item, ast.FunctionDef) and item.returns and _names(item.returns) & classes
+    }
+    return frozenset(classes | makers)
+
+
+def _names(expression: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
