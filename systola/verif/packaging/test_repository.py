@@ -194,6 +194,16 @@ def test_actions_by_commit() -> None:
             assert re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), line
 
 
+def test_parts_of_continuous_integration() -> None:
+    """The workflow runs every part that .ci/run knows, and an unknown part ends before any work."""
+    said = subprocess.run([ROOT / ".ci" / "run", "lnit"], capture_output=True, text=True)
+    assert said.returncode == 2 and said.stdout == ""
+    known = re.fullmatch(r"unknown part 'lnit' \(known: (.*)\)\n", said.stderr)
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    parts = re.search(r"part: \[(.*)\]", workflow)
+    assert known and parts and known[1] == parts[1]
+
+
 def runs_icarus(test: ast.FunctionDef) -> bool:
     """Whether a test calls a function with the name of Icarus Verilog, or of its command."""
     calls = (node for each in test.body for node in ast.walk(each) if isinstance(node, ast.Call))
