@@ -244,10 +244,11 @@ api: $(READY) ## Pages of the Python interface in build/api, made from its docst
 		systola.arch.assembler systola.arch.registers
 	@echo build/api/index.html
 
-wheel: $(READY) ## Build the wheel in dist/
-	@rm -rf build/lib build/bdist.*
+wheel: $(READY) ## Build the wheel and the source distribution in dist/
+	@rm -rf build/lib build/bdist.* && mkdir -p build
 	@$(BIN)/pip wheel -qq --disable-pip-version-check --no-deps --no-build-isolation \
 		--wheel-dir dist .
+	@$(BIN)/python -c "from setuptools import build_meta; build_meta.build_sdist('dist')" >build/sdist.log
 
 clean: ## Remove everything that was made, except .venv
 	@rm -rf build dist systola.egg-info .pytest_cache .ruff_cache

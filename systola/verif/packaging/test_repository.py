@@ -184,6 +184,14 @@ def test_no_keras_that_runs_code_from_a_file() -> None:
         assert not any(version in each.specifier for each in keras), version
 
 
+def test_one_version() -> None:
+    """Check that the package, the citation and the newest entry of the changes agree."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest and newest[1] == version
+
+
 def test_actions_by_commit() -> None:
     """Check that workflows name other people's actions by commit, with the version.
 

@@ -136,6 +136,19 @@ def test_carries_every_file(wheel: Path) -> None:
         assert {f"{folder}/{name}" for name in names} <= packed
 
 
+@pytest.mark.thorough
+def test_source_distribution(wheel: Path, tmp_path: Path) -> None:
+    """Check that the wheel that is built from the source distribution has the same files."""
+    source = shutil.copytree(ROOT, tmp_path / "source", ignore=NOT_SOURCE)
+    build = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", tmp_path, archive], check=True)
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(tmp_path / wheel.name) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
+
+
 def test_info(tpu: Path, tmp_path: Path) -> None:
     info = run_json(tpu, "info --preset tiny", tmp_path)
     assert (info["rows"], info["cols"]) == (4, 4)
