@@ -30,7 +30,7 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 
 .PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim regress coverage mutate formal \
 	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
-	bench-energy lint format docs synth synth-check synth-baseline asic bitstream deliver wheel api clean
+	bench-energy lint format docs site synth synth-check synth-baseline asic bitstream deliver wheel api clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
@@ -49,12 +49,14 @@ $(READY): pyproject.toml requirements/environment.lock
 	@touch $@
 
 LOCK := uv pip compile --quiet pyproject.toml --universal --generate-hashes --no-annotate --no-header
-LOCKED := requirements/environment.lock requirements/synth.lock
+LOCKED := $(addprefix requirements/,environment.lock site.lock synth.lock)
 
 lock: ## Write the lock files again, with the versions they have where these fit: needs uv
 	@$(LOCK) --extra test --extra lint --extra pages --extra serial --output-file requirements/environment.lock
 	@$(LOCK) --extra synth --no-deps --constraint requirements/environment.lock \
 		--output-file requirements/synth.lock
+	@$(LOCK) --group site --fork-strategy fewest --constraint requirements/environment.lock \
+		--output-file requirements/site.lock
 	@sed -i '1i # SPDX-License-Identifier: Apache-2.0' $(LOCKED)
 	@sed -i '2i # Exact versions, with checksums, of all that make installs. `make lock` writes it.' $(LOCKED)
 
@@ -243,6 +245,14 @@ api: $(READY) ## Pages of the Python interface in build/api, made from its docst
 		systola.runtime.rtl systola.runtime.iss systola.arch.config systola.arch.isa \
 		systola.arch.assembler systola.arch.registers
 	@echo build/api/index.html
+
+.venv/site: $(READY) requirements/site.lock
+	@$(INSTALL) --requirement requirements/site.lock
+	@touch $@
+
+site: .venv/site ## The pages as a site in build/site, with all links checked
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs/site . build/site
+	@echo build/site/index.html
 
 wheel: $(READY) ## Build the wheel and the source distribution in dist/
 	@rm -rf build/lib build/bdist.* && mkdir -p build

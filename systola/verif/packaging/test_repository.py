@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -110,10 +111,11 @@ def test_imports_are_declared() -> None:
 
 
 LOCKED = {
-    "requirements/environment.lock": ("test", "lint", "pages", "serial"),
-    "requirements/synth.lock": ("synth",),
+    "requirements/environment.lock": ("dependencies", "test", "lint", "pages", "serial"),
+    "requirements/site.lock": ("site",),
+    "requirements/synth.lock": ("dependencies", "synth"),
 }
-"""Lock files that make installs from, each with the extras it has beside the dependencies."""
+"""Lock files that make installs from, each with its lists of packages in pyproject.toml."""
 
 
 def locked_versions(name: str) -> dict[str, str]:
@@ -141,21 +143,19 @@ def locked_versions(name: str) -> dict[str, str]:
 def test_lock(name: str) -> None:
     """Check that a lock file has one exact version of all packages, within the ranges."""
     versions = locked_versions(name)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    wanted = [
-        *project["dependencies"],
-        *(each for extra in LOCKED[name] for each in extras[extra]),
-    ]
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = table["project"]
+    lists = project["optional-dependencies"] | table["dependency-groups"]
+    lists["dependencies"] = project["dependencies"]
+    wanted = [each for key in LOCKED[name] for each in lists[key]]
     for requirement in map(Requirement, wanted):
         assert versions[normalised(requirement.name)] in requirement.specifier, requirement
 
 
 def test_locks_agree() -> None:
-    one, other = map(locked_versions, LOCKED)
-    assert {name: one[name] for name in one.keys() & other.keys()} == {
-        name: other[name] for name in one.keys() & other.keys()
-    }
+    for one, other in combinations(map(locked_versions, LOCKED), 2):
+        for name in one.keys() & other.keys():
+            assert one[name] == other[name], name
 
 
 def test_everything_is_installed_from_a_lock() -> None:
