@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of docs/formal.md, made from the proofs.
 
-`python -m systola.verif.formal.page --write docs` writes them. `--check docs` exits with status 1 if
-they are out of date.
+`python -m systola.verif.formal.page --write docs` writes them. `--check docs` exits with status 1
+if they are out of date.
 """
 
 from __future__ import annotations
