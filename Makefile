@@ -29,7 +29,7 @@ check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
 .PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim regress coverage mutate formal \
-	arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
+	formal-coverage arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
 	bench-energy lint format docs site synth synth-check synth-baseline asic bitstream deliver wheel api clean
 
 help: ## This list
@@ -102,6 +102,9 @@ sim: $(READY) ## The cocotb regression [SIM= PRESET= SEED= TEST= WAVES=1 NETLIST
 
 formal: $(READY) ## Proofs of units, and the planted faults that they must find [PART=unit]
 	@$(BIN)/python -m systola.verif.formal $(PART)
+
+formal-coverage: $(READY) ## Branches that the proofs reach, registers they depend on [PART=unit JOBS=]
+	@$(BIN)/python -m systola.verif.formal.reached $(if $(JOBS),--jobs '$(JOBS)') $(PART)
 
 regress: $(READY) ## Random programs in parallel [N=200 JOBS= KIND=garbage PRESET= SEED= WAVES=1]
 	@$(BIN)/python -m systola.verif.regress $(if $(N),--programs '$(N)') \

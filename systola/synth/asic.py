@@ -30,6 +30,7 @@ from systola.synth.asic_report import (
     store,
 )
 from systola.synth.errors import SynthesisError, SynthesisUsageError
+from systola.synth.removed_registers import removed_registers
 from systola.synth.tools import Tool, run_tool
 from systola.synth.units import check_unit, design_of
 
@@ -79,6 +80,7 @@ def measure(name: str, unit: str | None, path: Path, ns: float) -> Report:
     (folder / "yosys.ys").write_text(script(top), encoding="utf-8")
     run_tool(yosys, ("yosys.ys",), folder=folder, log="yosys.log", what=f"mapping ({name})")
     design = json.loads((folder / "netlist.json").read_text(encoding="utf-8"))
+    before = json.loads((folder / "before.json").read_text(encoding="utf-8"))
     units, memories = read_units(design, top, library)
     return Report(
         preset=name,
@@ -88,6 +90,7 @@ def measure(name: str, unit: str | None, path: Path, ns: float) -> Report:
         ns=ns,
         units=units,
         memories=memories,
+        removed=removed_registers(before, design, library.registers),
         timing=timing(sta, folder, top, ns) if sta else None,
         date=today(),
         commit=commit_and_changes(),
@@ -100,6 +103,9 @@ def script(top: str) -> str:
     lines = (
         "read_verilog design.v",
         "blackbox =sram_1r1w",
+        f"hierarchy -top {top}",
+        "proc",
+        "write_json before.json",
         f"synth -noabc -top {top}",
         "dfflibmap -liberty library.lib",
         "abc -fast -liberty library.lib",

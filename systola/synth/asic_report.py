@@ -12,6 +12,7 @@ from typing import Any
 
 from systola.arch.pages import table
 from systola.synth.errors import SynthesisError, SynthesisUsageError
+from systola.synth.removed_registers import Removed
 
 RESULTS = Path(__file__).with_name("asic.json")
 MEMORY = "sram_1r1w"
@@ -81,6 +82,8 @@ class Report:
     ns: float
     units: list[Unit]
     memories: list[Memory]
+    removed: list[Removed]
+    """Registers of the Verilog that the netlist does not have."""
     timing: Timing | None
     """Slowest path; None if the report was made without OpenSTA."""
     date: str
@@ -154,6 +157,7 @@ def stored(path: Path = RESULTS) -> list[Report]:
                 **each,
                 "units": [Unit(**unit) for unit in each["units"]],
                 "memories": [Memory(**memory) for memory in each["memories"]],
+                "removed": [Removed(**removed) for removed in each["removed"]],
                 "timing": each["timing"] and Timing(**each["timing"]),
             }
         )

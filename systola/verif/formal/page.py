@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/formal.md, made from the proofs.
+"""The tables of docs/formal.md, made from the proofs.
 
-`python -m systola.verif.formal.page --write docs` writes it. `--check docs` exits with status 1 if
-it is out of date.
+`python -m systola.verif.formal.page --write docs` writes them. `--check docs` exits with status 1
+if they are out of date.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 
 from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
 from systola.verif.formal.proofs import PROOFS
+from systola.verif.formal.reached import reached_table
 
 
 def formal_page() -> str:
@@ -22,7 +23,7 @@ def formal_page() -> str:
             for proof in PROOFS
         ),
     )
-    return filled(DOCS / "formal.md", proofs=proofs)
+    return filled(DOCS / "formal.md", proofs=proofs, reached=reached_table())
 
 
 PAGES: Pages = {"formal.md": formal_page}

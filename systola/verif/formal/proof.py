@@ -106,12 +106,21 @@ def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
     bounded = proof.bounded or fault is not None
     with planted(fault):
         text = rtlil.convert(proof.harness(inductive=not bounded), name="top")
+    depth = proof.fault_depth if fault else proof.depth
+    done = run_sby(text, folder, "bmc" if bounded else "prove", depth)
+    return Verdict(
+        holds=done.returncode == 0,
+        counterexample=done.returncode == 2,
+        what=_what(done.returncode, done.stdout),
+        seconds=time.monotonic() - started,
+    )
+
+
+def run_sby(text: str, folder: Path, mode: str, depth: int) -> subprocess.CompletedProcess[str]:
+    """Run SymbiYosys in `folder` on the RTLIL `text`; its output is in the file "log", too."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "top.il").write_text(text)
-    depth = proof.fault_depth if fault else proof.depth
-    (folder / "proof.sby").write_text(
-        SCRIPT.format(mode="bmc" if bounded else "prove", depth=depth, solver=SOLVER)
-    )
+    (folder / "proof.sby").write_text(SCRIPT.format(mode=mode, depth=depth, solver=SOLVER))
     sby, yosys, smtbmc, witness = (tool(f"yowasp-{name}") for name in TOOLS)
     # SymbiYosys looks for the solver on PATH, which may lack the environment's programs.
     path = os.pathsep.join((str(Path(tool("yices-smt2")).parent), os.environ["PATH"]))
@@ -126,12 +135,7 @@ def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
         errors="replace",
     )
     (folder / "log").write_text(done.stdout)
-    return Verdict(
-        holds=done.returncode == 0,
-        counterexample=done.returncode == 2,
-        what=_what(done.returncode, done.stdout),
-        seconds=time.monotonic() - started,
-    )
+    return done
 
 
 def _what(status: int, log: str) -> str:

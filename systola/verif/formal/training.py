@@ -21,7 +21,7 @@ class TransposerHarness(Harness):
 
     def claims(self, m: Module) -> None:
         dut = Transposer(cols=COLUMNS)
-        Unit(m, dut)
+        unit = Unit(m, dut)
         for port, name in ((dut.load, "load"), (dut.take, "take"), (dut.line, "line")):
             m.d.comb += port.eq(anything(m, port.shape(), name))
         row, column = (constant(m, range(COLUMNS), name) for name in ("row", "column"))
@@ -41,6 +41,14 @@ class TransposerHarness(Harness):
             Assert(implies(taken, dut.result.word_select(row, 8) == byte)),
             Assert(before(m, dut.take, "took") | (dut.result == 0)),
         ]
+        places = 1 << len(number)
+        memories = [Array(unit.rows(f"memory_{i}", places)) for i in range(places)]
+        loaded = takes | (number > row)
+        m.d.comb += self.lemmas(
+            unit.inside("number") == number,
+            number < COLUMNS,
+            implies(loaded, Array(memory[row] for memory in memories)[row ^ column] == byte),
+        )
 
 
 class TileReaderHarness(Harness):
@@ -157,8 +165,7 @@ PROOFS = (
         unit="transposer",
         claim="byte i of line j becomes byte j of line i, however slowly they come",
         harness=TransposerHarness,
-        depth=16,
-        bounded=True,
+        depth=2,
         faults=(
             Fault(unit="transposer", old="number ^ column", new="number"),
             Fault(unit="transposer", old="Mux(ends, 0, number + 1)", new="number + 1"),

@@ -22,6 +22,7 @@ from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
 from systola.verif.coverage.__main__ import PRESETS as COVERED
 from systola.verif.figures.record import stored
 from systola.verif.formal.proofs import PROOFS
+from systola.verif.formal.reached import sums
 from systola.verif.kit.checkout import ROOT
 from systola.verif.plan.testplan import features
 from systola.verif.regress.__main__ import PRESETS as RANDOM
@@ -83,6 +84,7 @@ def facts() -> dict[str, str]:
     promises.pop(ROOT / "hdl" / "parts" / "promise.py", None)
     bounded = sum(proof.bounded for proof in PROOFS)
     covered = stored()["coverage"].results
+    reached, branches, cone, registers = sums()
     counts = {
         "features": len(features()),
         "todos": open_points(),
@@ -98,6 +100,8 @@ def facts() -> dict[str, str]:
     return {name: str(count) for name, count in counts.items()} | {
         "bins": f"{covered[0].removeprefix('bins ')} of the bins",
         "code_coverage": "; ".join(covered[1:]),
+        "fpv_branches": f"{reached} of {branches} branches of the units that have proofs",
+        "fpv_cone": f"{cone} of {registers} bits of registers of the units that have proofs",
         "formal_faults": stored()["formal"].results[0],
     }
 

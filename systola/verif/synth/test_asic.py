@@ -23,6 +23,7 @@ from systola.synth.asic_report import (
     stored,
 )
 from systola.synth.errors import SynthesisError
+from systola.synth.removed_registers import Removed, removed_registers, removed_table
 
 LIBERTY = """
 library (made_up) {
@@ -49,6 +50,7 @@ REPORT = Report(
     ns=10,
     units=[Unit("core.a", 27, 2, 3), Unit("core.b", 27, 2, 3), Unit("tpu", 2, 0, 1)],
     memories=[Memory("core.a", 8, 16, 1), Memory("core.b", 8, 16, 1)],
+    removed=[Removed("tpu.core", "spare", 3, "unused")],
     timing=Timing(1.5, "core.a", "core.b"),
     date="2026-01-01",
     commit="abc1234",
@@ -76,6 +78,31 @@ def test_units():
         ("tpu", 2, 0, 1),
     ]
     assert memories == REPORT.memories and memories[0].bits == 128
+
+
+def test_removed_registers():
+    """A bit that is constant, one that nothing uses, one under another name, one of a copy."""
+    flip_flop = {"type": "$dff", "connections": {"Q": [2, 3, 4], "D": [5, 6, 7]}}
+    names = {
+        "state": {"hide_name": 0, "bits": [2, 3]},
+        "spare": {"hide_name": 0, "bits": [4]},
+        "port": {"hide_name": 0, "bits": [2]},
+        "$1": {"hide_name": 1, "bits": [5, 6, 7]},
+    }
+    module = {"cells": {"f": flip_flop}, "netnames": names}
+    kept = {"type": "DFF", "connections": {"Q": [9], "D": [8]}}
+    left = {"port": {"bits": [9]}, "state": {"bits": [7, "0"]}}
+    netlist = {"modules": {"lane_1": {"cells": {"f": kept}, "netnames": left}}}
+    before = {"modules": {"lane_0": module, "lane_1": module}}
+    found = removed_registers(before, netlist, frozenset({"DFF"}))
+    assert found == [
+        Removed("lane_*", "spare", 2, "unused"),
+        Removed("lane_*", "state", 1, "constant"),
+        Removed("lane_*", "state", 2, "unused"),
+    ]
+    text = removed_table(found)
+    assert text.startswith("1 bits that never change, 4 that nothing uses.")
+    assert "| `lane_*` | `spare` | 2 | unused |" in text
 
 
 def test_a_cell_that_is_not_there():
