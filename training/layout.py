@@ -128,7 +128,7 @@ class Spilled:
         lists = (self.units, self.masks, self.routes, self.gradients)
         moved = [tuple(place + offset for place in places) for places in lists]
         each = (place + offset for place in (self.sums, self.error, self.turned))
-        return Spilled(*moved, *each)
+        return Spilled(moved[0], moved[1], moved[2], moved[3], *each)
 
 
 class Layout:

@@ -40,8 +40,8 @@ class MapsBackward:
         """Write the gradient of a stage's sums, from the gradient of the units that the stage
         leaves.
 
-        `mask` and `routes`: lines that the way forward has left, see Pass. All lines that are taken are
-        given back to the buffer.
+        `mask` and `routes`: lines that the way forward has left, see Pass. All lines that are taken
+        are given back to the buffer.
         """
         writer, stage = self._writer, self._task.stages[number]
         if mask:

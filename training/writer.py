@@ -308,8 +308,8 @@ class Writer:
         wanted = (*(scales or self._scales[:2]), limit if sizes[1] else self._scales[2])
         if wanted != self._scales:
             self._scales = wanted
-            *multipliers, most = wanted
-            operands = dict(zip(("multiplier_a", "multiplier_b"), multipliers, strict=True))
+            first, second, most = wanted
+            operands: dict[str, int] = {"multiplier_a": first, "multiplier_b": second}
             if isinstance(most, StepLimit):
                 self.later_limits.append((len(self.words), most, operands))
                 most = 0

@@ -139,7 +139,7 @@ class TurnedMaps:
             self._through(number, maps)
 
     def _through(self, number: int, gradient: range) -> None:
-        """Write the gradient of a turn's sums to host memory, from that of its units."""
+        """Write the gradient of a turn's sums to host memory, from the gradient of its units."""
         writer, mask = self._writer, None
         places = spilled(writer.layout)
         if number in self._masks:
