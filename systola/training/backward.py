@@ -15,7 +15,7 @@ from systola.arch.isa import Source
 from systola.training.exchange import agree
 from systola.training.gru_backward import recurrent_backward
 from systola.training.layout import Layout
-from systola.training.maps_backward import BelowMaps, MapsBackward
+from systola.training.maps_backward import BelowMaps, MapsBackward, update_maps
 from systola.training.moves import unflattened
 from systola.training.numbers import MASTER_SHIFT
 from systola.training.passes import (
@@ -42,7 +42,7 @@ class Backward:
         self._writer = writer
         self._task = task
         self._left = left
-        self._maps = MapsBackward(writer, task, left)
+        self._maps = MapsBackward(writer, task)
 
     @property
     def _layout(self) -> Layout:
@@ -68,7 +68,7 @@ class Backward:
                 below = self._below(number, gradient, source=number - 1, scale=scale)
                 below_masking = iter(())
                 if stages[number - 1].window:
-                    below = self._maps.through(number - 1, below)
+                    below = self._through_maps(number - 1, below)
                 else:
                     below_masking = self._mask(number - 1, below)
                     next(below_masking, None)
@@ -81,12 +81,24 @@ class Backward:
             else:
                 begin_telling(writer, self._task, number)
                 if stages[number].window:
-                    self._maps.update(number, gradient, entry)
+                    self._update_maps(number, gradient, entry)
                 else:
                     self._update(number, gradient, entry, masking)
                 tell(writer, self._task, number)
             writer.free(gradient, left.transposed[number])
             gradient, masking = below, below_masking
+
+    def _through_maps(self, number: int, gradient: range) -> range:
+        """Write the gradient of the sums of a Conv2D, from the gradient of the units it leaves."""
+        left = self._left
+        return self._maps.through(number, gradient, left.masks[number], left.routes[number])
+
+    def _update_maps(self, number: int, gradient: range, entry: AnyEntry) -> None:
+        """Update the masters of a Conv2D by all samples."""
+        left = self._left
+        maps = left.transposed[number], gradient
+        about = self._writer, self._task, number, left.inputs[number], entry
+        update_maps(*about, lambda: iter([maps]))
 
     def _mask(self, number: int, gradient: range) -> Iterator[None]:
         """Multiply the gradient of a stage with its mask, block by block.
@@ -112,7 +124,8 @@ class Backward:
         writer, task, left = self._writer, self._task, self._left
         sums: BelowMaps | BelowRows
         if task.stages[number].window:
-            sums = BelowMaps(writer, task, number, gradient)
+            sums = BelowMaps(writer, task, number)
+            sums.take(gradient)
         else:
             last = number == len(task.stages) - 1
             sums = BelowRows(writer, number, gradient, left.weights if last else None)

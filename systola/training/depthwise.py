@@ -8,14 +8,15 @@ which the array adds up as it multiplies them with ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from systola.arch.isa import Operation
 from systola.training.errors import NoRoomError
 from systola.training.layout import Shape
 from systola.training.moves import repeat, tap, turned_ones
-from systola.training.passes import Pass
-from systola.training.task import Task
+from systola.training.task import Exponent, Task
 from systola.training.update import Masters, cut, rooms
 from systola.training.weights import all_narrow
 from systola.training.writer import NARROW, ONE, WIDENING, AnyEntry, Writer
@@ -52,9 +53,18 @@ class Diagonals:
 
 
 def update_depthwise(
-    writer: Writer, task: Task, left: Pass, number: int, gradient: range, entry: AnyEntry
+    writer: Writer,
+    task: Task,
+    number: int,
+    inputs: Exponent,
+    entry: AnyEntry,
+    loads: Callable[[], Iterator[tuple[range, range]]],
 ) -> None:
-    """Add sums of pixels times gradient to the masters, and of the gradient to the biases."""
+    """Add sums of pixels times gradient to the masters, and of the gradient to the biases.
+
+    `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient,
+    of one turn after the other.
+    """
     layout, stage = writer.layout, task.stages[number]
     shape, window, size = layout.shapes[number], stage.window, layout.size
     assert window
@@ -71,18 +81,20 @@ def update_depthwise(
     for block in range(shape.units):
         writer.copy(given.start, ones.start, 1, ONE, NARROW)
         repeat(writer, ones, 1)
-        tiles = gradient.start + block * positions
-        pixels = left.transposed[number].start + block * maps
-        for number_of_tap, place in enumerate(window.places):
-            tap(writer, pixels, here.start, layout.samples, window, place)
-            at = (here.start, tiles, products.start, positions, ONE, WIDENING)
-            writer.vector(Operation.MULTIPLY, *at)
-            at = (ones.start, products.start, number_of_tap, 1, groups, 1)
-            writer.multiply(*at, wide_weights=1)
+        for done, (x, gradient) in enumerate(loads()):
+            tiles, pixels = gradient.start + block * positions, x.start + block * maps
+            how = {"wide_weights": 1, "accumulate": int(done > 0)}
+            for number_of_tap, place in enumerate(window.places):
+                tap(writer, pixels, here.start, layout.samples, window, place)
+                at = (here.start, tiles, products.start, positions, ONE, WIDENING)
+                writer.vector(Operation.MULTIPLY, *at)
+                writer.multiply(ones.start, products.start, number_of_tap, 1, groups, 1, **how)
         line = block * shape.lines
         Masters(writer, task, number, line, cut(places[0], taps)).update(0, entry)
-        turned_ones(writer, here, left.inputs[number], zero=not stage.use_bias)
-        writer.multiply(here.start, tiles, 0, size, groups, 1)
+        turned_ones(writer, here, inputs, zero=not stage.use_bias)
+        for done, (_, gradient) in enumerate(loads()):
+            tiles, how = gradient.start + block * positions, {"accumulate": int(done > 0)}
+            writer.multiply(here.start, tiles, 0, size, groups, 1, **how)
         line += shape.bias
         Masters(writer, task, number, line, cut(places[1], size)).update(0, entry)
     writer.free(here, ones, products, given, *places[0], *places[1])

@@ -112,6 +112,8 @@ class Spilled:
     """Byte offsets of the inputs of each stage but the first, int8, [block][sample]."""
     masks: tuple[int, ...]
     """Byte offsets of the masks of the units of each stage, [block][sample]."""
+    routes: tuple[int, ...]
+    """Byte offsets of the marks of the taps of each stage's pooling, tap by tap."""
     gradients: tuple[int, ...]
     """Byte offsets of the gradient of the sums of each stage, int8, [block][sample]."""
     sums: int
@@ -123,10 +125,10 @@ class Spilled:
 
     def after(self, offset: int) -> Spilled:
         """Return places that are `offset` bytes further on."""
-        lists = (self.units, self.masks, self.gradients)
+        lists = (self.units, self.masks, self.routes, self.gradients)
         moved = [tuple(place + offset for place in places) for places in lists]
         each = (place + offset for place in (self.sums, self.error, self.turned))
-        return Spilled(moved[0], moved[1], moved[2], *each)
+        return Spilled(moved[0], moved[1], moved[2], moved[3], *each)
 
 
 class Layout:
@@ -261,8 +263,12 @@ class Layout:
         return Spilled(
             # After an LSTM each one for the bias is int16, and so needs a line more.
             units=tuple(self._take(samples * (shape.given + 1)) for shape in shapes[1:]),
-            masks=tuple(self._take(samples * shape.units) for shape in shapes[:-1]),
-            gradients=tuple(self._take(samples * shape.units) for shape in shapes),
+            masks=tuple(self._take(samples * shape.units * shape.left) for shape in shapes[:-1]),
+            routes=tuple(
+                self._take(samples * shape.units * _marks(stage, shape))
+                for stage, shape in zip(stages, shapes, strict=True)
+            ),
+            gradients=tuple(self._take(samples * shape.units * shape.made) for shape in shapes),
             sums=self._take(4 * samples * most),
             error=self._take(2 * self.groups * self.classes),
             turned=self._take(samples * max(shape.inputs for shape in shapes)),
@@ -353,6 +359,13 @@ def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
         made=prod(window.out) if window else 1,
         left=prod(stage.map) if stage else 1,
     )
+
+
+def _marks(stage: Stage, shape: Shape) -> int:
+    """Return the lines of a sample that mark the taps of a pooling, for each block of units."""
+    if stage.pool is None:
+        return 0
+    return shape.made if stage.average else stage.pool.taps * shape.left
 
 
 def _joined(stage: Stage, size: int) -> Shape:

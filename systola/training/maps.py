@@ -9,6 +9,7 @@ first time they are only measured.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from systola.arch.isa import Function
 from systola.training.curved import curved, drop_both, scale_up
@@ -16,10 +17,83 @@ from systola.training.depthwise import Diagonals
 from systola.training.masks import positive_table, zero_table
 from systola.training.moves import largest, means, ones, subtract, tap
 from systola.training.passes import Pass, UnitScale, accumulated, drop, of_samples
-from systola.training.task import SHIFT, Task
+from systola.training.task import SHIFT, Exponent, Task
 from systola.training.weights import all_narrow
 from systola.training.windows import Window
 from systola.training.writer import NARROW, ONE, Entry, Writer
+
+
+@dataclass(frozen=True)
+class Made:
+    """The lines that a stage leaves: its units, and the masks that its way back needs."""
+
+    units: range
+    mask: range | None
+    """Mask of the units; None where all pass."""
+    routes: list[range]
+    """Marks of the taps of a pooling, see Pass."""
+
+
+class MapSums:
+    """The sums of a stage with a Conv2D: weights in the buffer, and products of some samples."""
+
+    def __init__(self, writer: Writer, task: Task, number: int, inputs: Exponent) -> None:
+        """Take the fraction bits of the inputs, which the input for the bias has, too."""
+        layout, stage = writer.layout, task.stages[number]
+        shape, window = layout.shapes[number], stage.window
+        assert window
+        self._writer = writer
+        self._number = number
+        self._window = window
+        self._weights = all_narrow(writer, number)
+        self._tiles = Diagonals(writer, number, window.taps) if stage.depthwise else None
+        self.parts = accumulated(writer.config, shape.made * shape.units, layout.samples)
+        """Samples with sums that fit the accumulators at one time."""
+        most = len(self.parts[0]) * shape.made
+        self._pixels = writer.allocate(shape.channels * most)
+        self._one = writer.allocate(max(layout.size, most))
+        ones(writer, self._one, inputs, zero=not stage.use_bias)
+
+    def measure(self, x: range, there: int, scale: UnitScale) -> None:
+        """Measure the sums of the first `there` samples; the others fill up a block."""
+        shape = self._writer.layout.shapes[self._number]
+        for part in self.parts:
+            self.write(x, part)
+            here = min(max(there - part.start, 0), len(part))
+            sizes = shape.units, len(part) * shape.made, here * shape.made
+            for rows in of_samples(*sizes):
+                scale.measure(rows.start, len(rows))
+
+    def write(self, x: range, part: range) -> None:
+        """Write the sums of some samples, [block of units][sample][pixel] from accumulator row 0
+        on."""
+        writer, layout, window = self._writer, self._writer.layout, self._window
+        shape, size = layout.shapes[self._number], layout.size
+        pixels, weights = self._pixels, self._weights
+        inside = window.map[0] * window.map[1]
+        rows = len(part) * shape.made
+        for turn, place in enumerate(window.places):
+            for channel in range(shape.channels):
+                source = x.start + (channel * layout.samples + part.start) * inside
+                to = pixels.start + channel * rows
+                tap(writer, source, to, len(part), window, place)
+            for block in range(shape.units):
+                how = {"accumulate": int(turn > 0)}
+                if self._tiles:
+                    to, tile = pixels.start + block * rows, self._tiles[block, turn]
+                    writer.multiply(to, tile, block * rows, rows, 1, 1, **how)
+                    continue
+                tile = weights.start + block * shape.lines + turn * shape.channels * size
+                writer.multiply(pixels.start, tile, block * rows, rows, shape.channels, 1, **how)
+        for block in range(shape.units):
+            tile = weights.start + block * shape.lines + shape.bias
+            writer.multiply(self._one.start, tile, block * rows, rows, 1, 1, accumulate=1)
+
+    def free(self) -> None:
+        """Give the lines of weights and pixels back to the buffer."""
+        self._writer.free(self._weights, self._one, self._pixels)
+        if self._tiles:
+            self._tiles.free()
 
 
 class Maps:
@@ -33,31 +107,34 @@ class Maps:
 
     def write(self, number: int, x: range) -> range:
         """Write a stage; return the maps that it leaves for the next stage."""
-        writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
-        shape, samples, train = layout.shapes[number], layout.samples, self._train
-        task = self._task
-        lines = shape.units * samples * shape.made
-        scale = UnitScale(writer, task, self._left, number, train=train)
-        weights = all_narrow(writer, number)
-        window = stage.window
-        tiles = Diagonals(writer, number, window.taps) if window and stage.depthwise else None
-        units = writer.allocate(lines)
-        mask = writer.allocate(lines) if train and stage.relu else None
-        parts = accumulated(writer.config, shape.made * shape.units, samples)
-        most = len(parts[0]) * shape.made
-        pixels = writer.allocate(shape.channels * most)
-        one = writer.allocate(max(layout.size, most))
-        ones(writer, one, self._left.inputs[number], zero=not stage.use_bias)
-        for part in parts:
-            self._multiply(number, x, part, pixels, one, weights, tiles)
-            there = min(max(len(task.share(layout.size)) - part.start, 0), len(part))
-            sizes = shape.units, len(part) * shape.made, there * shape.made
-            for rows in of_samples(*sizes):
-                scale.measure(rows.start, len(rows))
+        writer, task, left = self._writer, self._task, self._left
+        scale = UnitScale(writer, task, left, number, train=self._train)
+        sums = MapSums(writer, task, number, left.inputs[number])
+        sums.measure(x, len(task.share(writer.layout.size)), scale)
         scale.end()
-        for part in parts:
-            if len(parts) > 1:
-                self._multiply(number, x, part, pixels, one, weights, tiles)
+        units, mask = self.activated(number, sums, scale, None if len(sums.parts) == 1 else x)
+        sums.free()
+        made = self.shaped(number, units, mask)
+        left.masks.append(made.mask)
+        left.routes.append(made.routes)
+        left.transposed.append(x)
+        return made.units
+
+    def activated(
+        self, number: int, sums: MapSums, scale: UnitScale, x: range | None
+    ) -> tuple[range, range | None]:
+        """Write the units of all sums, and the mask of a ReLU in training; return their lines.
+
+        `x`: the maps to multiply again, or None where all sums are in the accumulators.
+        """
+        writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
+        shape, samples = layout.shapes[number], layout.samples
+        lines = shape.units * samples * shape.made
+        units = writer.allocate(lines)
+        mask = writer.allocate(lines) if self._train and stage.relu else None
+        for part in sums.parts:
+            if x:
+                sums.write(x, part)
             rows = len(part) * shape.made
             for block in range(shape.units):
                 row, line = block * rows, (block * samples + part.start) * shape.made
@@ -68,59 +145,28 @@ class Maps:
                 entry = Entry(scale.multiplier)
                 at = units.start + line
                 writer.activate(row, at, rows, entry, function=function, exponent=SHIFT)
-        writer.free(weights, one, pixels)
-        if tiles:
-            tiles.free()
+        return units, mask
+
+    def shaped(self, number: int, units: range, mask: range | None) -> Made:
+        """Write the pooling, the curve and the dropout of units; return the lines that are left."""
+        writer, task, stage = self._writer, self._task, self._task.stages[number]
+        blocks, routes = writer.layout.shapes[number].units, list[range]()
         if stage.average:
-            units, mask = self._averaged(number, units, mask)
+            units, routes = self._averaged(number, units, mask)
+            mask = None
         else:
-            units, mask = self._pooled(number, units, mask)
+            if stage.pool:
+                units, mask, routes = self._pooled(number, units, mask, stage.pool)
             if stage.curve:
                 mask = self._curved(number, units)
-        if train and stage.rate:
+        if self._train and stage.rate:
             if stage.curve:
                 scale_up(writer, stage, units)
             if stage.curve and mask:
-                drop_both(writer, task, number, range(shape.units), units, mask)
+                drop_both(writer, task, number, range(blocks), units, mask)
             else:
                 mask = self.dropped(number, units, mask)
-        self._left.masks.append(mask)
-        self._left.transposed.append(x)
-        return units
-
-    def _multiply(
-        self,
-        number: int,
-        x: range,
-        part: range,
-        pixels: range,
-        one: range,
-        weights: range,
-        tiles: Diagonals | None,
-    ) -> None:
-        """Write the sums of some samples, [block of units][sample][pixel] from accumulator row 0
-        on."""
-        writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
-        shape, window, size = layout.shapes[number], stage.window, layout.size
-        assert window
-        inside = window.map[0] * window.map[1]
-        rows = len(part) * shape.made
-        for turn, place in enumerate(window.places):
-            for channel in range(shape.channels):
-                source = x.start + (channel * layout.samples + part.start) * inside
-                to = pixels.start + channel * rows
-                tap(writer, source, to, len(part), window, place)
-            for block in range(shape.units):
-                if tiles:
-                    to, how = pixels.start + block * rows, {"accumulate": int(turn > 0)}
-                    writer.multiply(to, tiles[block, turn], block * rows, rows, 1, 1, **how)
-                    continue
-                tile = weights.start + block * shape.lines + turn * shape.channels * size
-                how = {"accumulate": int(turn > 0)}
-                writer.multiply(pixels.start, tile, block * rows, rows, shape.channels, 1, **how)
-        for block in range(shape.units):
-            tile = weights.start + block * shape.lines + shape.bias
-            writer.multiply(one.start, tile, block * rows, rows, 1, 1, accumulate=1)
+        return Made(units, mask, routes)
 
     def _curved(self, number: int, units: range) -> range | None:
         """Make units of the sums of a curve, in their place; return their slopes in training."""
@@ -129,32 +175,30 @@ class Maps:
         curved(self._writer, self._task, number, blocks, units, mask)
         return mask
 
-    def _averaged(self, number: int, units: range, mask: range | None) -> tuple[range, None]:
-        """Return the means of windows; the mask of the pixels is left for the way back."""
+    def _averaged(self, number: int, units: range, mask: range | None) -> tuple[range, list[range]]:
+        """Return the means of windows, and the mask of their pixels, where there is one."""
         window = self._task.stages[number].pool
         assert window
         if self._task.stages[number].curve:
             mask = self._curved(number, units)
-        self._left.routes.append([mask] if mask else [])
         small = self._reduced(number, units, window, means)
         self._writer.free(units)
-        return small, None
+        return small, [mask] if mask else []
 
-    def _pooled(self, number: int, units: range, mask: range | None) -> tuple[range, range | None]:
-        """Return the units after the pooling, and a mask: 1 where a unit of the window passes."""
-        window = self._task.stages[number].pool
-        self._left.routes.append([])
-        if window is None:
-            return units, mask
+    def _pooled(
+        self, number: int, units: range, mask: range | None, window: Window
+    ) -> tuple[range, range | None, list[range]]:
+        """Return the largest units of windows, a mask: 1 where one of the window passes, and the
+        marks of the taps."""
         passing = None
         if mask is not None:
             passing = self._reduced(number, mask, window, largest)
             self._writer.free(mask)
-        small = self._reduced(number, units, window, largest)
+        small, routes = self._reduced(number, units, window, largest), list[range]()
         if self._train:
-            self._left.routes[number] = self._routes(number, units, small, window)
+            routes = self._routes(number, units, small, window)
         self._writer.free(units)
-        return small, passing
+        return small, passing, routes
 
     def _reduced(
         self, number: int, source: range, window: Window, reduce: Callable[..., None]

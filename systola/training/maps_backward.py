@@ -7,13 +7,14 @@ the weights is a product for each tap: its pixels, transposed, times the gradien
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from systola.training.depthwise import Diagonals, update_depthwise
-from systola.training.errors import TrainingError
+from systola.training.errors import NoRoomError
 from systola.training.moves import add, spread, tap, turned_ones
-from systola.training.passes import Pass, accumulated, mask_entry
-from systola.training.task import Task
+from systola.training.passes import accumulated, mask_entry
+from systola.training.task import Exponent, Task
 from systola.training.update import Masters, cut, rooms
 from systola.training.weights import all_turned
 from systola.training.windows import Window
@@ -29,21 +30,25 @@ class MapsBackward:
     Gradients are maps, [block of channels][sample][pixel].
     """
 
-    def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
+    def __init__(self, writer: Writer, task: Task) -> None:
         self._writer = writer
         self._task = task
-        self._left = left
 
-    def through(self, number: int, gradient: range) -> range:
+    def through(
+        self, number: int, gradient: range, mask: range | None, routes: list[range]
+    ) -> range:
         """Write the gradient of a stage's sums, from the gradient of the units that the stage
-        leaves."""
-        writer, left = self._writer, self._left
-        stage = self._task.stages[number]
-        if mask := left.masks[number]:
+        leaves.
+
+        `mask` and `routes`: lines that the way forward has left, see Pass. All lines that are taken
+        are given back to the buffer.
+        """
+        writer, stage = self._writer, self._task.stages[number]
+        if mask:
             entry = ONE if stage.average else mask_entry(stage)
             writer.times(gradient.start, mask.start, len(gradient), entry=entry)
             writer.free(mask)
-        window, routes = stage.pool, left.routes[number]
+        window = stage.pool
         if window is None:
             return gradient
         if stage.average:
@@ -100,38 +105,46 @@ class MapsBackward:
         writer.free(whole, one)
         return result
 
-    def update(self, number: int, gradient: range, entry: AnyEntry) -> None:
-        """Add the products of inputs and gradient to the masters, some taps at a time.
 
-        Raises TrainingError where the maps of a batch are too large for one instruction.
-        """
-        writer, layout, task = self._writer, self._writer.layout, self._task
-        stage, shape, size = task.stages[number], layout.shapes[number], layout.size
-        window = stage.window
-        assert window
-        if stage.depthwise:
-            update_depthwise(writer, task, self._left, number, gradient, entry)
-            return
-        inputs = self._left.inputs[number]
-        positions = layout.samples * shape.made
-        groups = positions // size
-        if groups > MOST_TILES:
-            raise TrainingError("the maps of a batch are too large: take a smaller batch")
-        here = writer.allocate(shape.channels * positions)
-        turned = writer.allocate(positions)
-        pieces: list[tuple[int, int] | None] = [*window.places, None]
-        each = shape.channels * size
-        parts = accumulated(writer.config, shape.units * each, len(pieces))
-        places = rooms(writer, len(parts[0]) * each, task)
-        turn = 0
-        for part in parts:
-            chosen = pieces[part.start : part.stop]
-            rows = sum(size if place is None else each for place in chosen)
-            at = 0
+def update_maps(
+    writer: Writer,
+    task: Task,
+    number: int,
+    inputs: Exponent,
+    entry: AnyEntry,
+    loads: Callable[[], Iterator[tuple[range, range]]],
+) -> None:
+    """Add the products of inputs and gradient to the masters, some taps at a time.
+
+    `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient:
+    of all samples, or of one turn after the other.
+    """
+    layout = writer.layout
+    stage, shape, size = task.stages[number], layout.shapes[number], layout.size
+    window = stage.window
+    assert window
+    if stage.depthwise:
+        update_depthwise(writer, task, number, inputs, entry, loads)
+        return
+    positions = layout.samples * shape.made
+    groups = positions // size
+    if groups > MOST_TILES:
+        raise NoRoomError("the maps of a batch are too large: take a smaller batch")
+    here = writer.allocate(shape.channels * positions)
+    turned = writer.allocate(positions)
+    pieces: list[tuple[int, int] | None] = [*window.places, None]
+    each = shape.channels * size
+    parts = accumulated(writer.config, shape.units * each, len(pieces))
+    places = rooms(writer, len(parts[0]) * each, task)
+    turn = 0
+    for part in parts:
+        chosen = pieces[part.start : part.stop]
+        rows = sum(size if place is None else each for place in chosen)
+        for done, (x, gradient) in enumerate(loads()):
+            at, how = 0, {"accumulate": int(done > 0)}
             for place in chosen:
                 if place is not None:
                     maps = shape.channels * layout.samples
-                    x = self._left.transposed[number]
                     tap(writer, x.start, here.start, maps, window, place)
                 for channel in range(1 if place is None else shape.channels):
                     if place is None:
@@ -142,21 +155,22 @@ class MapsBackward:
                     for block in range(shape.units):
                         tiles = gradient.start + block * positions
                         row = block * rows + at
-                        writer.multiply(turned.start, tiles, row, size, groups, 1)
+                        writer.multiply(turned.start, tiles, row, size, groups, 1, **how)
                     at += size
-            for block in range(shape.units):
-                line = block * shape.lines + part.start * each
-                masters = Masters(writer, task, number, line, cut(places[turn], rows))
-                masters.update(block * rows, entry)
-                turn ^= 1
-        writer.free(here, turned, *places[0], *places[1])
+        for block in range(shape.units):
+            line = block * shape.lines + part.start * each
+            masters = Masters(writer, task, number, line, cut(places[turn], rows))
+            masters.update(block * rows, entry)
+            turn ^= 1
+    writer.free(here, turned, *places[0], *places[1])
 
 
 class BelowMaps:
     """A product that makes the gradient of the inputs of a Conv2D, some samples at a time."""
 
-    def __init__(self, writer: Writer, task: Task, number: int, gradient: range) -> None:
+    def __init__(self, writer: Writer, task: Task, number: int) -> None:
         layout = writer.layout
+        self._number = number
         stage, self._shape = task.stages[number], layout.shapes[number]
         window = stage.window
         assert window
@@ -167,16 +181,23 @@ class BelowMaps:
         self.lines = layout.samples * self.rows
         self._weights = range(0) if stage.depthwise else all_turned(writer, number)
         self._tiles = Diagonals(writer, number, window.taps) if stage.depthwise else None
-        self._gradient, self._own = gradient, range(0)
+        self._gradient = self._own = range(0)
         apart = tuple(o * s for o, s in zip(window.out, window.stride, strict=True))
         if window.stride != (1, 1):
             self._own = writer.allocate(self._shape.units * layout.samples * apart[0] * apart[1])
-            spread(writer, [((0, 0), gradient)], self._own, window, layout.spread[number])
-            self._gradient = self._own
+        self._apart = window
         self._window = replace(window, map=(apart[0], apart[1]), stride=(1, 1), out=window.map)
         self._before = window.before
         rows = len(self.parts[0]) * self._pixels
         self._taps = writer.allocate(self._shape.units * rows)
+
+    def take(self, gradient: range) -> None:
+        """Take the gradient of the stage's sums, for the products that follow."""
+        self._gradient = gradient
+        if self._own:
+            hosts = self._writer.layout.spread[self._number]
+            spread(self._writer, [((0, 0), gradient)], self._own, self._apart, hosts)
+            self._gradient = self._own
 
     def multiply(self, part: range) -> None:
         """Write the sums of some samples, [block of channels][sample][pixel] from row 0 on."""

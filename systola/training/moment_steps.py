@@ -91,6 +91,6 @@ def _steps(
 ) -> list[MomentStep]:
     decays, number, rate = before.decays, before.updates + 1, task.learning_rate
     return [
-        MomentStep(decays, number, each, factor, rate)
+        MomentStep(decays, number, each, factor, rate, task.clip_value)
         for each, factor in zip(scales, factors, strict=True)
     ]

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import QUOTIENT_BITS
+from systola.golden.requantise import INT16_MAX
 from systola.golden.training import held
 from systola.training.checks import whole
 from systola.training.errors import TrainingError
@@ -142,13 +143,21 @@ class MomentStep:
 
     `factor`: from a sum without fraction bits to a gradient; `rate`: the learning rate. Sums become
     codes of gradients, and additions to codes of first moments, by the multipliers of two entries.
-    Both have one shift: the fraction bits of the sums, and `right` more.
+    Both have one shift: the fraction bits of the sums, and `right` more. Gradients are cut off at
+    `most`, where it is not None.
     """
 
     def __init__(
-        self, decays: Decays, number: int, before: Scales, factor: float, rate: float
+        self,
+        decays: Decays,
+        number: int,
+        before: Scales,
+        factor: float,
+        rate: float,
+        most: float | None = None,
     ) -> None:
         self._decays, self._number, self._rate = decays, number, rate
+        self._most = most
         largest = 2.0 ** (GRADIENT_BITS - before.gradient)
         first = before.first.decayed(decays.first) if decays.first else before.first
         first, self.first_halved = _with_room(first, self._first_grown(first, largest))
@@ -178,6 +187,9 @@ class MomentStep:
         """Return the fraction bits with which the tensor's largest gradient would have
         GRADIENT_BITS."""
         least, most = MOMENT_BITS
+        if self._most is not None:
+            # Gradients beyond the limit need no codes, so the limit has GRADIENT_BITS at least.
+            least = GRADIENT_BITS - frexp(self._most)[1]
         return min(max(GRADIENT_BITS - told - self.right + self._wanted_right, least), most)
 
     @property
@@ -189,6 +201,20 @@ class MomentStep:
     def first_entry(self) -> Entry:
         """The entry from sums to additions to the codes of first moments, with the same shift."""
         return self._shared(self._first)
+
+    @property
+    def gradient_limit(self) -> int:
+        """The largest code of a gradient; 0 for no limit."""
+        return self._limit(2.0**self.scales.gradient)
+
+    @property
+    def first_limit(self) -> int:
+        """The largest addition to the code of a first moment; 0 for no limit."""
+        return self._limit((1 - self._decays.first) * self.scales.first.unit)
+
+    def _limit(self, unit: float) -> int:
+        code = 0 if self._most is None else max(1, round(self._most * unit))
+        return code if code <= INT16_MAX else 0
 
     @property
     def ratio_entry(self) -> Entry:

@@ -26,7 +26,6 @@ OFF = {
         ("clipnorm", "global_clipnorm"),
         Only((None,), "Adam has it; gradients are in the weights before their norm is known"),
     ),
-    "clipvalue": Only((None,), "SGD has it, Adam has clipnorm"),
     "use_ema": Only((False,), "there is no average of the weights"),
     "ema_momentum": Only((0.99,), "there is no average of the weights"),
     "ema_overwrite_frequency": Only((None,), "there is no average of the weights"),
@@ -61,7 +60,7 @@ def _keep_weight_decay(optimizer: object, given: object) -> None:
     object.__setattr__(optimizer, "weight_decay", value)
 
 
-@constructor(**{name: rule for name, rule in OFF.items() if name != "clipvalue"})
+@constructor(**OFF)
 @dataclass(frozen=True)
 class SGD:
     """Gradient descent: v = momentum * v - learning_rate * g, w += v.
@@ -108,7 +107,6 @@ class _Adaptive:
 
     momentum: ClassVar[float] = 0.0
     stochastic: ClassVar[bool] = False
-    clipvalue: ClassVar[None] = None
 
 
 @constructor(**_OFF_ADAM)
@@ -118,7 +116,7 @@ class Adam(_Adaptive):
 
     `systola.training.moments` has the numerics. The gradient of each tensor, a kernel with its
     biases, has a norm of at most `clipnorm`. All gradients together have a norm
-    of at most `global_clipnorm`.
+    of at most `global_clipnorm`. Or each number of a gradient is cut off at `clipvalue`.
     """
 
     learning_rate: float | Schedule = 0.001
@@ -128,16 +126,18 @@ class Adam(_Adaptive):
     weight_decay: float | None = None
     clipnorm: float | None = None
     global_clipnorm: float | None = None
+    clipvalue: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
         _keep_weight_decay(self, self.weight_decay)
         _check_decay(self, "beta_1", _MOST_FIRST)
         _check_decay(self, "beta_2", _MOST_SECOND)
-        for name in ("clipnorm", "global_clipnorm"):
+        names = ("clipnorm", "global_clipnorm", "clipvalue")
+        for name in names:
             object.__setattr__(self, name, check_norm(name, getattr(self, name)))
-        if self.clipnorm is not None and self.global_clipnorm is not None:
-            raise TrainingError("give clipnorm or global_clipnorm, not both")
+        if sum(getattr(self, name) is not None for name in names) > 1:
+            raise TrainingError("give one of clipnorm, global_clipnorm and clipvalue")
 
     @property
     def clip(self) -> Clip | None:
@@ -167,17 +167,22 @@ class AdamW(Adam):
 )
 @dataclass(frozen=True)
 class RMSprop(_Adaptive):
-    """RMSprop: steps of the gradient over the root of the second moment of all gradients."""
+    """RMSprop: steps of the gradient over the root of the second moment of all gradients.
+
+    Each number of a gradient is cut off at `clipvalue`, where there is one.
+    """
 
     learning_rate: float | Schedule = 0.001
     rho: float = 0.9
     _: KW_ONLY
     weight_decay: float | None = None
+    clipvalue: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learning_rate", check_rate(self.learning_rate))
         _keep_weight_decay(self, self.weight_decay)
         _check_decay(self, "rho", _MOST_SECOND)
+        object.__setattr__(self, "clipvalue", check_norm("clipvalue", self.clipvalue))
 
     @property
     def clip(self) -> None:

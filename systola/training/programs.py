@@ -34,7 +34,16 @@ from systola.training.passes import COUNTER_REGISTER, most_unit_bits
 from systola.training.stages import Stage, branched
 from systola.training.task import INPUTS, SPARE, Task
 from systola.training.turns.step import Step
-from systola.training.writer import ONE, UNIT, WIDE, Entry, StepEntry, Writer, entry_planes
+from systola.training.writer import (
+    ONE,
+    UNIT,
+    WIDE,
+    Entry,
+    StepEntry,
+    StepLimit,
+    Writer,
+    entry_planes,
+)
 
 COUNTER_STEP = 1 << 12
 """Amount that a step adds to the counter of the masks."""
@@ -54,6 +63,9 @@ class StepProgram:
     later_shifts: tuple[tuple[int, int, dict[str, int]], ...] = ()
     """Each Measure that takes the shift of a step: its byte offset in the code, the tensor of the
     shift, and the operands without the shift."""
+    later_limits: tuple[tuple[int, StepLimit, dict[str, int]], ...] = ()
+    """Each Set_Config_Scale that takes the limit of a step: its byte offset in the code, the source
+    of the limit, and the operands without the limit."""
     later_entries: tuple[tuple[int, StepEntry], ...] = ()
     """Numbers of the entries that a step brings, with the source of each."""
 
@@ -87,6 +99,10 @@ class StepProgram:
         for at, tensor, operands in self.later_shifts:
             value = held(operands["value"] + numbers[tensor].right)
             word = encode(Opcode.MEASURE, **{**operands, "value": value})
+            code[at : at + INSTRUCTION_BYTES] = word
+        for at, limit, operands in self.later_limits:
+            most = getattr(numbers[limit.tensor], limit.name)
+            word = encode(Opcode.SET_CONFIG_SCALE, **operands, limit=most)
             code[at : at + INSTRUCTION_BYTES] = word
         host[layout.program : layout.program + len(code)] = np.frombuffer(code, np.uint8)
         return bytes(code)
@@ -281,6 +297,10 @@ def _end(writer: Writer, selection: NDArray[np.int8] | None = None) -> StepProgr
         (first + INSTRUCTION_BYTES * word, tensor, operands)
         for word, tensor, operands in writer.later_shifts
     ]
+    limits = [
+        (first + INSTRUCTION_BYTES * word, limit, operands)
+        for word, limit, operands in writer.later_limits
+    ]
     if selection is None:
         selection = np.zeros((0, writer.layout.size), np.int8)
     return StepProgram(
@@ -290,5 +310,6 @@ def _end(writer: Writer, selection: NDArray[np.int8] | None = None) -> StepProgr
         writer.tables(),
         selection,
         tuple(shifts),
+        tuple(limits),
         tuple(writer.later_entries()),
     )

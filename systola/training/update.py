@@ -35,6 +35,7 @@ from systola.training.writer import (
     AnyEntry,
     Entry,
     StepEntry,
+    StepLimit,
     Writer,
     shifted,
 )
@@ -212,10 +213,18 @@ class Masters:
         gradients, ratios, roots = (
             StepEntry(self.number, name) for name in ("gradient_entry", "ratio_entry", "root_entry")
         )
+        cut_off = self.task.clip_value is not None
         for first in firsts:
             more = StepEntry(self.number, "first_entry")
-            writer.activate(row, first, rows, more, **how, accumulate=1)
+            if cut_off:
+                writer.activate(row, ratio, rows, more, **how)
+                self._cut(ratio, "first_limit")
+                writer.vector(Operation.COPY, ratio, 0, first, rows, ONE, WIDE, accumulate=1)
+            else:
+                writer.activate(row, first, rows, more, **how, accumulate=1)
         writer.activate(row, gradient, rows, gradients, **how)
+        if cut_off:
+            self._cut(gradient, "gradient_limit")
         # The array begins its next product at about this Measure. The Measure and the quotient meet
         # the array in a bank only once. Other instructions meet the array there again and again.
         self._tell(row)
@@ -228,6 +237,12 @@ class Masters:
         at = (root, dividend, master, rows, entry, WIDE)
         writer.vector(Operation.MULTIPLY, *at, function=Function.QUOTIENT, accumulate=1)
         writer.free(*places)
+
+    def _cut(self, codes: int, name: str) -> None:
+        """Cut int16 codes of these rows off, from a line on, at a limit of the step."""
+        limit = StepLimit(self.number, name)
+        at = (codes, 0, codes, self._rows, ONE, WIDE)
+        self.writer.vector(Operation.COPY, *at, limit=limit)
 
     def _draw(self) -> None:
         """Set the random generators for these rows.

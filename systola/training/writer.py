@@ -58,6 +58,15 @@ class StepEntry:
     bits: int | None = None
 
 
+@dataclass(frozen=True)
+class StepLimit:
+    """A limit of int16 results that the host writes before each step."""
+
+    tensor: int
+    name: str
+    """Name of the property of a MomentStep with the limit."""
+
+
 AnyEntry = Entry | StepEntry
 ONE = Entry(left=1)
 """Parameter entry for y = x."""
@@ -94,7 +103,10 @@ class Writer:
         """Place on the chip of each loaded table; the table used last is at the end."""
         self._constants: list[NDArray[np.int8]] = []
         self._places: dict[bytes, int] = {}
-        self._scales: tuple[int, int, int] = 0, 0, 0
+        self.later_limits: list[tuple[int, StepLimit, dict[str, int]]] = []
+        """Each Set_Config_Scale that takes the limit of a step: its number among the words, the
+        source of the limit, and the operands without the limit."""
+        self._scales: tuple[int, int, int | StepLimit] = 0, 0, 0
 
     def take_turn(self, turn: int) -> None:
         """Give `layout` the places of the samples of a turn."""
@@ -284,7 +296,7 @@ class Writer:
         *,
         function: Function = Function.NONE,
         scales: tuple[int, int] | None = None,
-        limit: int = 0,
+        limit: int | StepLimit = 0,
         rounding: Rounding = Rounding.SINGLE,
         **how: int,
     ) -> None:
@@ -296,8 +308,12 @@ class Writer:
         wanted = (*(scales or self._scales[:2]), limit if sizes[1] else self._scales[2])
         if wanted != self._scales:
             self._scales = wanted
-            names = "multiplier_a", "multiplier_b", "limit"
-            self.emit(Opcode.SET_CONFIG_SCALE, **dict(zip(names, wanted, strict=True)))
+            first, second, most = wanted
+            operands: dict[str, int] = {"multiplier_a": first, "multiplier_b": second}
+            if isinstance(most, StepLimit):
+                self.later_limits.append((len(self.words), most, operands))
+                most = 0
+            self.emit(Opcode.SET_CONFIG_SCALE, **operands, limit=most)
         at = {"buffer": a, "operand": b, "destination": destination, "rows": rows}
         flags = {"wide_operands": sizes[0], "wide": sizes[1], **how}
         self.emit(

@@ -72,7 +72,7 @@ class BranchedBackward(Backward):
                 self._add(at, below, below, (number, at))
             begin_telling(writer, self._task, number)
             if stages[number].window:
-                self._maps.update(number, gradient, entry)
+                self._update_maps(number, gradient, entry)
                 if not any(at in takes(stages, n) and stages[n].window for n in range(number)):
                     writer.free(self._inputs.pop(at))
             else:
@@ -132,7 +132,7 @@ class BranchedBackward(Backward):
     def _through(self, number: int, gradient: range) -> range:
         """Return the gradient of the sums of a stage, from the gradient of its units."""
         if self._task.stages[number].maps:
-            return self._maps.through(number, gradient)
+            return self._through_maps(number, gradient)
         deque(self._mask(number, gradient), maxlen=0)
         return gradient
 

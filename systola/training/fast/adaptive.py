@@ -70,9 +70,12 @@ class AdaptiveUpdate:
         for part in self._parts:
             n, rows, step = part.tensor, part.rows, steps[part.tensor]
             shift = held(part.sum_bits + step.right)
-            gradient = moved = wide(scaled(part.sums, step.gradient_entry, shift))
+            gradient = wide(scaled(part.sums, step.gradient_entry, shift))
+            gradient = moved = _cut(gradient, step.gradient_limit)
             if first:
                 more = scaled(part.sums, step.first_entry, shift)
+                if self._task.clip_value is not None:
+                    more = _cut(wide(more), step.first_limit).astype(np.int32)
                 moved = first[n][rows] = wide(more + first[n][rows])
             root = roots[n][rows]
             ratio = wide(quotient(root, gradient, step.ratio_entry)).clip(-most, most)
@@ -101,6 +104,11 @@ class AdaptiveUpdate:
             shift = held(part.sum_bits + steps[part.tensor].right)
             told[part.tensor] = raised(told[part.tensor], magnitude_bits(part.sums), shift)
         return [min(max(each, LEAST_TOLD), MOST_TOLD) for each in told]
+
+
+def _cut(codes: Wide, most: int) -> Wide:
+    """Cut codes off at a limit; 0 is none."""
+    return codes.clip(-most, most) if most else codes
 
 
 def surveyed(moments: Moments) -> Moments:

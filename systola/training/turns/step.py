@@ -20,6 +20,7 @@ from systola.training.turns.embedding import Words
 from systola.training.turns.hidden import Hidden
 from systola.training.turns.lstm import LstmForward
 from systola.training.turns.lstm_update import LstmBack
+from systola.training.turns.maps import TurnedMaps
 from systola.training.turns.outputs import Outputs
 from systola.training.turns.products import Products
 from systola.training.turns.sums import Accumulated
@@ -35,7 +36,7 @@ GRADIENTS = "gradients"
 
 def goes_in_turns(task: Task) -> bool:
     """Return whether all layers of a network can take their samples in turns."""
-    return not any(stage.sources or stage.window for stage in task.stages)
+    return not any(stage.sources for stage in task.stages)
 
 
 class Step:
@@ -49,6 +50,7 @@ class Step:
         self._task = task
         self._train = train
         self._left = Pass()
+        self._maps = TurnedMaps(writer, task, self._left, train=train)
         self._words = None if words is None else Words(writer, task, words)
         self.kept = Kept(writer) if branched(task.stages) else None
         """Fraction bits of all results, where there are more results than registers."""
@@ -66,6 +68,8 @@ class Step:
             if lstm:
                 about = self._writer, self._task, self._left, None if number else self._words
                 LstmForward(*about, train=self._train).write(number)
+            elif self._task.stages[number].window:
+                self._maps.forward(number)
             else:
                 hidden.write(number)
             if self.kept and lstm and not lstm.sequences and self._train:
@@ -96,13 +100,18 @@ class Step:
             entry = update_shift(
                 writer, task, number, task.master_bits[number], left.inputs[number]
             )
-            if number:
+            if number and task.stages[number].window:
+                self._maps.below(number, MADE if self.kept else left.inputs[number + 1].register)
+            elif number:
                 self._below(number)
             if number and self.kept:
                 # The exponent is kept within the ends that gradients of branches have.
                 self.kept.keep(GRADIENTS, GRADIENT)
                 self.kept.bring(GRADIENTS, GRADIENT)
                 self.kept.free(GRADIENTS)
+            if task.stages[number].window:
+                self._maps.update(number, entry)
+                continue
             last = number == len(task.stages) - 1
             Update(writer, task, number, entry, kept if last else None).write()
 
@@ -121,7 +130,10 @@ class Step:
         )
 
     def _below(self, number: int) -> None:
-        """Write the gradient of the sums of the stage before, int8, [block][sample]."""
+        """Write the gradient of the sums of the stage before a Dense.
+
+        It is int8, [block][sample], or maps where the stage before is a Conv2D.
+        """
         writer, task, left = self._writer, self._task, self._left
         layout, before = writer.layout, task.stages[number - 1]
         shape, samples = layout.shapes[number], layout.samples
@@ -149,9 +161,11 @@ class Step:
             below, mask = rooms[block % 2]
             offset = block * samples * layout.pitch
             sums.to(below.start, Entry(q), exponent=SHIFT)
-            if before.relu or before.rate or before.curve:
+            if not before.window and (before.relu or before.rate or before.curve):
                 writer.read(spilled(writer.layout).masks[number - 1] + offset, mask)
                 writer.times(below.start, mask.start, samples, entry=mask_entry(before))
             writer.write(spilled(writer.layout).gradients[number - 1] + offset, below)
         products.free()
         writer.free(*(lines for room in rooms for lines in room))
+        if before.window:
+            self._maps.below_rows(number - 1)

@@ -52,6 +52,8 @@ TURNS = (
     [Input((200,)), Dense(64, "relu"), Dropout(0.2), Dense(CLASSES)],
 )
 """A network with a batch that does not fit in the buffer."""
+MAPS_IN_TURNS = ("small-training", 48, MAPS[2])
+"""A network with a Conv2D and a batch that does not fit in the buffer."""
 STEPS = ("small-training", 8, [Input((4, 5)), LSTM(9), Dense(CLASSES)])
 
 
@@ -100,7 +102,9 @@ def after_each_step(
         exhaustive(SMALL_DENSE, 8, RMSprop(), 0),
         exhaustive(MAPS, 8, Adam(), 30),
         exhaustive(WORDS, 8, Adam(), 7),
+        exhaustive(SMALL_DENSE, 4, Adam(clipvalue=0.01), 7),
         thorough(TURNS, 4, SGD(0.1, 0.5), 7),
+        exhaustive(MAPS_IN_TURNS, 4, SGD(0.1, 0.5), 7),
         exhaustive(DENSE, 200, SGD(0.1), 0),
         thorough(DENSE, 40, SGD(0.1, rounding="stochastic"), 7),
         exhaustive(DENSE, 200, SGD(0.1, rounding="stochastic"), 7),

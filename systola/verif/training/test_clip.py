@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from systola.training import SGD, Adam, AdamW, Dense, Input, RMSprop, Sequential, TrainingError
+from systola.training.optimizers import Optimizer
 from systola.training.state import State, glorot, weights
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
@@ -44,9 +45,12 @@ def test_bytes_of_the_golden_model(name: str, optimizer: Adam, cores: int) -> No
         thorough("pooled", SGD(0.2, 0.9, clipvalue=0.01), 1),
         thorough("words", SGD(0.5, clipvalue=2.0**-9), 2),
         thorough("three", SGD(2.0**-8, clipvalue=2.0**-20), 1),
+        ("three", Adam(0.01, clipvalue=2.0**-6), 1),
+        thorough("pooled", AdamW(0.01, clipvalue=2.0**-9), 2),
+        thorough("words", RMSprop(0.01, clipvalue=2.0**-20), 1),
     ],
 )
-def test_values_of_the_golden_model(name: str, optimizer: SGD, cores: int) -> None:
+def test_values_of_the_golden_model(name: str, optimizer: Optimizer, cores: int) -> None:
     case = CASES[name]
     data = samples(case.layers(), case.loss)
     golden = trained(case, optimizer, data, preset=MACHINE, backend="iss", cores=cores)
@@ -75,6 +79,20 @@ def test_values_are_cut_off(bits: int) -> None:
     assert (largest > 0.25 * 2.0**-bits) == (bits > 0)
 
 
+@pytest.mark.parametrize("bits", [-2, 4, 7, 12])
+def test_values_of_moments_are_cut_off(bits: int) -> None:
+    """A first moment is a tenth of its gradient, or of the value; 11 bits of the value are kept."""
+    rng = np.random.default_rng(random_seed())
+    x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
+    states = (moments_after(Adam(clipvalue=value), x, y) for value in (None, 2.0**-bits))
+    free, cut = map(first_moments, states)
+    most = 0.1 * 2.0**-bits
+    for one, other in zip(free, cut, strict=True):
+        assert np.allclose(other, one.clip(-most, most), rtol=0, atol=2.0**-10 * np.abs(one).max())
+        assert np.abs(other).max() <= most * (1 + 2.0**-9)
+    assert (max(np.abs(one).max() for one in free) > most) == (bits > 0)
+
+
 def test_random_rounding_is_cut_off() -> None:
     """Back end "fast" does not round at random; a step at the end is the same either way."""
     x, y = np.ones((8, 13)), np.zeros(8, int)
@@ -96,11 +114,16 @@ def moments_after(optimizer: Adam, x: Any, y: Any) -> State:
     return model.state()
 
 
-def norms(state: State) -> list[float]:
-    """Return the norms of the first moments of a state, for each tensor."""
+def first_moments(state: State) -> list[Any]:
+    """Return the first moments of a state, for each tensor."""
     assert state.moments
     pairs = zip(state.moments.first, state.moments.scales, strict=True)
-    return [float(np.linalg.norm(codes / scales.first.unit)) for codes, scales in pairs]
+    return [codes / scales.first.unit for codes, scales in pairs]
+
+
+def norms(state: State) -> list[float]:
+    """Return the norms of the first moments of a state, for each tensor."""
+    return [float(np.linalg.norm(each)) for each in first_moments(state)]
 
 
 def float_norms(x: Any, y: Any) -> list[float]:
@@ -149,10 +172,11 @@ def test_a_large_norm_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: Adam(clipnorm=1.0, global_clipnorm=1.0), "clipnorm or global_clipnorm, not both"),
+        (lambda: Adam(clipnorm=1.0, global_clipnorm=1.0), "one of clipnorm, global_clip"),
         (lambda: Adam(clipnorm=0.0), "clipnorm must be 2\\^-20 to 2\\^20, not 0"),
         (lambda: AdamW(global_clipnorm="1"), "global_clipnorm must be a finite number"),
-        (lambda: Adam(clipvalue=1.0), "SGD has it, Adam has clipnorm"),
+        (lambda: Adam(clipvalue=1.0, clipnorm=1.0), "one of clipnorm, global_clipnorm and clipval"),
+        (lambda: RMSprop(clipvalue=-1.0), "clipvalue must be 2\\^-20 to 2\\^20, not -1"),
         (lambda: SGD(clipvalue=0.0), "clipvalue must be 2\\^-20 to 2\\^20, not 0"),
         (lambda: SGD(clipnorm=1.0), "Adam has it"),
         (lambda: RMSprop(global_clipnorm=1.0), "Adam has it"),

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a Conv2D for all turns: maps, masks and gradients of each turn lie in host memory.
+
+A turn's maps are [block of channels][sample][pixel] there, and rows [pixel][block][sample] where a
+Dense takes them. Sums are multiplied once to be measured and once more to be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from systola.arch.isa import Source
+from systola.training.exchange import agree
+from systola.training.maps import Maps, MapSums
+from systola.training.maps_backward import BelowMaps, MapsBackward, update_maps
+from systola.training.moves import flattened, ones, unflattened
+from systola.training.numbers import MASTER_SHIFT
+from systola.training.passes import Pass, UnitScale, gradient_scale
+from systola.training.task import GRADIENT, SHIFT, Task
+from systola.training.turns.walk import each_turn, inputs, spilled
+from systola.training.update import begin_telling, tell
+from systola.training.writer import AnyEntry, Entry, Writer
+
+
+class TurnedMaps:
+    """A writer of stages with a Conv2D, forward and back."""
+
+    def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
+        self._writer = writer
+        self._task = task
+        self._left = left
+        self._train = train
+        self._masks: dict[int, int] = {}
+        """Lines of the mask of each stage that has one."""
+        self._routes: dict[int, list[int]] = {}
+        """Lines of the marks of the taps of each stage's pooling."""
+
+    def forward(self, number: int) -> None:
+        """Write the way forward of a stage."""
+        writer, task, shape = self._writer, self._task, self._writer.layout.shapes[number]
+        scale = UnitScale(writer, task, self._left, number, train=self._train)
+        sums = MapSums(writer, task, number, self._left.inputs[number])
+        x = writer.allocate(shape.given * writer.layout.samples)
+        for of_turn in () if scale.known else each_turn(writer, task):
+            writer.read(inputs(writer.layout, number), x)
+            sums.measure(x, len(of_turn.share(writer.layout.size)), scale)
+        scale.end()
+        for of_turn in each_turn(writer, task):
+            writer.read(inputs(writer.layout, number), x)
+            maps = Maps(writer, of_turn, self._left, train=self._train)
+            units, mask = maps.activated(number, sums, scale, x)
+            made = maps.shaped(number, units, mask)
+            self._leave_units(number, made.units)
+            if made.mask and self._train:
+                self._masks[number] = len(made.mask)
+                writer.write(spilled(writer.layout).masks[number], made.mask)
+            self._routes[number] = [len(each) for each in made.routes]
+            for place, lines in self._places(number, made.routes):
+                writer.write(place, lines)
+            writer.free(made.mask or range(0), *made.routes)
+        sums.free()
+        writer.free(x)
+
+    def _leave_units(self, number: int, units: range) -> None:
+        """Write units as the next stage takes them, and give their lines back to the buffer."""
+        writer, layout, shape = (
+            self._writer,
+            self._writer.layout,
+            self._writer.layout.shapes[number],
+        )
+        following = self._task.stages[number + 1]
+        if not following.window:
+            flat = writer.allocate(layout.samples * layout.shapes[number + 1].inputs)
+            flattened(writer, units, flat.start, shape.units, shape.left)
+            zero = not following.use_bias
+            ones(writer, flat[-layout.samples :], self._left.inputs[-1], zero=zero)
+            writer.free(units)
+            units = flat
+        writer.write(inputs(layout, number + 1), units)
+        writer.free(units)
+
+    def _places(self, number: int, routes: list[range]) -> Iterator[tuple[int, range]]:
+        """Yield the places in host memory of the marks of the taps of a turn, with their lines."""
+        layout = self._writer.layout
+        place = spilled(layout).routes[number]
+        for lines in routes:
+            yield place, lines
+            place += len(lines) * layout.pitch
+
+    def below(self, number: int, scratch: int) -> None:
+        """Write the gradient of the sums of the stage before, also a Conv2D, from a stage's.
+
+        Exponent register `scratch` is overwritten.
+        """
+        writer, task, layout = self._writer, self._task, self._writer.layout
+        lines = layout.samples * layout.shapes[number].units * layout.shapes[number].made
+        gradient, sums = writer.allocate(lines), BelowMaps(writer, task, number)
+        q, lost = gradient_scale(task.stages[number - 1])
+        writer.measure(SHIFT, value=-8)
+        for _ in each_turn(writer, task):
+            writer.read(spilled(writer.layout).gradients[number], gradient)
+            sums.take(gradient)
+            for part in sums.parts:
+                sums.multiply(part)
+                rows = len(part) * sums.rows
+                writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
+        agree(writer, task, scratch)
+        bits = task.master_bits[number] - MASTER_SHIFT - lost
+        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
+        for _ in each_turn(writer, task):
+            writer.read(spilled(writer.layout).gradients[number], gradient)
+            sums.take(gradient)
+            below = writer.allocate(sums.lines)
+            for part in sums.parts:
+                sums.multiply(part)
+                for row, line, rows in sums.places(part):
+                    writer.activate(row, below.start + line, rows, Entry(q), exponent=SHIFT)
+            self._through(number - 1, below)
+        sums.free()
+        writer.free(gradient)
+
+    def below_rows(self, number: int) -> None:
+        """Write the gradient of the sums of a stage before a Dense.
+
+        The place of this gradient has the rows of the gradient of the units.
+        """
+        writer, layout, shape = (
+            self._writer,
+            self._writer.layout,
+            self._writer.layout.shapes[number],
+        )
+        for _ in each_turn(writer, self._task):
+            maps = writer.allocate(layout.samples * shape.units * shape.left)
+            writer.read(spilled(writer.layout).gradients[number], maps)
+            if shape.left > 1:
+                rows, maps = maps, writer.allocate(len(maps))
+                unflattened(writer, rows.start, maps, shape.units, shape.left)
+                writer.free(rows)
+            self._through(number, maps)
+
+    def _through(self, number: int, gradient: range) -> None:
+        """Write the gradient of a turn's sums to host memory, from the gradient of its units."""
+        writer, mask = self._writer, None
+        places = spilled(writer.layout)
+        if number in self._masks:
+            mask = writer.allocate(self._masks[number])
+            writer.read(places.masks[number], mask)
+        routes = [writer.allocate(lines) for lines in self._routes[number]]
+        for place, lines in self._places(number, routes):
+            writer.read(place, lines)
+        below = MapsBackward(writer, self._task).through(number, gradient, mask, routes)
+        writer.write(places.gradients[number], below)
+        writer.free(below)
+
+    def update(self, number: int, entry: AnyEntry) -> None:
+        """Add the products of inputs and gradient of all turns to the masters."""
+        writer, task, layout = self._writer, self._task, self._writer.layout
+        shape = layout.shapes[number]
+        x = writer.allocate(shape.given * layout.samples)
+        gradient = writer.allocate(layout.samples * shape.units * shape.made)
+
+        def loads() -> Iterator[tuple[range, range]]:
+            for _ in each_turn(writer, task):
+                writer.read(inputs(writer.layout, number), x)
+                writer.read(spilled(writer.layout).gradients[number], gradient)
+                yield x, gradient
+
+        begin_telling(writer, task, number)
+        update_maps(writer, task, number, self._left.inputs[number], entry, loads)
+        tell(writer, task, number)
+        writer.free(x, gradient)
