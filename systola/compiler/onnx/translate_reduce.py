@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of means, largest and smallest numbers along any axes."""
+"""The translation of means, sums, largest and smallest numbers along any axes."""
 
 from __future__ import annotations
 
@@ -40,6 +40,26 @@ def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
         return _mean_of_numbers(scope, node, source, axes, kept)
 
     scope.result(node, Pending(kept, finish, numbers=numbers))
+
+
+def translate_reduce_sum(scope: Scope, node: OnnxNode) -> None:
+    """Translate ReduceSum between DequantizeLinear and QuantizeLinear, along any axes."""
+    source = scope.dequantised(node, 0)
+    shape = source.codes.shape
+    found = _axes(scope, node, shape)
+    if found is None:
+        scope.result(node, source)
+        return
+    axes, kept = found
+    count = math.prod(shape[axis] for axis in axes)
+
+    def finish(quantisation: Quantisation, limits: Limits) -> Codes:
+        # A sum is the mean of numbers that are `count` times as large.
+        larger = replace(source.quantisation, scale=source.quantisation.scale * np.float32(count))
+        as_mean = replace(source, quantisation=larger)
+        return _add_mean(scope, node, as_mean, axes, kept, quantisation, limits)
+
+    scope.result(node, Pending(kept, finish))
 
 
 def _axes(
@@ -190,5 +210,6 @@ def _add_mean(
 Translator = Callable[[Scope, OnnxNode], None]
 REDUCTIONS: dict[str, Translator] = {
     "ReduceMean": translate_reduce_mean,
+    "ReduceSum": translate_reduce_sum,
     **dict.fromkeys(("ReduceMax", "ReduceMin"), translate_reduce_extreme),
 }

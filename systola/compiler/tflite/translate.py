@@ -53,6 +53,7 @@ from systola.compiler.tflite.translate_pooling import (
     translate_mean,
     translate_pool,
     translate_reduce_extreme,
+    translate_sum,
 )
 from systola.compiler.tflite.translate_resize import translate_resize_bilinear
 from systola.compiler.tflite.translate_wide import WIDE_TRANSLATORS
@@ -72,6 +73,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "MAX_POOL_2D": translate_pool,
     "AVERAGE_POOL_2D": translate_pool,
     "MEAN": translate_mean,
+    "SUM": translate_sum,
     **dict.fromkeys(("REDUCE_MAX", "REDUCE_MIN"), translate_reduce_extreme),
     **dict.fromkeys(OPERATIONS, translate_binary),
     **dict.fromkeys(("MAXIMUM", "MINIMUM"), translate_extreme),

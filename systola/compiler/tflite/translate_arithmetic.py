@@ -219,6 +219,13 @@ def complement(scope: Scope, operator: Operator, source: Value) -> Value:
     return result
 
 
+def with_inverted_sign(scope: Scope, operator: Operator, source: Value) -> Value:
+    """Return each code with its highest bit inverted: int8 read as uint8, and back."""
+    result = Value(f"{source.name} with inverted sign", source.shape)
+    _add_table(scope, operator, source, result, (INT8 ^ -128).astype(np.int8))
+    return result
+
+
 def translate_table(scope: Scope, operator: Operator) -> None:
     """Translate functions of single elements to a table."""
     source, source_tensor, result, result_tensor = _unary(scope, operator)

@@ -32,7 +32,7 @@ from systola.compiler.tflite.scope import (
     one_result,
     same_quantisation,
 )
-from systola.compiler.tflite.translate_arithmetic import complement
+from systola.compiler.tflite.translate_arithmetic import complement, with_inverted_sign
 from systola.compiler.tflite.translate_convolution import check_shape, read_window
 
 MAX_TAPS = 1 << 12
@@ -88,9 +88,7 @@ def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:
 def translate_mean(scope: Scope, operator: Operator) -> None:
     """Translate MEAN along any axes: along the channels to a product with ones, else to a pool."""
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
-    count = math.prod(source.shape[axis] for axis in axes)
-    if count > MAX_COUNT:
-        raise ModelError(f"a mean of {count} elements is not supported")
+    count = _count(source, axes)
     if len(source_tensor.scales) or len(result_tensor.scales):
         q, shift = _mean_multiplier(source_tensor.scale / result_tensor.scale, count)
         bias = -source_tensor.zero_point * count
@@ -99,9 +97,58 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
     else:
         # LiteRT divides 0 by 0 there, and multiplies by 0.
         output = scalar_requantisation(0, 0)
+    total = _add_sum(scope, operator, source, axes, output, f"{result.name} kept")
+    scope.add(Reshape(operator=str(operator), result=result, source=total))
+
+
+def translate_sum(scope: Scope, operator: Operator) -> None:
+    """Translate SUM between different scales, as MEAN.
+
+    LiteRT takes all codes as uint8 there, the zero points as they are: codes of int8 get their
+    sign bit inverted before the sum and after it.
+    """
+    source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
+    count = _count(source, axes)
+    before = source_tensor.scale, source_tensor.zero_point
+    after = result_tensor.scale, result_tensor.zero_point
+    if before == after:
+        raise ModelError("a sum with the scale and zero point of its input wraps around")
+    inverted = not source_tensor.unsigned
+    offset = 128 if inverted else 0
+    zero_point = result_tensor.zero_point - offset
+    if zero_point < -128:
+        raise ModelError("a sum of int8 with a zero point below 0 is not supported")
+    q, shift = multiplier(source_tensor.scale / result_tensor.scale)
+    bias = (offset - source_tensor.zero_point) * count
+    output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
+    if inverted:
+        source = with_inverted_sign(scope, operator, source)
+    total = _add_sum(scope, operator, source, axes, output, f"{result.name} kept")
+    if inverted:
+        total = with_inverted_sign(scope, operator, total)
+    scope.add(Reshape(operator=str(operator), result=result, source=total))
+
+
+def _count(source: Value, axes: frozenset[int]) -> int:
+    """Return the number of elements of each sum; raise ModelError if they are too many."""
+    count = math.prod(source.shape[axis] for axis in axes)
+    if count > MAX_COUNT:
+        raise ModelError(f"a mean or sum of {count} elements is not supported")
+    return count
+
+
+def _add_sum(
+    scope: Scope,
+    operator: Operator,
+    source: Value,
+    axes: frozenset[int],
+    output: Requantisation,
+    name: str,
+) -> Value:
+    """Add a product with ones if the channels are among `axes`, else a pool; return its result."""
     window, taken = _reduced_pixels(scope, operator, source, axes)
     if len(source.shape) - 1 in axes:
-        total = Value(f"{result.name} kept", (1, *window.out, 1))
+        total = Value(name, (1, *window.out, 1))
         ones = np.ones((*window.kernel, source.channels, 1), np.int8)
         scope.add(
             Convolution(
@@ -116,7 +163,7 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
             )
         )
     else:
-        total = Value(f"{result.name} kept", (1, *window.out, source.channels))
+        total = Value(name, (1, *window.out, source.channels))
         scope.add(
             Pooling(
                 operator=str(operator),
@@ -127,7 +174,7 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
                 output=output,
             )
         )
-    scope.add(Reshape(operator=str(operator), result=result, source=total))
+    return total
 
 
 def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:

@@ -27,6 +27,7 @@ _ALIKE = (
     "RESHAPE",
     "SOFTMAX",
     "SQUEEZE",
+    "SUM",
 )
 """Kinds of operators with the same arithmetic for int8 and uint8, or with a case for uint8.
 

@@ -31,6 +31,7 @@ OPTIONS = {
     "LEAKY_RELU": "LeakyReluOptions",
     "MAX_POOL_2D": "Pool2DOptions",
     "MEAN": "ReducerOptions",
+    "SUM": "ReducerOptions",
     "MIRROR_PAD": "MirrorPadOptions",
     "MUL": "MulOptions",
     "PACK": "PackOptions",

@@ -92,3 +92,20 @@ def test_mean_at_the_end(shape: tuple[int, ...], axes: list[int], keep: int) -> 
     rank = len(shape) if keep else len(shape) - len(axes)
     content = writer.content((y, "float32", tuple("abcd"[:rank])))
     check(content, rng.integers(-128, 128, (5, *shape), np.int8))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((1, 5, 8, 8), [2, 3]), ((1, 3, 5, 3), [1]), ((1, 6, 9), [2]), ((1, 23), [1])],
+)
+def test_sum(shape: tuple[int, ...], axes: list[int], dtype: str) -> None:
+    """Check a ReduceSum along pixels and along channels, with results at both ends of the codes."""
+    rng = np.random.default_rng(random_seed())
+    least = int(np.iinfo(dtype).min)
+    writer = OnnxWriter()
+    numbers = writer.dequantise(writer.input(shape, dtype), 0.037, least + 131, dtype)
+    made = writer.node("ReduceSum", numbers, writer.constant(np.array(axes)), keepdims=0)
+    y = writer.quantise(made, 0.0917, least + 120, dtype)
+    content = writer.content((y, dtype, tuple("abcd"[: len(shape) - len(axes)])))
+    check(content, rng.integers(least, least + 256, (6, *shape)).astype(dtype))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MEAN, REDUCE_MAX and REDUCE_MIN over any axes of values of any rank."""
+"""MEAN, SUM, REDUCE_MAX and REDUCE_MIN over any axes of values of any rank."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from systola.arch.config import preset
+from systola.compiler.errors import ModelError
 from systola.runtime.iss import GoldenBackend
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.test_networks import network_of
@@ -14,6 +15,7 @@ from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 SHAPES = ((7,), (4, 6), (3, 5, 4))
+_SCALES = {"MEAN": 0.03, "SUM": 0.4}
 LARGER = ((1, 5, 3), (1, 4, 3, 5), (2, 3, 4, 5), (1, 3, 2, 4, 5))
 
 
@@ -22,7 +24,7 @@ def all_axes(rank: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("kind", ["MEAN", "REDUCE_MAX", "REDUCE_MIN"])
+@pytest.mark.parametrize("kind", ["MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"])
 @pytest.mark.parametrize(
     "shape", [*SHAPES, *(pytest.param(each, marks=pytest.mark.thorough) for each in LARGER)]
 )
@@ -33,7 +35,7 @@ def test_any_axes(shape: tuple[int, ...], kind: str, keep: bool) -> None:
     for axes in every[int(keep) :: 2]:
         reduced = [1 if axis in axes else size for axis, size in enumerate(shape)]
         kept = [size for axis, size in enumerate(shape) if axis not in axes]
-        scale = 0.03 if kind == "MEAN" else 0.1
+        scale = _SCALES.get(kind, 0.1)
         writer = ModelWriter()
         source = writer.tensor(shape, "int8", 0.1, 6)
         result = writer.tensor(tuple(reduced if keep else kept), "int8", scale, 6)
@@ -55,3 +57,35 @@ def test_mean_without_scales() -> None:
     x = np.random.default_rng(random_seed()).integers(-128, 128, (2, 1, 3, 4, 5), np.int8)
     run = run_network(GoldenBackend(preset("small")), network_of(content), x, batch=2)
     assert np.array_equal(run.y, interpret(content, x))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    ("zero", "result_zero", "scale"), [(0, 0, 0.4), (6, 7, 0.1), (-128, 0, 1.7), (100, 127, 0.05)]
+)
+def test_sums_as_litert_has_them(dtype: str, zero: int, result_zero: int, scale: float) -> None:
+    """Check sums with ties between two results, and beyond the ends of the codes."""
+    least = np.iinfo(np.dtype(dtype)).min
+    writer = ModelWriter()
+    source = writer.tensor((1, 5, 4), dtype, 0.1, zero + 128 + least)
+    result = writer.tensor((1, 1, 4), dtype, scale, result_zero + 128 + least)
+    axes = writer.tensor((1,), "int32", data=np.array([1], np.int32))
+    writer.operator("SUM", [source, axes], [result], keepDims=True)
+    content = writer.content([source], [result])
+    rng = np.random.default_rng(random_seed())
+    x = rng.integers(least, least + 256, (20, 1, 5, 4)).astype(dtype)
+    run = run_network(GoldenBackend(preset("small")), network_of(content), x, batch=20)
+    assert np.array_equal(run.y, interpret(content, x))
+
+
+@pytest.mark.parametrize(("scale", "zero"), [(0.1, 6), (0.4, -1)])
+def test_sums_that_stay_on_the_host(scale: float, zero: int) -> None:
+    writer = ModelWriter()
+    source, result = (
+        writer.tensor((1, 5, 4), "int8", 0.1, 6),
+        writer.tensor((1, 1, 4), "int8", scale, zero),
+    )
+    axes = writer.tensor((1,), "int32", data=np.array([1], np.int32))
+    writer.operator("SUM", [source, axes], [result], keepDims=True)
+    with pytest.raises(ModelError, match="a sum"):
+        network_of(writer.content([source], [result]))
