@@ -2,8 +2,9 @@
 """Trains the tasks of docs/training.md on the machine and, with numpy, in float32.
 
 `python -m systola.verif.training.curves` shows the tutorial in small. `--store` trains all tasks
-with the fast back end and stores the losses for the page. `--only TEXT` takes the tasks with TEXT
-in their name, and leaves the other tasks as they are. `--backend rtl` takes the simulated RTL.
+with the fast back end and stores the losses for the page, and `--store-long` does so with the long
+tasks: the first tutorial whole with three seeds, and 200 epochs. `--only TEXT` takes the tasks with
+TEXT in their name, and leaves the other tasks as they are. `--backend rtl` takes the simulated RTL.
 `--draw FILE` draws both loss curves.
 """
 
@@ -13,7 +14,8 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,7 @@ from systola.training.optimizers import Optimizer
 from systola.training.settings import BACKENDS, FAST
 from systola.training.state import glorot, weights
 from systola.verif.training.data import Samples, clusters, digits, images, reviews
-from systola.verif.training.page import STORED, picture, stored
+from systola.verif.training.page import STORED, STORED_LONG, picture, stored
 from systola.verif.training.referee import Referee
 
 PRESET = "base-training"
@@ -64,6 +66,7 @@ class Task:
     batch: int = 64
     epochs: int = 5
     loss: str = "sparse_categorical_crossentropy"
+    seed: int = SEED
 
     def targets(self, labels: NDArray[Any]) -> NDArray[np.float32]:
         """Return labels as float32 takes them, a row for each sample."""
@@ -116,6 +119,29 @@ def tutorial() -> Task:
         for (x, y), count in ((train, 1280), (test, 320))
     ]
     return Task("1,280 digits, 784-512-10, Adam", layers, Adam(), (parts[0], parts[1]), epochs=3)
+
+
+def long_tasks() -> list[Task]:
+    """Return the first tutorial whole, with three seeds, and digits for 200 epochs."""
+    parts = [(x.reshape(len(x), -1) / np.float32(255), y.astype(int)) for x, y in mnist.load_data()]
+    layers, data = (Dense(512, "relu"), Dropout(0.2), Dense(10)), (parts[0], parts[1])
+    whole = [
+        Task(f"{len(parts[0][0]):,} digits, 784-512-10, Adam, seed {seed}", layers, Adam(), data)
+        for seed in range(3)
+    ]
+    (x, y), test = digits()
+    small, some = (Dense(32, "relu"), Dense(10)), ((x[:512], y[:512]), test)
+    return [
+        *(replace(task, batch=1024, seed=seed) for seed, task in enumerate(whole)),
+        *(
+            Task(f"512 digits, 64-32-10, {name}, 200 epochs", small, optimizer, some, 32, 200)
+            for name, optimizer in (
+                ("SGD", SGD(0.1)),
+                ("momentum", SGD(0.1, 0.9)),
+                ("Adam", Adam()),
+            )
+        ),
+    ]
 
 
 def residual() -> tuple[Layer, ...]:
@@ -186,15 +212,28 @@ def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
     """Return the results of the machine and of float32, epoch by epoch, as they are stored."""
     (x, y), test = task.data
     model = Sequential(task.layers)
-    how: dict[str, Any] = {"metrics": ["accuracy"], "seed": SEED, "preset": PRESET}
+    how: dict[str, Any] = {"metrics": ["accuracy"], "seed": task.seed, "preset": PRESET}
     model.compile(task.optimizer, task.loss, backend=backend, **how)
     found = model.stages(x[0].size)
-    start = weights(found, glorot(found, SEED))
-    referee = Referee(found, start, task.optimizer, task.loss, seed=SEED)
+    start = weights(found, glorot(found, task.seed))
+    referee = Referee(found, start, task.optimizer, task.loss, seed=task.seed)
     beside = Beside(task, referee, say=say)
     options: dict[str, Any] = {"batch_size": task.batch, "epochs": task.epochs, "verbose": 0}
     model.fit(x, y, validation_data=test, callbacks=[beside], **options)
     return {"name": task.name, "epochs": beside.epochs}
+
+
+def _store(path: Path, every: Sequence[Task], only: str) -> None:
+    """Train the tasks with `only` in their name, and those without results, and store all."""
+    before = {result["name"]: result for result in stored(path)}
+    results = [
+        train(task, FAST, say=True)
+        if only in task.name or task.name not in before
+        else before[task.name]
+        for task in every
+    ]
+    rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 6))
+    path.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -202,19 +241,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, default=FAST)
     parser.add_argument("--store", action="store_true")
-    parser.add_argument("--only", metavar="TEXT", default="", help="of --store")
+    parser.add_argument("--store-long", action="store_true")
+    parser.add_argument("--only", metavar="TEXT", default="", help="of --store and --store-long")
     parser.add_argument("--draw", type=Path, metavar="FILE.svg")
     arguments = parser.parse_args()
-    if arguments.store:
-        before = {result["name"]: result for result in stored()}
-        results = [
-            train(task, FAST, say=True)
-            if arguments.only in task.name or task.name not in before
-            else before[task.name]
-            for task in tasks()
-        ]
-        rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 6))
-        STORED.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
+    for wanted, path, some in (
+        (arguments.store, STORED, tasks),
+        (arguments.store_long, STORED_LONG, long_tasks),
+    ):
+        if wanted:
+            _store(path, some(), arguments.only)
+    if arguments.store or arguments.store_long:
         return 0
     start = time.monotonic()
     result = train(tutorial(), arguments.backend, say=True)

@@ -19,6 +19,7 @@ from systola.bench import training as steps
 from systola.views.plots import new_figure, to_svg
 
 STORED = Path(__file__).with_name("curves.json")
+STORED_LONG = Path(__file__).with_name("long_curves.json")
 
 
 def picture(results: Sequence[dict[str, Any]]) -> bytes:
@@ -57,15 +58,16 @@ def results_table(results: Sequence[dict[str, Any]]) -> str:
     return table((*header, "accuracy, training", "accuracy, test"), rows)
 
 
-def stored() -> list[dict[str, Any]]:
+def stored(path: Path = STORED) -> list[dict[str, Any]]:
     """Return the results that were stored last."""
-    return json.loads(STORED.read_text(encoding="utf-8"))
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 PAGES: Pages = {
     "training.md": lambda: filled(
         DOCS / "training.md",
         curves=results_table(stored()),
+        long=results_table(stored(STORED_LONG)),
         steps=steps.steps_table(steps.stored()),
     ),
     "training.svg": lambda: picture(stored()).decode(),

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import pytest
 
 from systola.training.settings import FAST
 from systola.verif.plan.selection import thorough
 from systola.verif.training.curves import tasks, train
-from systola.verif.training.page import STORED
+from systola.verif.training.page import STORED_LONG, stored
 
-RESULTS = json.loads(STORED.read_text(encoding="utf-8"))
+RESULTS, LONG = stored(), stored(STORED_LONG)
 
 
 @pytest.mark.parametrize("number", list(map(thorough, range(len(RESULTS)))))
@@ -26,6 +26,18 @@ def test_stored_curves(number: int) -> None:
             # float32 depends on the order in which a library adds.
             tolerance = 1e-2 if name.startswith("float") else 1e-5
             assert found[name] == pytest.approx(value, abs=tolerance)
+
+
+@pytest.mark.parametrize("result", LONG, ids=lambda result: result["name"])
+def test_long_trainings_are_close_to_float32(result: dict[str, Any]) -> None:
+    """The tutorial is within 5 % of each epoch's loss; 200 epochs are within 0.02 of it."""
+    for epoch in result["epochs"]:
+        near = {"abs": 0.02} if "200 epochs" in result["name"] else {"rel": 0.05}
+        assert epoch["loss"] == pytest.approx(epoch["float_loss"], **near)
+        assert epoch["accuracy"] == pytest.approx(epoch["float_accuracy"], abs=0.0125)
+    if "200" not in result["name"]:
+        assert epoch["accuracy"] == pytest.approx(epoch["float_accuracy"], abs=0.005)
+        assert epoch["test"] == pytest.approx(epoch["float_test"], abs=0.005)
 
 
 @pytest.mark.parametrize("number", range(len(RESULTS)))

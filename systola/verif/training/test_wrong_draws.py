@@ -182,7 +182,7 @@ def _function(name: str, which: Sequential) -> Callable[..., object]:
 
 
 def _mistake(name: str, argument: str, number: int) -> str:
-    """Make a wrong call; return the flaws of its error, or an empty text."""
+    """Make a wrong call; return the fault of its error, or an empty text."""
     right, wrong = CALLS[name]
     which = model()
     value = wrong[argument][number]
