@@ -47,7 +47,6 @@ OPTIONS = {
     "SPLIT_V": "SplitVOptions",
     "STRIDED_SLICE": "StridedSliceOptions",
     "SUB": "SubOptions",
-    "SUM": "ReducerOptions",
     "TRANSPOSE_CONV": "TransposeConvOptions",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTMOptions",
     "UNPACK": "UnpackOptions",
