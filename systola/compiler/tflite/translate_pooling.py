@@ -104,8 +104,8 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
 def translate_sum(scope: Scope, operator: Operator) -> None:
     """Translate SUM between different scales, as MEAN.
 
-    LiteRT takes all codes as uint8 there, the zero points as they are: codes of int8 get their
-    sign bit inverted before the sum and after it.
+    LiteRT takes all codes as uint8 there, with the zero points as they are. So codes of int8 get
+    their sign bit inverted, before the sum and after it.
     """
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     count = _count(source, axes)
