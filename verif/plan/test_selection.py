@@ -79,8 +79,11 @@ def test_nothing_is_left_of_both(folder):
 @pytest.mark.parametrize(
     ("unit", "tests"),
     [
-        ("walker", {"walker", "matrix_unit", "activation_unit"}),
-        ("decoder", {"decoder", "sequenced_decoder", "numbered_scoreboard"}),
+        ("walker", {"walker", "matrix_unit", "activation_unit", "promise_faults"}),
+        (
+            "decoder",
+            {"decoder", "sequenced_decoder", "numbered_scoreboard", "command_memory"},
+        ),
         ("multiplier_row_ecp5", {"multiplier_row", "mxu_tile", "mxu", "matrix_unit"}),
         ("tpu", set()),
     ],
