@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.hdl.control.numbered_list import PLACES, RING_BITS
 from systola.hdl.control.region_scan import Found
-from systola.hdl.control.scan_rom import masks_of
+from systola.hdl.control.scan_rom import first_number, masks_of
 from systola.hdl.parts.sequence_number import Numbered
 
 _LANE_BITS = 18
@@ -33,6 +33,7 @@ class NumberMemory(wiring.Component):
 
     def __init__(self, *, config: Config, queue: str = "activate"):
         self._masks = masks_of(config)[queue]
+        self._first = first_number(config, queue)
         super().__init__(
             {
                 "finds": In(1),
@@ -56,7 +57,10 @@ class NumberMemory(wiring.Component):
             m.d.comb += [
                 write.addr.eq(self.free),
                 write.en.eq(
-                    Cat(self.finds & (self.found.mask == at + i) for i in range(len(names)))
+                    Cat(
+                        self.finds & (self.found.mask == self._first + at + i)
+                        for i in range(len(names))
+                    )
                 ),
                 read.addr.eq(self.oldest + self.pop),
             ]

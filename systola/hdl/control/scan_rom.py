@@ -18,7 +18,16 @@ from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.features import has
-from systola.arch.isa import INSTRUCTIONS, Executor, Instruction, Memory, Opcode, Use, Way, way_of
+from systola.arch.isa import (
+    INSTRUCTIONS,
+    Executor,
+    Instruction,
+    Memory,
+    Opcode,
+    Use,
+    Way,
+    way_of,
+)
 from systola.hdl.control.step_row import SCANNED
 
 NOTHING = len(SCANNED)
@@ -28,15 +37,16 @@ KEPT: Mapping[str, tuple[str, ...]] = {
     "loading": ("result",),
     "host_writing": ("result", "host"),
     "matrix_reading": ("result",),
-    "matrix_summing": ("sums",),
+    "matrix_summing": ("sums", "source"),
     "activate_reading": ("sums",),
     "activate_operands": ("source", "operand"),
     "activate_writing": ("result", "entries", "table"),
 }
 """The regions that each list keeps of an instruction. The instruction walks through the first one,
 which decides whether its entry rises. An instruction in two lists keeps a region for others to
-compare with in the first of them only."""
+compare with in the first of them only. The lines of weights are kept with training only."""
 LISTS = tuple(KEPT)
+_WEIGHTS = ("matrix_summing", "source")
 REGIONS = tuple((name, own) for name, regions in KEPT.items() for own in regions)
 """Kinds of regions in the region memory, in the order of their numbers."""
 AWAITS_ITSELF = "activate_writing"
@@ -48,11 +58,19 @@ _ALONE = {
 """Masks that do not have the name of their list, with their own region and their list. A write
 waits for older reads of host memory as a whole, and for their lines one by one. Operands b, and
 taps, lie elsewhere than operands a."""
+_TILES = {
+    "tiles_loading": "host_reading",
+    "tiles_writing": "activate_writing",
+    "tiles_reading": "matrix_summing",
+}
+"""Masks for weights from the buffer, with their list. Such weights wait for whole instructions that
+write them. Writers of these lines wait until the MatrixMultiply has its last sum."""
 QUEUES = ("host_reads", "host_writes", "weights", "matrix", "activate", "tags")
 NO_QUEUE = len(QUEUES)
 _SPACES = {Memory.PARAMETERS: 1, Memory.TABLES: 2}
 """Numbers of the memories that share one kind of region with buffer lines, which have number 0. The
 interlocks have their addresses one after the other, in this order."""
+WEIGHT_MASKS = ("tiles_loading", "tiles_writing")
 ROM_ROWS = 512
 STARTS = 128
 """The first rows have the place of the first row of each instruction, by opcode."""
@@ -133,6 +151,9 @@ def own_of(entry: Instruction, use: Use) -> str | None:
     alike = {Memory.HOST: "host", Memory.ACCUMULATORS: "sums", Memory.WEIGHTS: None}
     if use.memory in alike:
         return alike[use.memory]
+    lines = [each for each in entry.reads if each.memory is Memory.BUFFER]
+    if entry.executor is Executor.MATRIX_UNIT:
+        return ("result", "source")[lines.index(use)]
     if entry.executor is not Executor.ACTIVATION_UNIT:
         return "result"
     entries = {Memory.PARAMETERS: "entries", Memory.TABLES: "table"}
@@ -140,7 +161,6 @@ def own_of(entry: Instruction, use: Use) -> str | None:
         return entries[use.memory]
     if use in entry.writes:
         return "result"
-    lines = [each for each in entry.reads if each.memory is Memory.BUFFER]
     return ("source", "operand")[lines.index(use)]
 
 
@@ -157,49 +177,87 @@ def mask_of(own: str, name: str) -> str:
 
 def list_of(mask: str) -> str:
     """Return the list with the entries that a mask names."""
-    return _ALONE[mask][1] if mask in _ALONE else mask
+    return _ALONE[mask][1] if mask in _ALONE else _TILES.get(mask, mask)
 
 
 def known(config: Config) -> tuple[Instruction, ...]:
-    """Return the instructions of a machine without training and links."""
-    assert not config.training and not config.links
+    """Return the instructions of a machine without links."""
+    assert not config.links
     return tuple(entry for entry in INSTRUCTIONS if entry.needs is None or has(config, entry.needs))
+
+
+def kept_in(name: str, config: Config) -> tuple[str, ...]:
+    """Return the regions that a list keeps, the lines of weights with training only."""
+    return tuple(own for own in KEPT[name] if config.training or (name, own) != _WEIGHTS)
+
+
+def _own(entry: Instruction, config: Config) -> dict[str, Use]:
+    """Return the regions of an instruction that count in a machine, by their names."""
+    found = owns(entry)
+    if not config.training and entry.executor is Executor.MATRIX_UNIT:
+        found.pop("source", None)
+    return found
 
 
 def pairs(entry: Instruction, config: Config) -> tuple[Pair, ...]:
     """Return all pairs of regions that must not meet, for an instruction that is to be issued."""
     found: dict[Pair, None] = {}
-    for own, use in owns(entry).items():
+    for own, use in _own(entry, config).items():
         for other in known(config):
             way = way_of(other)
-            for name, its in _compared(other, way) if way else ():
+            for name, its in _compared(other, way, config) if way else ():
                 older = owns(other)[its]
                 itself = other.executor is entry.executor and name != AWAITS_ITSELF
                 written = use in entry.writes or older in other.writes
                 if older.memory is use.memory and written and not itself:
                     space = _SPACES.get(older.memory, 0) if its == "result" else 0
-                    found[Pair(mask_of(own, name), name, own, its, space)] = None
+                    mask = _mask_of(entry, own, name, its)
+                    found[Pair(mask, name, own, its, space)] = None
     return tuple(found)
 
 
-def _compared(entry: Instruction, way: Way) -> list[tuple[str, str]]:
+def _mask_of(entry: Instruction, own: str, name: str, its: str) -> str:
+    """Return the mask of a pair, which may have weights from the buffer on either side."""
+    if (name, its) == _WEIGHTS:
+        return "tiles_reading"
+    if own == "source" and entry.executor is Executor.MATRIX_UNIT:
+        return next(mask for mask, of in _TILES.items() if of == name)
+    return mask_of(own, name)
+
+
+def _compared(entry: Instruction, way: Way, config: Config) -> list[tuple[str, str]]:
     """Return the lists and regions in which younger instructions find an instruction's regions."""
     found: dict[str, str] = {}
     for name in way.lists:
-        for own in KEPT[name]:
+        for own in kept_in(name, config):
             if own in owns(entry):
                 found.setdefault(own, name)
     return [(name, own) for own, name in found.items()]
 
 
 def masks_of(config: Config) -> Mapping[str, tuple[str, ...]]:
-    """Return the masks of the instructions in each queue, in the order of their numbers."""
+    """Return the masks of the instructions in each queue, in the order of their numbers.
+
+    A MatrixMultiply with weights from the buffer is in the queue of weights, too, with masks of its
+    own there.
+    """
     found: dict[str, dict[str, None]] = {queue: {} for queue in QUEUES}
     for entry in known(config):
         way = way_of(entry)
-        if way is not None:
-            found[way.queue] |= dict.fromkeys(pair.mask for pair in pairs(entry, config))
+        if way is None:
+            continue
+        for pair in pairs(entry, config):
+            queue = "weights" if pair.mask in WEIGHT_MASKS else way.queue
+            found[queue][pair.mask] = None
     return {queue: tuple(masks) for queue, masks in found.items()}
+
+
+def first_number(config: Config, queue: str) -> int:
+    """Return the number of the first mask of a queue.
+
+    An instruction with commands in two queues has masks of its own for each.
+    """
+    return len(masks_of(config)["matrix"]) if queue == "weights" else 0
 
 
 def rows_of(
@@ -215,7 +273,9 @@ def rows_of(
     rows: list[ScanRow] = []
     loaded: str | None = ""
     keeps = [
-        (name, its, its if its in owns(entry) else None) for name in way.lists for its in KEPT[name]
+        (name, its, its if its in owns(entry) else None)
+        for name in way.lists
+        for its in kept_in(name, config)
     ]
     rising: set[str] = set()
 
@@ -236,6 +296,9 @@ def rows_of(
                 keeps.remove((name, its, own))
 
     todo = pairs(entry, config)
+    own_masks = masks[way.queue]
+    if any(pair.mask in WEIGHT_MASKS for pair in todo):
+        own_masks = (*own_masks, *masks["weights"])
     groups = [
         [pair for pair in todo if pair.mask == mask]
         for mask in dict.fromkeys(pair.mask for pair in todo)
@@ -253,14 +316,14 @@ def rows_of(
                     list=pair.list,
                     its=pair.its,
                     space=pair.space,
-                    mask=masks[way.queue].index(pair.mask),
+                    mask=own_masks.index(pair.mask),
                     first=pair is group[0],
                     last=pair is group[-1],
                 )
             )
             keep()
     # All numbers of a command are written, as old ones would mean anything later on.
-    for number, mask in enumerate(masks[way.queue]):
+    for number, mask in enumerate(own_masks):
         if all(pair.mask != mask for pair in todo):
             rows.append(
                 ScanRow(

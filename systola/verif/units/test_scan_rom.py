@@ -11,6 +11,7 @@ from systola.hdl.control.scan_rom import (
     ScanLayout,
     ScanRom,
     Step,
+    kept_in,
     known,
     owns,
     pairs,
@@ -19,9 +20,20 @@ from systola.hdl.control.step_rom import StepRom
 from systola.hdl.control.step_row import REGION_CELLS, SCANNED
 from systola.verif.units.unit import small_config
 
-CONFIG = small_config(tables=3)
-ROM = ScanRom(CONFIG)
-ISSUED = [entry for entry in known(CONFIG) if way_of(entry)]
+CONFIGS = {
+    "plain": small_config(tables=3),
+    "training": small_config(rows=4, cols=4, host_bus_bytes=8, tables=3, training=True),
+}
+ROMS = {name: ScanRom(config) for name, config in CONFIGS.items()}
+CONFIG = CONFIGS["plain"]
+ROM = ROMS["plain"]
+ISSUED = [
+    pytest.param(name, entry, id=f"{name}-{entry.mnemonic}")
+    for name, config in CONFIGS.items()
+    for entry in known(config)
+    if way_of(entry)
+]
+each_instruction = pytest.mark.parametrize(("name", "entry"), ISSUED)
 OWN = {
     **{"buffer": "result", "accumulator": "sums", "parameters": "entries"},
     **{name: name for name in ("source", "operand", "table", "host")},
@@ -29,42 +41,59 @@ OWN = {
 """Regions of the decoder, by their names in the scan."""
 
 
-def mnemonic(entry):
-    return entry.mnemonic
-
-
-def test_masks():
-    for queue, masks in ROM.masks.items():
-        expected = {mask for mask in MASKS.get(queue, ()) if mask not in TILES}
+@pytest.mark.parametrize("name", CONFIGS)
+def test_masks(name):
+    for queue, masks in ROMS[name].masks.items():
+        expected = {
+            mask for mask in MASKS.get(queue, ()) if CONFIGS[name].training or mask not in TILES
+        }
         assert set(masks) == expected, queue
     assert not set(LINK_MASKS) & set(ROM.masks)
 
 
-@pytest.mark.parametrize("entry", ISSUED, ids=mnemonic)
-def test_pairs(entry):
+def old_masks(entry, config):
+    """Return the masks of an instruction in the scoreboard, in all its queues."""
+    masks = MASKS.get(way_of(entry).queue, ())
+    if entry.opcode is Opcode.MATRIX_MULTIPLY:
+        masks += MASKS["weights"]
+    return [mask for mask in masks if config.training or mask not in TILES]
+
+
+@each_instruction
+def test_pairs(name, entry):
     """Compare the pairs of an instruction with the scoreboard's pairs that share a memory."""
+    config = CONFIGS[name]
     expected = set()
-    for mask in MASKS.get(way_of(entry).queue, ()):
-        for mine, theirs in CONFLICTS[mask] if mask not in TILES else ():
+    for mask in old_masks(entry, config):
+        for mine, theirs in CONFLICTS[mask]:
             own, its = OWN[mine], OWN[theirs]
-            for other in ISSUED:
+            # The array's vectors wait line by line, its weights for whole instructions.
+            weights = entry.opcode is Opcode.MATRIX_MULTIPLY and own == "source"
+            if weights and mask not in TILES:
+                continue
+            for other in known(config):
+                if not way_of(other):
+                    continue
                 both = own in owns(entry) and its in owns(other)
                 if both and list_of(mask) in way_of(other).lists:
-                    name = list_of(mask)
+                    of = list_of(mask)
                     # A load has its entry in `loading` for the instructions that use it.
                     loads = "loading" in way_of(other).lists and its == "result"
                     if owns(entry)[own].memory is owns(other)[its].memory:
-                        assert loads == (name == "loading")
-                        expected.add((mask, name, own, its))
-    found = {(pair.mask, pair.list, pair.own, pair.its) for pair in pairs(entry, CONFIG)}
+                        assert loads == (of == "loading")
+                        expected.add((mask, of, own, its))
+    found = {(pair.mask, pair.list, pair.own, pair.its) for pair in pairs(entry, config)}
     assert found == expected
 
 
-@pytest.mark.parametrize("entry", ISSUED, ids=mnemonic)
-def test_rows(entry):
+@each_instruction
+def test_rows(name, entry):
     """Before the issue each pair is compared, each number told, and each region kept, once."""
-    rows, way = ROM.programs[entry.opcode], way_of(entry)
-    masks = ROM.masks[way.queue]
+    config, rom = CONFIGS[name], ROMS[name]
+    rows, way = rom.programs[entry.opcode], way_of(entry)
+    masks = rom.masks[way.queue]
+    if entry.opcode is Opcode.MATRIX_MULTIPLY:
+        masks += rom.masks["weights"]
     own, compared, kept, told, rising = "", [], [], [], set()
     open_mask = None
     for row in rows[:-1]:
@@ -81,14 +110,14 @@ def test_rows(entry):
             assert row.walked or row.list in rising
             rising.add(row.list)
             kept.append((row.list, row.its, own))
-    expected = {(pair.list, pair.own, pair.its, pair.space) for pair in pairs(entry, CONFIG)}
+    expected = {(pair.list, pair.own, pair.its, pair.space) for pair in pairs(entry, config)}
     assert sorted(compared) == sorted(expected)
     assert sorted(told) == sorted(masks)
     assert sorted(kept, key=str) == sorted(
         (
-            (name, its, its if its in owns(entry) else None)
-            for name in way.lists
-            for its in KEPT[name]
+            (each, its, its if its in owns(entry) else None)
+            for each in way.lists
+            for its in kept_in(each, config)
         ),
         key=str,
     )
@@ -101,10 +130,11 @@ def test_others_have_no_rows():
     assert all([row.step for row in ROM.programs[each]] == [Step.ISSUE] for each in without)
 
 
-def test_fits_a_block_ram():
-    assert len(ROM.contents) <= ROM_ROWS and ScanLayout().size <= 36
-    assert all(ROM.contents[opcode] == start for opcode, start in ROM.starts.items())
-    assert all(opcode in BY_OPCODE for opcode in ROM.starts)
+@pytest.mark.parametrize("rom", ROMS.values(), ids=ROMS)
+def test_fits_a_block_ram(rom):
+    assert len(rom.contents) <= ROM_ROWS and ScanLayout().size <= 36
+    assert all(rom.contents[opcode] == start for opcode, start in rom.starts.items())
+    assert all(opcode in BY_OPCODE for opcode in rom.starts)
 
 
 def test_cells_of_regions():
