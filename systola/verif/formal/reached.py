@@ -29,12 +29,13 @@ from systola.arch.pages import table
 from systola.cli.arguments import OneLineParser, whole_number
 from systola.verif.formal.proof import Proof, run_sby, tool
 from systola.verif.formal.proofs import PROOFS
+from systola.verif.kit.checkout import PACKAGE
 
 RESULTS = Path(__file__).with_name("reached.json")
 DEPTH = 12
 """Least number of cycles in which a branch is looked for; a longer bounded proof has its own."""
 SCRIPT = "read_rtlil top.il\nhierarchy -top top\nproc\nflatten\nwrite_json cone.json\n"
-_HARDWARE = Path(__file__).parents[2] / "hdl"
+_HARDWARE = PACKAGE / "hdl"
 _MARK = "branch"
 _REACHED = re.compile(rf"Reached cover statement .*?\b{_MARK}:(\d+)")
 _CLAIMS = ("$assert", "$check")

@@ -7,8 +7,9 @@ import pytest
 
 from systola.verif.formal.proofs import PROOFS
 from systola.verif.formal.reached import Looked, cone_of, joined, measure, store, stored
+from systola.verif.kit.checkout import PACKAGE
 
-SOURCE = {"src": f"{Path(__file__).parents[2] / 'hdl' / 'unit.py'}:1"}
+SOURCE = {"src": f"{PACKAGE / 'hdl' / 'unit.py'}:1"}
 
 
 def flip_flop(output: int, data: int) -> dict[str, object]:
