@@ -329,8 +329,7 @@ PROOFS = (
         unit="pod_control",
         claim="cores start together on empty links; the first fault is told, with core and cause",
         harness=PodControlHarness,
-        depth=20,
-        bounded=True,
+        depth=14,
         faults=(
             Fault(
                 unit="pod_control",
