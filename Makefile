@@ -14,6 +14,8 @@ SHOWN := $(if $(DURATIONS),--durations 25)
 
 # The tests run the simulators' own makefiles, which must not see this one's settings.
 unexport MAKEFLAGS MAKEOVERRIDES
+# The tests start hundreds of processes, which would compile all modules again each.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A value that nobody knows stops make with one line. The presets are asked of the project itself.
 ifeq ($(filter verilator icarus,$(or $(SIM),verilator)),)
