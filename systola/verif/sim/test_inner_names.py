@@ -15,11 +15,12 @@ from systola.sim.events import with_events
 from systola.sim.state import with_state
 from systola.sim.verilator import environment, verilator_root
 from systola.verif.coverage.probes import with_probes
+from systola.verif.plan.selection import thorough
 
 
-@pytest.mark.parametrize("add", [with_events, with_state, with_probes])
+@pytest.mark.parametrize("add", [thorough(with_events), thorough(with_state), with_probes])
 def test_names(add: Callable[[str], str], tmp_path: Path) -> None:
-    """Check that Verilator finds each of them; only some simulators are built with them."""
+    """Check that Verilator finds each of them; other quick tests have no simulator with probes."""
     file = tmp_path / "tpu.v"
     file.write_text(add(verilog_of(preset("tiny"))))
     options = ("--lint-only", "--no-timing", "-Wno-lint", "-Wno-style", "--top-module", "tpu")

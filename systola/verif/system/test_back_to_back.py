@@ -143,6 +143,7 @@ async def shortest_programs(dut):
             await tb.check_program(make_image(program, host=host, program_offset=offset))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("simulator", quick_simulators())
 def test_back_to_back(simulator):
     run_machine("system.test_back_to_back", simulator)

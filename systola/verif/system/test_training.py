@@ -96,7 +96,7 @@ def after_each_step(
     [
         (SMALL_DENSE, 8, SGD(0.1, 0.9), 7),
         (MAPS, 4, SGD(0.1, 0.5), 7),
-        (STEPS, 4, SGD(0.1, 0.5), 7),
+        thorough(STEPS, 4, SGD(0.1, 0.5), 7),
         (SMALL_DENSE, 4, Adam(), 7),
         exhaustive(SMALL_DENSE, 40, Adam(), 30),
         exhaustive(SMALL_DENSE, 8, RMSprop(), 0),

@@ -261,6 +261,7 @@ def unit(variant=None):
     return CommandBench(config=CONFIGS[variant or chosen_variant()])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS, rare=RARE))
 def test_command_memory(simulator, variant):
     run_unit("test_command_memory", simulator, unit(variant), variant=variant)

@@ -340,6 +340,7 @@ def unit(variant=None):
     return BothDecoders(config=CONFIGS[variant or chosen_variant()])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("simulator", "variant"), long_variants(*CONFIGS, rare=RARE))
 def test_sequenced_decoder(simulator, variant):
     run_unit("test_sequenced_decoder", simulator, unit(variant), variant=variant)
