@@ -41,8 +41,7 @@ class CurveStage(wiring.Component):
     | `row`            | the write of a row, in the cycle of its last byte |
 
     The caller keeps vectors without curves away from vectors with curves, so that no two leave in
-    the
-    same cycle. Throughput: one vector and one byte a cycle.
+    the same cycle. Throughput: one vector and one byte a cycle.
     """
 
     def __init__(self, *, config: Config):
