@@ -48,7 +48,7 @@ ROOT_SLOPE = 15500
 """A slope with 14 fractional bits: 2 - slope * x is a first guess of 1/sqrt(x), 1/4 < x <= 1."""
 ROOT_ITERATIONS = 3
 _QUARTER_BITS = (0, 1)
-"""Numbers of the conditions that are the two bits for whole quarters in the argument."""
+"""Numbers of two conditions: the two bits of the argument that count its whole quarters."""
 ONE = 1 << 13
 """1 with 13 fractional bits."""
 

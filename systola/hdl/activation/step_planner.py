@@ -266,8 +266,8 @@ class StepPlanner(wiring.Component):
             ends.eq(final & walker.ends),
         ]
 
-        # The phase of the next step. A phase may complete a vector or not; each of them has a
-        # term of its own for the steps that do not.
+        # The phase of the next step. `final` stands for phases that complete a vector. Phases that
+        # do not complete a vector have terms of their own.
         begins_block = block_ends & depthwise
         next_half = (now.operand & ~operand_ends) | (now.addend & ~addend_ends)
         follows = Signal(PHASES)
@@ -386,7 +386,8 @@ class StepPlanner(wiring.Component):
             more = Mux(curve, CURVE_TABLES - 1, Mux(command.gathers, LONG_TABLES - 1, 0))
             table = (table + more)[: len(table)]
             looks_up |= command.gathers
-            # Numbers on curves are late, and the results of the next instruction follow them.
+            # Numbers on curves come late. Without the pause, results of the next instruction could
+            # pass them.
             pauses.insert(0, (ends & curve & scaled, Pause.GATE))
             pauses.insert(1, (ends & curve, Pause.LONG))
         pause = Signal(Pause)

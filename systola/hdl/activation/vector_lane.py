@@ -173,7 +173,7 @@ class VectorLane(wiring.Component):
     SCALED_STAGE = VALUE_STAGE + Requantiser.NUMBER_LATENCY
     SCALED_LATENCY = SCALED_STAGE + 1
     WAITING = SCALED_STAGE - VALUE_STAGE
-    """Cycles that halves and addends wait, so that the next halves and addends may come."""
+    """Cycles that halves and addends wait in memory, while later ones may already arrive."""
     ADDEND_LATENCY = 1 + WAITING
 
     def __init__(self, *, config: Config):

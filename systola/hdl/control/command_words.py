@@ -100,7 +100,7 @@ def _transfer_words(config: Config) -> dict[str, int]:
 
 
 def _tail_words(config: Config) -> dict[str, int]:
-    """Return the words of the lines that have fewer bytes."""
+    """Return the words of a copy's tail: the lines that have fewer bytes."""
     return {f"tail_{name}": width for name, width in _widths(Tail(config=config)).items()}
 
 
@@ -220,7 +220,7 @@ def _flags(config: Config, executor: Executor) -> int:
 
 
 def _window(config: Config, walk: Walk) -> dict[str, int]:
-    """Return the bits of the words of a window that both units have."""
+    """Return the bits of the window's words that matrix unit and activation unit both have."""
     count = walk["count"].shape
     return {
         "left": _WINDOW.field("left").width,

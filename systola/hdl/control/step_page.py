@@ -86,7 +86,7 @@ def page() -> str:
 
 
 def _shown(entry: Instruction, roms: Sequence[StepRom]) -> tuple[StepRom, str]:
-    """Return the ROM with the steps on the page, and its preset where that is not the usual one."""
+    """Return the ROM with the steps to show, and its preset if it is not the page's first."""
     lacks = entry.needs is not None and not has(preset(SHOWN), entry.needs)
     return (roms[-1], LARGEST) if lacks else (roms[0], "")
 
