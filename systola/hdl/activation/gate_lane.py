@@ -151,12 +151,10 @@ class GateLane(wiring.Component):
     | `product`  | the product, PRODUCT_LATENCY cycles after its factors |
 
     The multiplier lies outside of this unit. Up to `slots` vectors are in the lane at a time, each
-    in a
-    step of its own. A vector multiplies in one step, adds in a later step, and multiplies its sum
-    when
-    its turn comes again. For this its registers move round in a ring. If several columns share the
-    lane, a step has one cycle for each of them. All vectors share the register `spare`, and the
-    conditions of the factors.
+    in a step of its own. A vector multiplies in one step, adds in a later step, and multiplies its
+    sum when its turn comes again. For this its registers move round in a ring. If several columns
+    share the lane, a step has one cycle for each of them. All vectors share the register `spare`,
+    and the conditions of the factors.
     """
 
     def __init__(self, *, turns: int = 1) -> None:

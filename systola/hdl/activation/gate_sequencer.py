@@ -90,12 +90,9 @@ class GateSequencer(wiring.Component):
     | `finishes`     | a vector has its results in the lanes in the next cycle |
 
     Latency: `latency` steps from the argument to the results, which stay for one step. Throughput:
-    the
-    next `start` may come `gate_spacing` steps after a start, a multiple of `slots` later, or any
-    time
-    from `gates_alone` steps on. A step is one cycle. With `turns` the caller enables this unit only
-    in
-    the last cycle of a step.
+    the next `start` may come `gate_spacing` steps after a start, a multiple of `slots` later, or
+    any time from `gates_alone` steps on. A step is one cycle. With `turns` the caller enables this
+    unit only in the last cycle of a step.
 
     `integer_bits` is 0 to TANH_INTEGER_BITS. With `training`, EXP also takes RECIPROCAL and
     INVERSE_ROOT: then it is 1/x or 1/sqrt(x), and no other vector may be in the lanes.

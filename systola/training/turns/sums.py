@@ -154,5 +154,5 @@ class Keeper:
         return Kept(self._writer, lines, self._masked)
 
     def free(self) -> None:
-        """Give all other lines back to the buffer."""
+        """Give the remaining lines back to the buffer."""
         self._writer.free(*self._rooms)
