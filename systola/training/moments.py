@@ -97,7 +97,7 @@ class Scale:
         return Scale(self.unit * 2.0**-times, self.bound * 2.0**-times)
 
     def surveyed(self, bits: int) -> Scale:
-        """Return the scale of codes with `bits` bits or fewer; at least SURVEYED_BITS are assumed."""
+        """Return the scale of codes with `bits` bits or fewer; SURVEYED_BITS is the least."""
         return replace(self, bound=min(self.bound, 2.0 ** max(bits, SURVEYED_BITS)))
 
 

@@ -132,7 +132,7 @@ class BranchedForward(Forward):
     # Joins.
 
     def _join(self, number: int) -> range:
-        """Write a join; return its units. After units in rows there is room for the ones of a bias."""
+        """Write a join; return its units. Rows of units have room after them for a bias of one."""
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         shape = layout.shapes[number]
         rows = shape.units * layout.samples * shape.left

@@ -144,7 +144,7 @@ class Keeper:
         writer.write(self._place(block), lines)
 
     def end(self) -> None:
-        """Give the lines that only `keep` takes back to the buffer, after the last sums."""
+        """After the last sums, give back to the buffer the lines that only `keep` uses."""
         self._writer.free(self._wide_mask, self._minus)
 
     def kept(self, block: int) -> Kept:
