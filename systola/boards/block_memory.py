@@ -15,10 +15,17 @@ SPRAM_WORDS = 1 << 14
 class BlockMemory(wiring.Component):
     """A memory of `depth` words of `data_bytes`, with an enable for each byte.
 
-    Latency: `read_data` holds the word of `address` two cycles after `enable` without `write`.
-    Throughput: one access a cycle, read or write. Contents are undefined until written.
+    | port        | meaning |
+    |---|---|
+    | `enable`    | an access |
+    | `write`     | the access is a write |
+    | `address`   | number of the word |
+    | `data`      | data of a write |
+    | `strobes`   | a bit for each byte: it is written |
+    | `read_data` | the word, two cycles after a read |
 
-    On iCE40 UltraPlus it is made of the single-ported blocks of 32 KiB, elsewhere of block RAM.
+    Throughput: one access a cycle, read or write. Contents are undefined until written. On iCE40
+    UltraPlus the memory is made of the single-ported blocks of 32 KiB, elsewhere of block RAM.
     """
 
     def __init__(self, *, data_bytes: int, depth: int):

@@ -11,10 +11,14 @@ from systola.boards.memory_access import MemoryAccessSignature
 
 
 class BoardMemory(wiring.Component):
-    """A memory of `size` bytes from address 0, a multiple of `data_bytes`, with `ports` ports.
+    """A memory that several ports share.
 
-    It performs one access a cycle, from the ports in turn. An access outside the memory is
-    answered, but has no other effect.
+    | port    | meaning |
+    |---|---|
+    | `ports` | an array of `ports` ports of MemoryAccessSignature |
+
+    It has `size` bytes, a multiple of `data_bytes`, from address 0. It performs one access a cycle,
+    from the ports in turn. An access outside the memory is answered, but has no other effect.
     """
 
     def __init__(self, *, size: int, ports: int, address_bits: int, data_bytes: int):

@@ -14,7 +14,12 @@ BEATS_AHEAD = 8
 
 
 class BurstReadPort(wiring.Component):
-    """A unit that turns the bursts of `bus` into accesses, and their answers into beats, in order.
+    """A unit that turns read bursts into accesses, and their answers into beats, in order.
+
+    | port     | meaning |
+    |---|---|
+    | `bus`    | the read channels, a slave |
+    | `access` | accesses to the memory |
 
     It accepts INCR bursts of full width only, see hdl/transfers/axi.py. Throughput: a beat a cycle
     within a burst, if the memory and the master keep up; one cycle is lost between bursts. Beats

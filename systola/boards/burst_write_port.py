@@ -10,7 +10,12 @@ from systola.hdl.transfers.axi import Response, WriteSignature
 
 
 class BurstWritePort(wiring.Component):
-    """A unit that turns the bursts of `bus` into accesses, one burst after the other.
+    """A unit that turns write bursts into accesses, one burst after the other.
+
+    | port     | meaning |
+    |---|---|
+    | `bus`    | the write channels, a slave |
+    | `access` | accesses to the memory |
 
     It accepts INCR bursts of full width only, see hdl/transfers/axi.py. Throughput: a beat a cycle
     within a burst; between bursts the unit waits for the answer to the last beat. A burst that

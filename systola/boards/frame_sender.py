@@ -12,11 +12,12 @@ CONTENT = data.StructLayout({"data": 8, "last": 1})
 
 
 class FrameSender(wiring.Component):
-    """A unit that puts ENDs around the bytes of stream `content` up to `last`, with their CRC after
-    them.
+    """A unit that sends frames: bytes between ENDs, followed by their CRC.
 
-    It takes `content` at the pace of `byte`, the stream to the line. A byte of `content` is one or
-    two bytes on the line.
+    | port      | meaning |
+    |---|---|
+    | `content` | stream of the bytes of a frame, up to `last`; taken at the pace of `byte` |
+    | `byte`    | stream to the line; a byte of `content` becomes one or two bytes there |
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,12 @@ from systola.hdl.transfers.axi import LiteSignature, Response
 
 
 class LiteMemoryPort(wiring.Component):
-    """A port that reads and writes 32 bits in a memory with beats of `data_bytes`, one at a time.
+    """A port that reads and writes words of 32 bits, one at a time, in a memory with wider beats.
+
+    | port     | meaning |
+    |---|---|
+    | `bus`    | AXI4-Lite slave |
+    | `access` | accesses to the memory, of `data_bytes` each |
 
     Latency: some six cycles. Addresses outside the memory answer DECERR.
     """

@@ -11,9 +11,18 @@ ACCESS_LATENCY = 3
 class MemoryAccessSignature(wiring.Signature):
     """A signature for accesses of one beat, seen from the port that requests them.
 
-    An access is accepted in a cycle with `valid` and `ready`. ACCESS_LATENCY cycles later `answer`
-    is high, with `read_data` for reads. `outside` is then high if the memory ends before `address`.
-    The answer cannot be stalled. `address` counts bytes; its bits below a beat do not matter.
+    | member      | meaning |
+    |---|---|
+    | `valid`     | asks for an access |
+    | `ready`     | the access is accepted |
+    | `address`   | byte address; its bits below a beat do not matter |
+    | `write`     | the access is a write |
+    | `data`      | data of a write |
+    | `strobes`   | a bit for each byte: it is written |
+    | `answer`    | answer to the access, ACCESS_LATENCY cycles after its acceptance; it cannot be
+                    stalled |
+    | `read_data` | with `answer`: data of a read |
+    | `outside`   | with `answer`: the memory ends before `address` |
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int):

@@ -11,13 +11,19 @@ MIN_DIVISOR = 8
 
 
 class UartReceiver(wiring.Component):
-    """A receiver of bytes from the line `rx`, a bit of which lasts `divisor` cycles.
+    """A receiver of bytes from a serial line.
+
+    | port    | meaning |
+    |---|---|
+    | `rx`    | the line; each bit lasts `divisor` cycles |
+    | `valid` | high for one cycle with each byte, in the middle of its stop bit |
+    | `data`  | with `valid`: the byte |
+    | `error` | high instead of `valid` if there is no stop bit |
 
     The value of a bit is the majority of three samples up to its middle. Later samples could miss
     the next start bit of a line that is too fast. A start bit that has ended by its middle was a
-    glitch, and is ignored. `valid` is high for one cycle with each byte in `data`, in the middle of
-    its stop bit. `error` is high instead if there is no stop bit. Nothing can stall the receiver.
-    The line may be a few per cent faster or slower.
+    glitch, and is ignored. Nothing can stall the receiver. The line may be a few per cent faster or
+    slower.
     """
 
     def __init__(self, *, divisor: int):

@@ -9,9 +9,14 @@ FRAME_BITS = 10
 
 
 class UartTransmitter(wiring.Component):
-    """A unit that sends the bytes of stream `byte` on the line `tx`, each bit for `divisor` cycles.
+    """A transmitter of bytes to a serial line.
 
-    Throughput: a byte in 10 * `divisor` cycles; the start bit begins in the cycle after the byte is
+    | port   | meaning |
+    |---|---|
+    | `byte` | stream of bytes |
+    | `tx`   | the line; each bit lasts `divisor` cycles |
+
+    Throughput: a byte in 10 * `divisor` cycles. The start bit begins in the cycle after the byte is
     accepted.
     """
 

@@ -57,8 +57,14 @@ class PodSignature(wiring.Signature):
 class BufferReadSignature(wiring.Signature):
     """A signature that reads lines of the buffer, seen from the reader.
 
-    A line is there for one cycle, BUFFER_LATENCY cycles after `enable` & `ready`. A reader of
-    `pairs` gets two lines with `pair`: `address` is odd, and `before` is the line before it.
+    | member    | meaning |
+    |---|---|
+    | `enable`  | asks for a read |
+    | `ready`   | the read is accepted |
+    | `address` | the line; an odd one with `pair` |
+    | `data`    | the line, for one cycle, BUFFER_LATENCY cycles after `enable` & `ready` |
+    | `pair`    | reads the line before as well; only with `pairs` |
+    | `before`  | with `data`: the line before; only with `pairs` |
     """
 
     def __init__(self, *, config: Config, pairs: bool = False):
@@ -77,7 +83,12 @@ class BufferReadSignature(wiring.Signature):
 class BufferWriteSignature(wiring.Signature):
     """A signature that writes lines of the buffer, seen from the writer.
 
-    A write is done in the cycle of `enable` & `ready`.
+    | member    | meaning |
+    |---|---|
+    | `enable`  | asks for a write |
+    | `ready`   | the write is accepted, and takes place in this cycle |
+    | `address` | the line |
+    | `data`    | its bytes |
     """
 
     def __init__(self, *, config: Config):
@@ -92,8 +103,14 @@ class BufferWriteSignature(wiring.Signature):
 
 
 class ParameterWriteSignature(wiring.Signature):
-    """A signature that writes `planes` of one entry of the parameter memory, seen from the
-    writer."""
+    """A signature that writes planes of one parameter entry, seen from the writer.
+
+    | member    | meaning |
+    |---|---|
+    | `planes`  | a bit for each plane: it is written |
+    | `address` | number of the entry |
+    | `data`    | the bytes for each of these planes |
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(
@@ -106,7 +123,14 @@ class ParameterWriteSignature(wiring.Signature):
 
 
 class TableWriteSignature(wiring.Signature):
-    """A signature that writes one byte of one table, for all lanes, seen from the writer."""
+    """A signature that writes one byte of one table, for all lanes, seen from the writer.
+
+    | member    | meaning |
+    |---|---|
+    | `enable`  | writes the byte |
+    | `address` | its address, counted from the first table |
+    | `data`    | the byte |
+    """
 
     def __init__(self, *, tables: int):
         super().__init__(
@@ -123,7 +147,14 @@ TABLE_ROW_BYTES = 4
 
 
 class TableRowSignature(wiring.Signature):
-    """A signature that writes one row of one table, for all lanes, seen from the writer."""
+    """A signature that writes one row of one table, for all lanes, seen from the writer.
+
+    | member    | meaning |
+    |---|---|
+    | `enable`  | writes the row |
+    | `address` | number of the row, counted from the first table |
+    | `data`    | the bytes of the row |
+    """
 
     def __init__(self, *, tables: int):
         super().__init__(

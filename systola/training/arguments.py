@@ -21,14 +21,14 @@ _PLAIN = (type(None), bool, int, float, str, tuple)
 
 @dataclass(frozen=True)
 class Only:
-    """An argument of Keras that may have no value but `values`, its default first."""
+    """An argument of Keras that is accepted with these `values` only; the first is its default."""
 
     values: tuple[object, ...]
     instead: str = ""
-    """Way to do the same here, for the error message."""
+    """Advice for the error message: the way to get the same effect here."""
 
     def allows(self, value: object) -> bool:
-        """Return whether `value` changes nothing."""
+        """Return whether `value` is one of the accepted values."""
         return type(value) in _PLAIN and any(
             type(each) is type(value) and each == value for each in self.values
         )

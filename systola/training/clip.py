@@ -33,7 +33,7 @@ class Clip:
 
 
 def largest_step(value: float | None, rate: float, bits: int) -> int:
-    """Return the largest code of a step with so many fraction bits, 1 at least; 0: there is none.
+    """Return the largest code of a step with `bits` fraction bits, at least 1; 0 for no limit.
 
     No number of the gradient counts for more than `value`.
     """

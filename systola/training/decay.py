@@ -21,9 +21,9 @@ _MOST_RIGHT = 31
 
 
 def decay_entry(weight_decay: float, rate: float, steps: int) -> Entry | None:
-    """Return the entry that makes of masters the part that they lose after so many steps.
+    """Return the parameter entry that turns masters into the part that they lose in this step.
 
-    None where they lose nothing: before DECAY_STEPS are over, and where the part is so small that
+    None if they lose nothing: in all but each DECAY_STEPS-th step, and if the part is so small that
     no master would ever lose a unit.
     """
     if not weight_decay or steps % DECAY_STEPS:

@@ -22,7 +22,7 @@ def is_description(text: str) -> bool:
 def layers(text: str) -> list[Layer]:
     """Return the layers of a description.
 
-    A number is a Dense of so many units. Each Dense but the last has a ReLU.
+    A number is a Dense with this number of units. Each Dense but the last has a ReLU.
     """
     parts = text.split(",")
     last = max(number for number, part in enumerate(parts) if part.isdigit())

@@ -34,12 +34,11 @@ from systola.training.writer import WIDE, Entry, Writer
 LEAST = -8
 """Least exponent that a core sends."""
 _STEPS = 15
-"""Exponents that one line distinguishes, above its least exponent."""
+"""Number of exponents, above the least one, that a line can tell apart."""
 _LINES = 3
 """Number of int16 lines for one exponent."""
 WHOLE = Entry(multiplier=(1 << 31) - 1)
-"""Parameter entry with a scale of one as far as -2^15 is concerned. The multiplier HALF would lose
-a bit of -2^15."""
+"""Parameter entry that leaves -2^15 unchanged; with the multiplier HALF it would lose a bit."""
 
 
 def agree(writer: Writer, task: Task, scratch: int) -> None:

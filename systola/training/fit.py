@@ -16,11 +16,11 @@ from systola.training.task import Task
 from systola.training.turns.step import goes_in_turns
 
 _TURN_BLOCKS = 0.1
-"""Number of blocks of samples that take as long as the work of a turn beside its samples, about."""
+"""Work of a turn that does not depend on its samples, as a number of blocks of samples."""
 
 
 def fitted(config: Config, task: Task, batch: int) -> tuple[Task, Layout]:
-    """Return `task` with the turns of a batch of so many samples, and the places of a core.
+    """Return `task` with the turns of its batch, and the layout of a core.
 
     Raises NoRoomError for a network that has no room even with one block of samples a turn.
     """
@@ -75,7 +75,7 @@ class _Search:
         return self._found[turns]
 
     def _with(self, turns: int) -> tuple[Task, Layout]:
-        """Return the task with so many turns, and its layout; raise NoRoomError where these are too
+        """Return the task with `turns` turns, and its layout; raise NoRoomError if they are too
         few."""
         config, task = self._config, replace(self._task, turns=turns)
         shares = [

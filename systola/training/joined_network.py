@@ -35,7 +35,7 @@ Coded = tuple[Value, int]
 def joined(
     items: list[Item], number: int, stage: Stage, given: Sequence[Coded], bits: int
 ) -> Value:
-    """Append the join of results to `items`, and return its result, of so many fraction bits.
+    """Append the join of results to `items`, and return its result, with `bits` fraction bits.
 
     Raises ModelError for a sum of more than two.
     """

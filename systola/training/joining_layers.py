@@ -64,5 +64,5 @@ class Concatenate(Joining):
         need(type(self.axis) is int and -1 <= self.axis <= 3, f"axis must be -1: {_LAST_AXIS}")
 
     def check_axis(self, dimensions: int) -> None:
-        """Raise TrainingError where the axis is not the last one of samples of so many."""
+        """Raise TrainingError unless the axis is the last one of samples with `dimensions` axes."""
         need(self.axis in (-1, dimensions), f"axis must be -1, not {self.axis}: {_LAST_AXIS}")

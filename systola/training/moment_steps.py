@@ -26,7 +26,7 @@ _LEAST_OF_NORM, _MOST_OF_NORM = GRADIENT_BITS - 4, GRADIENT_BITS + 1
 
 @dataclass(frozen=True)
 class Looked:
-    """The result of a step that is not taken, for each tensor."""
+    """The result of a trial step, which changes nothing, for each tensor."""
 
     told: Sequence[int]
     """Reported bits of the largest gradients."""
@@ -36,7 +36,7 @@ class Looked:
 
 
 Look = Callable[[Sequence[MomentStep]], Looked]
-"""A function that takes a step with some numbers, and leaves no trace of it."""
+"""A function that makes a trial step with some numbers, and undoes it."""
 
 
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:

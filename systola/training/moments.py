@@ -47,7 +47,7 @@ KEPT_BITS = 13
 SURVEY_STEPS = 4
 """Steps from one look at the magnitudes of the codes to the next."""
 SURVEYED_BITS = 8
-"""The least number of bits that such a look reports."""
+"""The least number of bits that a look at the magnitudes reports."""
 MOMENT_BITS = -64, 96
 """The least and the most fraction bits of gradients."""
 LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
@@ -93,11 +93,11 @@ class Scale:
         return replace(self, unit=self.unit / decay)
 
     def halved(self, times: int) -> Scale:
-        """Return the scale of codes that have been halved so often; doubled, if negative."""
+        """Return the scale after codes were halved `times` times; negative `times` double them."""
         return Scale(self.unit * 2.0**-times, self.bound * 2.0**-times)
 
     def surveyed(self, bits: int) -> Scale:
-        """Return the scale where codes have no more than so many bits, or SURVEYED_BITS."""
+        """Return the scale of codes with `bits` bits or fewer; SURVEYED_BITS is the least."""
         return replace(self, bound=min(self.bound, 2.0 ** max(bits, SURVEYED_BITS)))
 
 
@@ -106,13 +106,13 @@ class Scales:
     """The scales of the gradients of a tensor and of their moments."""
 
     gradient: int
-    """Fraction bits of the gradients, with which the last ones had GRADIENT_BITS."""
+    """Fraction bits of the gradients. With these the last gradients had GRADIENT_BITS bits."""
     first: Scale
     root: Scale
 
     @classmethod
     def at_first(cls, decays: Decays, gradient: int) -> Scales:
-        """Return the scales before the first step, for gradients of so many fraction bits."""
+        """Return the scales before the first step, for gradients with `gradient` fraction bits."""
         unit = 2.0 ** (KEPT_BITS - GRADIENT_BITS + gradient)
         first, root = unit / (1 - decays.first), unit / sqrt(1 - decays.second)
         return cls(gradient, Scale(first, 0.0), Scale(root, 0.0))

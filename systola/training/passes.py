@@ -22,7 +22,7 @@ STATE_BITS = 15
 _ADAPTED_ROWS = 256
 """Least number of rows that are updated together where there are moments."""
 PLAIN = HALF, 1
-"""Multiplier and lost bits of units that are not scaled."""
+"""Scale of units that are not scaled: its multiplier, and the number of bits that it loses."""
 COUNTER_REGISTER = 1
 """Index register with the counter of the masks of a step."""
 
@@ -143,10 +143,11 @@ def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
 
 
 def bits_without_dropout(stage: Stage, code: int) -> int:
-    """Return the fraction bits of the units of a stage where nothing is learnt.
+    """Return the fraction bits of the units of a stage in a test or prediction.
 
-    `code`: the number that a step leaves in host memory, 2^(m - f) for units of f bits, at most m.
-    Without dropout there is room for the bits that its scale has taken.
+    `code`: the number that a step leaves in host memory, 2^(m - f). The step had units of f
+    fraction bits, and at most m are possible. A test has no dropout, so its units have the bits
+    that the scale of the dropout takes from a step.
     """
     if stage.curve:
         return CURVES[stage.curve].bits

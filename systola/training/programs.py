@@ -172,7 +172,7 @@ def predict_program(
 def survey_program(
     config: Config, layout: Layout, memories: Sequence[Sequence[int]]
 ) -> StepProgram:
-    """Build a program that measures masters, or the tensors beside them.
+    """Build a program that measures masters, or their velocities or moments.
 
     A tensor with codes of b >= 8 bits gives 2^(13 - b + 8). `memories`: for each kind of tensor,
     the places of all tensors.

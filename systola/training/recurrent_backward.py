@@ -242,7 +242,7 @@ class RecurrentBackward:
         self._writer.write_rows(host, lines[: 2 * blocks * samples], 2 * samples, 2 * self._count)
 
     def _product(self, slopes: range, product: _Product) -> None:
-        """Write a product whole, of any size."""
+        """Write all parts of a product, which may have any size."""
         if product.blocks:
             self._begin_product(slopes, product)
             self._end_product(product)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares between LSTM and GRU: sizes, biases, and the accumulators of one step after the other."""
+"""The parts that LSTM and GRU share: sizes, biases, and the accumulators of successive steps."""
 
 from __future__ import annotations
 

@@ -63,8 +63,9 @@ class _Decay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class ExponentialDecay(_Decay):
-    """A rate that is multiplied by `decay_rate` in `decay_steps` steps; with `staircase` at once
-    after so many."""
+    """A rate that falls by the factor `decay_rate` in `decay_steps` steps.
+
+    With `staircase` it falls at once, at the end of these steps."""
 
     def __call__(self, step: int) -> float:
         return self.initial_learning_rate * self.decay_rate ** self._count(step)

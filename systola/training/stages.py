@@ -174,8 +174,7 @@ def branched(stages: Sequence[Stage]) -> bool:
 
 
 def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
-    """Return everything that is learnt: a tensor for each stage, then the other tensors of each
-    LSTM."""
+    """Return all tensors that are learnt: one for each stage, then further ones of each LSTM."""
     others = [each for stage in stages for each in _others(stage)]
     return (*(stage.tensor for stage in stages), *others)
 

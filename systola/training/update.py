@@ -79,12 +79,12 @@ class Masters:
         return replace(self, line=self.line + rows.start, lines=lines, start=start)
 
     def read(self) -> None:
-        """Read the masters and the tensors beside them from host memory."""
+        """Read the masters, and their velocities or moments, from host memory."""
         for host, lines in self._places():
             self.writer.read(host, lines)
 
     def write(self) -> None:
-        """Write the masters and the tensors beside them back to host memory."""
+        """Write the masters, and their velocities or moments, back to host memory."""
         for host, lines in self._places():
             self.writer.write(host, lines)
 
@@ -126,7 +126,7 @@ class Masters:
         return len(self.lines[0]) // 2
 
     def add(self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None) -> None:
-        """Add the sums from a row on, by way of the tensors beside the masters."""
+        """Add the sums from a row on, by way of the velocities or moments."""
         if self.task.decays:
             most = adapted_rows(self.writer.config)
             for first in range(0, self._rows, most):

@@ -140,7 +140,7 @@ class Writer:
         )
 
     def fits(self, *lines: int) -> bool:
-        """Return whether regions of so many lines have room, all at one time."""
+        """Return whether regions with these numbers of lines have room, all at one time."""
         before = list(self._free)
         try:
             for count in lines:
@@ -375,7 +375,7 @@ class Writer:
         at = {"buffer": source, "destination": destination}
         self.emit(Opcode.TRANSPOSE, **at, count=count, step=step)
 
-    # Results of the writer.
+    # The finished program.
 
     def code(self) -> bytes:
         """Return the program: tables and entries first, Halt last.

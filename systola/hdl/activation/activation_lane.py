@@ -22,13 +22,13 @@ class Pick(enum.Enum, shape=2):
     """A choice of the byte of a lane for the line that is written."""
 
     PLAIN = 0
-    """The result, or its low byte."""
+    """The byte of an int8 result, or the low byte of an int16 result."""
     TABLE = 1
-    """The entry of the table for the result."""
+    """The byte that the table has for the result."""
     GATE = 2
     """The low byte of the gate's result."""
     HIGH = 3
-    """The high byte of the result that was picked in the turn before, with PLAIN or GATE."""
+    """The high byte of an int16 result; its low byte was picked just before, by PLAIN or GATE."""
 
 
 class ScalingControl(data.StructLayout):
@@ -149,9 +149,8 @@ class ActivationLane(wiring.Component):
     Throughput: one value a cycle. No back-pressure. Each lane has its own copy of the tables.
     With attention, a TableLane has the tables. The number on a curve takes the place of the result
     CURVE_LATENCY cycles later. A byte that looks up a number of int32 comes VALUE_STAGE cycles
-    before `gathers`. The
-    gates borrow a multiplier of the requantiser, in cycles in which the requantiser has no vector
-    for it. The Requantiser's docstring has the ranges of its inputs.
+    before `gathers`. The gates borrow a multiplier of the requantiser, in cycles in which the
+    requantiser has no vector for it. The Requantiser's docstring has the ranges of its inputs.
     """
 
     TABLE_STAGE = Requantiser.LATENCY
@@ -230,7 +229,8 @@ class ActivationLane(wiring.Component):
             with m.If(self.accumulate):
                 m.d.comb += requantiser.offset.eq(vector.addend)
             m.submodules.gate_lane = gate = GateLane(turns=config.columns_per_lane)
-            # Each high byte waits until the next turn of its column: it follows its low byte.
+            # The high byte of each result waits: it is picked after the low byte, in the next turn
+            # of its column.
             high = registers_in_turn(m, unsigned(8), turns=config.columns_per_lane, name="high")
             m.d.comb += [
                 gate.control.eq(self.gate),

@@ -229,7 +229,7 @@ class ActivationUnit(wiring.Component):
         # instruction. A pause follows the last step of an instruction.
         command = Signal(ActivateCommand(config=self._config), reset_less=True)
         present = Signal()
-        follows = Signal()  # the planner has the instruction after `command`
+        follows = Signal()  # the planner already has the instruction after `command`
         ends = Signal()  # the last step of `command` is taken
         m.d.comb += [
             planner.command.eq(self.command),
@@ -245,14 +245,14 @@ class ActivationUnit(wiring.Component):
             m.d.sync += command.eq(planner.planned)
 
         from_accumulators = command.source == Source.ACCUMULATORS
-        in_both = Signal()  # a Measure is in the lists of rows and of lines
+        in_both = Signal()  # a Measure, which is in two lists: of rows read, and of lines read
         if self._config.training:
             m.d.comb += in_both.eq((command.function == OTHER) & measures(command.table))
         adds = (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
         scaled = Signal()
         m.d.comb += scaled.eq((command.source == Source.VECTOR) & adds)
-        # Bit n: n + 1 cycles ago a sum of scaled elements was issued. Like an element, such a sum
-        # takes the requantisers for a cycle a turn.
+        # Bit n: a sum of scaled elements was issued n + 1 cycles ago. Such a sum occupies the
+        # requantisers for one cycle in each turn, and so does each of its elements.
         scaled_sums = Signal(SLOT_DISTANCE)
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
@@ -330,7 +330,7 @@ class ActivationUnit(wiring.Component):
         return m
 
     def _awaits_tables(self, m: Module, command: data.View, issues: Value) -> Value:
-        """Return whether lines to be looked up must wait for results that are looked up."""
+        """Return whether lines that use tables must wait, as results still use the tables."""
         left = Signal(range(GATHER_SPACING + 1))
         with m.If(issues & (command.function == Function.TABLE)):
             m.d.sync += left.eq(GATHER_SPACING)
@@ -343,11 +343,11 @@ class ActivationUnit(wiring.Component):
     ) -> tuple[data.View, Signal, Value]:
         """Return the present step, whether ResultLanes sees it, and whether it ends in this cycle.
 
-        A step with an element for the requantisers waits while these are `busy`. A step that the
-        gates of older vectors hold up waits, too.
+        A step with an element for the requantisers waits while the requantisers are `busy`. A step
+        also waits while the gates of older vectors hold it up.
 
-        Where columns take turns, a step may read in either of its two cycles. ResultLanes sees the
-        step in both. When they are over, `made` shows whether the step was made.
+        Where columns take turns, a step has two cycles and may read in either of them. ResultLanes
+        sees the step in both cycles. In the cycle after them, `made` shows if the read took place.
         """
         layout, turns = Step(config=self._config), self._config.columns_per_lane
         step, valid = Signal(layout, reset_less=True), Signal()
@@ -386,7 +386,7 @@ class ActivationUnit(wiring.Component):
         # No step follows a step with a pause at once: the step that is loaded then is not valid.
         passed = interlock.output
         aside, waits = Signal(layout, reset_less=True), Signal()
-        room = Signal(init=1)  # nothing waits
+        room = Signal(init=1)  # no step waits in `aside`
         following = Signal(layout)
         comes = Signal()
         pauses = Signal()  # a pause follows this step

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last row and line that were read, for columns that take turns in the activation unit."""
+"""Registers that keep the row and the line read last, while columns take turns to use them."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 
@@ -8,12 +8,12 @@ from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 
 
 def arrived(m: Module, reads: Value, row: Value, line: Value) -> tuple[Signal, Signal]:
-    """Return the row and the line of the last read, until the next ones come.
+    """Return the row and the line of the last read; both stay until the next read's data come.
 
-    `reads` is high in the cycle of a read. Its `row` and `line` come later, for one cycle.
+    `reads` is high in the cycle of a read. Its `row` and `line` arrive later, for one cycle only.
     """
     kept_row, kept_line = Signal.like(row), Signal.like(line)
-    read_before = Signal(max(ROW_LATENCY, LINE_LATENCY))  # bit n: n + 1 cycles ago
+    read_before = Signal(max(ROW_LATENCY, LINE_LATENCY))  # bit n: a read n + 1 cycles ago
     m.d.sync += read_before.eq(Cat(reads, read_before))
     with m.If(read_before[ROW_LATENCY - 1]):
         m.d.sync += kept_row.eq(row)

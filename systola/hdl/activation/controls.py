@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controls that pass through the lanes of the activation unit beside the numbers."""
+"""Layouts of the control signals that go with each line and each vector through the lanes."""
 
 from amaranth.hdl import signed
 from amaranth.lib import data
@@ -51,9 +51,9 @@ class LineControl(data.StructLayout):
 
 
 INSTRUCTIONS = 16
-"""Count of the numbers for instructions: more than can have vectors in the lanes at a time.
+"""Number of instructions told apart in the lanes: never fewer than have vectors there at a time.
 
-At least two cycles lie between the vectors of two instructions.
+At least two cycles lie between the vectors of two instructions, so this number is enough.
 """
 
 
@@ -67,7 +67,7 @@ class VectorControl(data.StructLayout):
     | `parameter` | its parameter entry |
     | `use_sum`   | its value is a sum of buffer lines, not an accumulator row |
     | `scaled`    | the elements of its sum are scaled |
-    | `number`    | its instruction, as one of the last INSTRUCTIONS |
+    | `number`    | number of its instruction, modulo INSTRUCTIONS |
     """
 
     def __init__(self, *, config: Config):
@@ -96,10 +96,20 @@ class PassingControl(data.StructLayout):
 class InstructionControl(data.StructLayout):
     """A control with the settings that all vectors of an instruction share.
 
-    The settings wait in small memories. `accumulate`: the result is added to the lines' old
-    content. `wide`: results are int16. `low`, `high`: bounds of the result. `exponent`: number of
-    the exponent register with the shifts. `stochastic`: the rounding is random. The other fields
-    are operands of the instruction.
+    The settings are kept in small memories, at the number of the instruction.
+
+    | field        | meaning |
+    |---|---|
+    | `accumulate` | the result is added to the lines' old content |
+    | `wide`       | results are int16 |
+    | `rounding`   | operand of the instruction |
+    | `function`   | operand of the instruction, or OTHER |
+    | `zero_point` | operand of the instruction |
+    | `low`        | smallest result |
+    | `high`       | largest result |
+    | `table`      | operand of the instruction |
+    | `exponent`   | number of the exponent register that gives the shifts, with training |
+    | `stochastic` | the rounding is random, with training |
     """
 
     def __init__(self, *, config: Config):
@@ -119,7 +129,10 @@ class InstructionControl(data.StructLayout):
 
 
 class EndControl(data.StructLayout):
-    """A control that accompanies a vector to its line, after its instruction's number was used."""
+    """A control that accompanies a vector in its last stages, until its line is written.
+
+    It holds the settings themselves, so the number of the instruction is not needed any longer.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of curves beside the lanes: rows of tables, and a delay for late results."""
+"""The logic for curves outside the lanes: it writes table rows and delays late results."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -17,27 +17,31 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.ports import TABLE_ROW_BYTES, TableRowSignature, TableWriteSignature
 
 GATHER_STAGE = OPERAND_LATENCY + VectorLane.VALUE_STAGE - 1
-"""Cycles from the read of a line to the cycle before lanes look its elements up."""
+"""Cycles from the read of a line to the cycle before the lanes look up its elements."""
 
 
 class CurveStage(wiring.Component):
-    """Delays vectors with curves by CURVE_LATENCY cycles; all others pass in the same cycle. It
-    also collects the bytes of tables to rows.
+    """A stage that delays vectors with curves by CURVE_LATENCY cycles, and fills rows of tables.
 
-    | port | |
+    Vectors without curves pass in the same cycle. Bytes of tables are collected to rows.
+
+    | port             | meaning |
     |---|---|
-    | `control`, `valid` | a vector, if there is one, in the cycle before TABLE_STAGE of the lanes |
-    | `on_curve` | its function is a curve, in the same cycle |
-    | `table` | its table, a cycle later |
-    | `gathers`, `gathered_table` | a line is read whose sums come from a table of int32 |
-    | `gathers_now` | in the next cycle the lanes look up a line that was read GATHER_STAGE cycles \
-ago; `table` is its table then |
-    | `passed`, `passed_valid` | the vector that leaves |
-    | `bytes` | writes of bytes, in the order of their addresses |
-    | `row` | the write of a row, in the cycle of its last byte |
+    | `valid`          | there is a vector, in the cycle before TABLE_STAGE of the lanes |
+    | `control`        | control of the vector |
+    | `on_curve`       | its function is a curve, in the same cycle |
+    | `table`          | its table, one cycle later |
+    | `gathers`        | a line is read that looks up numbers of int32 |
+    | `gathered_table` | with `gathers`: the first table of these numbers |
+    | `gathers_now`    | in the next cycle the lanes look up a line that was read GATHER_STAGE
+                         cycles ago; then `table` is the table of these numbers |
+    | `passed_valid`   | a vector leaves |
+    | `passed`         | control of this vector |
+    | `bytes`          | writes of bytes, in the order of their addresses |
+    | `row`            | the write of a row, in the cycle of its last byte |
 
-    The caller keeps vectors without curves away from those with curves, so that no two leave at
-    once. Throughput: a vector and a byte a cycle.
+    The caller keeps vectors without curves away from vectors with curves, so that no two leave in
+    the same cycle. Throughput: one vector and one byte a cycle.
     """
 
     def __init__(self, *, config: Config):

@@ -11,7 +11,7 @@ from systola.hdl.commands import MeasureLayout
 
 MAGNITUDE_BITS = 31
 MEASURED = 4
-"""Cycles from `last` to the first `select` that sees the register's new value."""
+"""Cycles from `last` to the first `select` that reads the register's new value."""
 
 
 class ShiftLayout(data.StructLayout):
@@ -74,8 +74,8 @@ class ExponentRegisters(wiring.Component):
         with m.If(self.take):
             m.d.sync += about.eq(self.about)
 
-        # The union of all magnitudes has as many bits as the largest of them. The registers are
-        # added up at the same time.
+        # ORed together, all magnitudes have as many bits as the largest of them. The registers'
+        # values are added up at the same time, one in each `stage`.
         row = Signal(MAGNITUDE_BITS)
         held = Signal(MAGNITUDE_BITS)
         stage = Signal(MEASURED - 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One lane of the functions SIGMOID and TANH: it works off a microprogram with one multiplier."""
+"""The lane that computes SIGMOID and TANH by a microprogram, with one multiplier."""
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, signed, unsigned
 from amaranth.lib import data, enum, wiring
@@ -11,16 +11,22 @@ from systola.hdl.parts.turns import registers_in_turn
 HIGHEST = (1 << 15) - 1
 """The largest int16."""
 FACTORS = 7
-"""Conditions 0 to 6: the factors exp(-2^-2), exp(-2^-1), ... exp(-2^4) that the argument needs."""
+"""Number of factors exp(-2^-2), exp(-2^-1), ... exp(-2^4).
+
+Condition n, from 0 to 6, holds if the argument needs factor n.
+"""
 ZERO, POSITIVE, ALWAYS = 7, 8, 9
-"""Conditions of the argument itself, which counts as positive where it is zero, and none."""
+"""Conditions: the argument is 0; the argument is 0 or positive; none, as this one always holds."""
 PRODUCT_LATENCY = 2
 """Cycles from the operands of the multiplier to the product."""
 
 
 def slots(turns: int) -> int:
-    """Return the steps of `turns` cycles from a product to the next one, which takes its sum: that
-    many vectors may be in a lane, and take its multiplier in turn."""
+    """Return the steps, of `turns` cycles each, between two products of the same vector.
+
+    The second product has the sum with the first one as a factor. In between, the multiplier is
+    free for other vectors, so this is also the number of vectors that can share a lane.
+    """
     return -(-(PRODUCT_LATENCY + 1) // turns)
 
 
@@ -55,8 +61,11 @@ class Addend(enum.Enum, shape=2):
 
 
 class ProductTerm(enum.Enum, shape=2):
-    """The second operand of the adder: the product rounded to 15 fewer bits, that times 4, or that
-    negated."""
+    """The second operand of the adder, made from the product.
+
+    ROUNDED is the product divided by 2^15 and rounded. QUADRUPLE is four times and NEGATED minus
+    one times this number.
+    """
 
     NONE = 0
     ROUNDED = 1
@@ -65,15 +74,23 @@ class ProductTerm(enum.Enum, shape=2):
 
 
 class FactorControl(data.StructLayout):
-    """The operands of the multiplier, if it is to `multiply`."""
+    """A control that chooses the operands of the multiplier, valid if `multiply` is set."""
 
     def __init__(self) -> None:
         super().__init__({"multiply": 1, "first": First, "second": Second, "constant": signed(16)})
 
 
 class TermControl(data.StructLayout):
-    """The operands of the adder: `addend`, and `product` or, with `doubles`, the value. The value
-    stays as it is without `update`, or where `condition` does not hold."""
+    """A control that chooses the operands of the adder.
+
+    | field       | meaning |
+    |---|---|
+    | `update`    | the value becomes the sum if `condition` holds; else the value stays as it is |
+    | `condition` | number of the condition |
+    | `addend`    | first operand |
+    | `product`   | second operand |
+    | `doubles`   | the value itself is the second operand |
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -82,19 +99,30 @@ class TermControl(data.StructLayout):
 
 
 class SumControl(data.StructLayout):
-    """With a sum: the addend OFFSET, and whether the value goes into registers `saved` (`save`) and
-    `spare` (`keep`), too."""
+    """A control that is used in the cycle of a sum.
+
+    | field    | meaning |
+    |---|---|
+    | `offset` | the addend if Addend.OFFSET is chosen |
+    | `save`   | the sum also goes into the register `saved` |
+    | `keep`   | the sum also goes into the register `spare` |
+    """
 
     def __init__(self) -> None:
         super().__init__({"offset": signed(16), "save": 1, "keep": 1})
 
 
 class GateControl(data.StructLayout):
-    """The control of all lanes in one step; all bits zero: nothing happens.
+    """A control of all lanes for one step; a lane keeps its state if all bits are zero.
 
-    `load` takes a new argument, `shift` doubles it, and `take` makes it the argument of the vector
-    that has its turn to add. `factors` are for the vector that has its turn to multiply. Its sum
-    comes `sum_steps` later, with `sum`; `terms` come a step before the sum.
+    | field     | meaning |
+    |---|---|
+    | `load`    | take a new argument |
+    | `shift`   | double the argument |
+    | `take`    | give the argument to the vector that adds in this step |
+    | `factors` | operands of the multiplier, for the vector that multiplies in this step |
+    | `terms`   | operands of the adder, one step before the sum |
+    | `sum`     | control of the sum, `sum_steps` after the `factors` of the same row |
     """
 
     def __init__(self) -> None:
@@ -111,15 +139,22 @@ class GateControl(data.StructLayout):
 
 
 class GateLane(wiring.Component):
-    """SIGMOID or TANH of `argument`, step by step, by the `control` of a GateSequencer.
+    """A lane that computes SIGMOID or TANH of an argument, controlled by a GateSequencer.
 
-    `argument` is taken in the cycle after the sequencer's `start`; `result` holds the function of
-    it GateSequencer.latency() steps later, for one step. `slots` vectors take turns: each of them
-    multiplies in one step, adds in a later one, and multiplies its sum when its turn comes again.
-    Their registers go round. Where columns take turns, too, control stays for a cycle a turn, which
-    is a step. All vectors share the register `spare`, and the conditions of the factors.
-    The multiplier is not in here: it takes `first` and `second` with `multiply`, and
-    `product` comes PRODUCT_LATENCY cycles later.
+    | port       | meaning |
+    |---|---|
+    | `control`  | control of the present step |
+    | `argument` | the argument, in the cycle after the sequencer's `start` |
+    | `result`   | the function's value, for one step, GateSequencer.latency() steps later |
+    | `first`    | a factor, if `control.factors.multiply` is set |
+    | `second`   | the other factor |
+    | `product`  | the product, PRODUCT_LATENCY cycles after its factors |
+
+    The multiplier lies outside of this unit. Up to `slots` vectors are in the lane at a time, each
+    in a step of its own. A vector multiplies in one step, adds in a later step, and multiplies its
+    sum when its turn comes again. For this its registers move round in a ring. If several columns
+    share the lane, a step has one cycle for each of them. All vectors share the register `spare`,
+    and the conditions of the factors.
     """
 
     def __init__(self, *, turns: int = 1) -> None:
@@ -138,8 +173,8 @@ class GateLane(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         control, turns = self.control, self._turns
-        # A ring is set in the cycle of a sum. The vector that adds has the last place, the vector
-        # that multiplies has this place.
+        # A sum enters its ring at place 0. The vector that adds is at the last place of the ring,
+        # the vector that multiplies at place `multiplies`.
         period = slots(turns) * turns
         multiplies = period - 1 - PRODUCT_LATENCY
 
@@ -168,7 +203,7 @@ class GateLane(wiring.Component):
         centred = Signal(signed(13))
         m.d.comb += centred.eq(argument[:13] ^ 1 << 12)
 
-        # The terms of the next sum: a vector keeps its value by adding nothing to it.
+        # The terms of the next sum. A vector without `update` adds 0 to its value.
         factors = registers("factors", unsigned(FACTORS))
         ends = registers("ends", unsigned(ALWAYS - FACTORS), places=period)
         with m.If(control.take):
@@ -212,7 +247,7 @@ class GateLane(wiring.Component):
         # One adder rounds, negates and adds: -x is ~x and a carry.
         product = self.product[14:]
         addend = Signal(signed(17))
-        of_product = Signal(18)  # from the carry on
+        of_product = Signal(18)  # bit 0 is the carry into the adder
         with m.Switch(addends[-1]):
             with m.Case(Addend.OFFSET):
                 m.d.comb += addend.eq(control.sum.offset)

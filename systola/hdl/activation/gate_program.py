@@ -2,15 +2,15 @@
 """The microprograms of the functions SIGMOID, TANH and EXP, and of reciprocals.
 
 Source of the arithmetic: gemmlowp, fixedpoint/fixedpoint.h, `logistic`, `tanh` and
-`exp_on_negative_values` of a FixedPoint<int16_t, n>. A product of two int16 there is
-(a * b + 2^14) >> 15. It would saturate for two factors of -32768, which do not occur. Sums may
-reach 32768, and leave int16 in no other way.
+`exp_on_negative_values` of a FixedPoint<int16_t, n>. The product of two int16 is
+(a * b + 2^14) >> 15 there. It would saturate for two factors of -32768, which do not occur. A sum
+may be 32768, but is never further outside of int16.
 
-A row multiplies, then adds; the next row takes its sum. The adder never shifts: products with
-powers of two do, and round as the formula asks for.
+A row of a program multiplies and then adds. The next row uses its sum. The adder never shifts:
+products with powers of two take the place of shifts, and round as the formula asks for.
 
-1/x and 1/sqrt(x), which EXP has for the last values of `table`, are one program of Newton's steps
-y + y (1 - x y^2) / 2.
+EXP with RECIPROCAL or INVERSE_ROOT in `table` is 1/x or 1/sqrt(x). Both come from one program, with
+Newton's iteration y + y (1 - x y^2) / 2.
 """
 
 from typing import Any
@@ -28,9 +28,9 @@ from systola.hdl.activation.gate_lane import (
 )
 
 QUARTER, HALF = 1 << 13, 1 << 14
-"""Factors with 15 fractional bits. By them a value is divided, and rounded half up."""
+"""Factors 1/4 and 1/2 with 15 fractional bits; such a product is rounded half up."""
 ALMOST_ONE = HIGHEST
-"""A factor of one for values from 0 to 2^14: rounding adds the missing unit again."""
+"""A factor that leaves values from 0 to 2^14 unchanged: rounding makes up for the missing unit."""
 MINUS_ONE = -1 << 15
 """A factor that negates; as a number, minus one with 15 fractional bits."""
 EXP_OF_EIGHTH = 28918
@@ -43,19 +43,19 @@ START_OFFSET = 23130
 START_SLOPE = -15420
 """-32/17 with 13 fractional bits."""
 ITERATIONS = 3
-"""Iterations of Newton and Raphson for 1/d."""
+"""Iterations of the Newton-Raphson method for 1/d."""
 ROOT_SLOPE = 15500
-"""With 14 fractional bits: 2 - slope * x is a first guess of 1/sqrt(x) for 1/4 < x <= 1."""
+"""A slope with 14 fractional bits: 2 - slope * x is a first guess of 1/sqrt(x), 1/4 < x <= 1."""
 ROOT_ITERATIONS = 3
 _QUARTER_BITS = (0, 1)
-"""Conditions for arguments with 15 fractional bits: the two bits that count whole quarters."""
+"""Numbers of two conditions: the two bits of the argument that count its whole quarters."""
 ONE = 1 << 13
 """1 with 13 fractional bits."""
 
 Row = dict[str, Any]
-"""Fields of GateControl that are not zero in a row.
+"""Type of a row: the fields of GateControl that are not zero, by name.
 
-A field stands in its row, whichever cycle of the row needs it."""
+A row takes several steps; each field counts in the step that needs it."""
 
 
 def _add(*, condition: int = ALWAYS, **fields: Any) -> Row:
@@ -74,7 +74,7 @@ def _double(**fields: Any) -> Row:
 
 
 def _exponential() -> list[Row]:
-    """Return the rows from the argument to its exponential; for the argument 0 it is wrong."""
+    """Return the rows that compute exp(argument); the result is wrong for the argument 0."""
     # exp(x - 1/8) = c + c * (x + ((x^4 / 4 + x^3) / 3 + x^2) / 2), -1/8 <= x < 1/8.
     rows = [
         _product(first=First.ARGUMENT, second=Second.ARGUMENT, save=1),  # x^2
@@ -85,7 +85,7 @@ def _exponential() -> list[Row]:
         _product(constant=HALF, addend=Addend.ARGUMENT),
         _product(constant=EXP_OF_EIGHTH, offset=EXP_OF_EIGHTH),
     ]
-    # Times exp(-2^e) for each 2^e that the argument lies below that interval.
+    # Multiply by exp(-2^e) for each 2^e in the distance of the argument from this interval.
     factors = [_product(constant=EXPONENTIALS[n], condition=n) for n in range(FACTORS)]
     return rows + factors
 
@@ -109,8 +109,9 @@ def microprogram(*, tanh: bool) -> list[Row]:
         rows.append(_product(constant=ALMOST_ONE, term=ProductTerm.QUADRUPLE, offset=MINUS_ONE))
     else:
         rows.append(_double())
-    # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x): turned twice for positive arguments, as
-    # only products take 2^15 for 2^15 - 1. The argument 0 has a result of its own.
+    # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x). For a positive argument the sign changes
+    # twice, as only a product turns the value 2^15 into 2^15 - 1. For the argument 0 the result is
+    # set directly.
     opposite, middle = (0, 0) if tanh else (HIGHEST, HALF)
     return [
         *rows,
@@ -122,8 +123,9 @@ def microprogram(*, tanh: bool) -> list[Row]:
 
 def inverse_program() -> tuple[list[Row], int]:
     """Return the program of 1/x, and the number of its row that squares 1/sqrt(x)."""
-    # Half of -x less the centred argument: -3, -5 or -7 times 2^11 for 1, 2 or 3 whole quarters.
-    # Without one or with four, for the argument 0, the results are set at the end.
+    # First, half of the difference between -x and the centred argument: -3, -5 or -7 times 2^11 for
+    # 1, 2 or 3 whole quarters in the argument. For 0 quarters, and for 4 (the argument 0), the last
+    # rows set the results.
     rows = [
         _add(offset=3 << 11),
         _add(offset=-5 << 11, condition=_QUARTER_BITS[1]),
@@ -150,15 +152,19 @@ def inverse_program() -> tuple[list[Row], int]:
 
 PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
 INVERSE, SQUARE_ROW = inverse_program()
-"""The program of 1/x, no longer than the others, and the row from which 1/sqrt(x) differs."""
+"""The program of 1/x, and the number of its row that 1/sqrt(x) leaves out.
+
+The program is no longer than PROGRAMS."""
 ROWS = len(PROGRAMS["tanh"])
-"""Rows of SIGMOID and TANH."""
+"""Number of rows in the programs of SIGMOID and TANH."""
 EXP_ROWS = len(_exponential())
-"""Rows of EXP, with which the others begin, too; their last row sets the result of EXP for 0."""
+"""Number of rows of EXP. SIGMOID and TANH begin with the same rows.
+
+For the argument 0, the last row of SIGMOID or TANH sets the result of EXP, too."""
 LAST_PRODUCT = max(
     number
     for rows in (*PROGRAMS.values(), INVERSE)
     for number, row in enumerate(rows)
     if row.get("multiply")
 )
-"""The last row of any program that multiplies."""
+"""Number of the last row, over all programs, that multiplies."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a step may be made while the gates of older vectors are in the lanes."""
+"""The unit that delays steps while the gates of older vectors use the multipliers of the lanes."""
 
 from contextlib import nullcontext
 
@@ -14,18 +14,27 @@ from systola.hdl.parts.ring import stepped
 
 
 class GateQueue(wiring.Component):
-    """Holds up steps that would meet the gates of older vectors at a multiplier.
+    """A unit that holds up steps which would need a multiplier when older gates use it.
 
-    The present instruction has a function of GATES (`gate`), makes sums of lines (`sums_lines`), of
-    scaled elements or with 1/x (`alone`); `issues`: its step issues a vector. Where columns take
-    turns, `turn` is the turn of the step, and `issues` comes with the last turn.
+    A vector with gates has a function of GATES, such as SIGMOID.
 
-    `hold_all`: no step may be made for `alone_after` steps after the last vector with gates. An
-    instruction with gates that takes lines, or accumulators, like the last one, need not wait,
-    unless either of them is `alone`.
-    `hold_issue`: no vector may be issued, as an older one has its place. A vector with gates comes
-    `gate_spacing` steps after the last one, or a multiple of `slots` later. The caller makes no
-    step for the first two steps after `issues` with a gate.
+    | port         | meaning |
+    |---|---|
+    | `gate`       | the present instruction has a function of GATES |
+    | `sums_lines` | its values are sums of lines, not accumulator rows |
+    | `alone`      | its elements are scaled, or it computes 1/x |
+    | `issues`     | the present step issues a vector; with the last turn |
+    | `turn`       | the turn of the step, where columns take turns |
+    | `hold_all`   | no step may be made |
+    | `hold_issue` | no step may be made that issues a vector |
+
+    - `hold_all` stays for `alone_after` steps after the last vector with gates. An instruction is
+      exempt if it has gates, has the same `sums_lines` as this vector's instruction, and neither of
+      the two is `alone`.
+    - `hold_issue` keeps the place of each vector free: a vector with gates comes `gate_spacing`
+      steps after the last vector with gates, or a multiple of `slots` later.
+
+    Both outputs are registers. The caller makes no step for two steps after `issues` with `gate`.
     """
 
     def __init__(self, *, turns: int):
@@ -47,9 +56,10 @@ class GateQueue(wiring.Component):
         turns = self._turns
         places = slots(turns)
         after_rows, after_lines = (alone_after(turns, sums_lines=lines) for lines in (False, True))
-        left = Signal(range(after_lines))  # steps in which all else is held up
+        left = Signal(range(after_lines))  # steps until `hold_all` ends
         place = Signal(range(places))
-        lines_there, alone_there = Signal(), Signal()  # of the last gate
+        # `sums_lines` and `alone` of the last vector with gates.
+        lines_there, alone_there = Signal(), Signal()
         waits = Signal()
         m.d.sync += waits.eq(
             ~self.gate | self.alone | alone_there | (self.sums_lines != lines_there)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control of all gate lanes at once, for some vectors one after the other."""
+"""The unit that controls all gate lanes, for several vectors at a time."""
 
 from collections.abc import Iterable
 from math import gcd
@@ -32,20 +32,21 @@ from systola.hdl.parts.turns import registers_in_turn
 
 SIGMOID_INTEGER_BITS = 3
 PARTS = {"factors": FactorControl(), "terms": TermControl(), "sum": SumControl()}
-"""The parts of GateControl that rows have, each at its own time."""
+"""The parts of GateControl that a row sets, each in another step."""
 PASSED_ON = 3
-"""Steps from the place of a vector to its control: rows, the choice of a row, control."""
+"""Steps from `place` to the lanes: a register for the row's bits, one for the choice, one more."""
 TAKING_ROW = 4
-"""With the sum of this row the argument becomes conditions, for the factors to come."""
+"""Number of the row with which the lanes take the conditions from the argument."""
 WAITING = Requantiser.LATENCY - Requantiser.MULTIPLIER_STAGE
-"""Cycles from the products of a vector in the requantiser to its argument."""
+"""Cycles from a vector's products in the requantiser to its argument at the gates."""
 
 
 def lead(turns: int) -> int:
-    """Return the steps from the argument to the first row.
+    """Return the steps from a vector's argument to the first row of its program.
 
-    The argument moves into place in the meantime. Products of the gates and of the requantiser are
-    a multiple of `slots` steps apart, so that they take the same place among vectors.
+    In these steps the argument is shifted. The number is chosen so that a vector's products in the
+    gates come a multiple of `slots` steps after its products in the requantiser. Then both use the
+    same one of the `slots` places in time.
     """
     steps = TANH_INTEGER_BITS + 3
     while (WAITING + turns * steps) % (turns * slots(turns)):
@@ -54,9 +55,12 @@ def lead(turns: int) -> int:
 
 
 def gate_spacing(turns: int) -> int:
-    """Return the steps from a vector with SIGMOID or TANH to the next one, to which `slots` times
-    any number may be added. Of `slots` vectors no two multiply at a time then. The first vector has
-    made its products when the requantiser takes its place for a later vector."""
+    """Return the least steps from one vector with SIGMOID or TANH to the next such vector.
+
+    The distance may be longer by any multiple of `slots`. With such distances no two of `slots`
+    vectors multiply at the same time. A vector has made its last product before the requantiser
+    needs the multiplier for a later vector in the same place.
+    """
     places = slots(turns)
     spacing = -(-(WAITING // turns + lead(turns)) // places) + LAST_PRODUCT + 1
     while gcd(spacing, places) > 1:
@@ -65,25 +69,33 @@ def gate_spacing(turns: int) -> int:
 
 
 def gates_alone(turns: int) -> int:
-    """Return the steps from a vector with SIGMOID or TANH to one without: all products of its gates
-    are made, and its lines are written."""
+    """Return the steps from a vector with SIGMOID or TANH to a vector without either.
+
+    By then all products of its gates are made, and its lines are written.
+    """
     products = WAITING // turns + lead(turns) + slots(turns) * LAST_PRODUCT + 1
     return max(products, GateSequencer.latency(turns) + 2)
 
 
 class GateSequencer(wiring.Component):
-    """Controls all GateLanes, for each vector.
+    """A sequencer that runs the microprogram of each vector in all GateLanes.
 
-    `start` takes a vector, and the argument comes in the next cycle. `tanh` or `exp` and, for them,
-    `integer_bits` (0 to TANH_INTEGER_BITS) belong to it. EXP is the first part of SIGMOID, and the
-    last row of SIGMOID sets the result of EXP for the argument 0, too. The results are there
-    `latency` steps after the argument, for a step; `finishes` comes a cycle before. The next start
-    may come `gate_spacing` steps after a start, or a multiple of `slots` more, or any number from
-    `gates_alone` on.
-    With `training`, EXP of RECIPROCAL or INVERSE_ROOT integer bits is 1/x or 1/sqrt(x), and no
-    other vector is in the lanes at the time.
-    `following` is the control of the lanes in the next cycle, for registers near them. A step is a
-    cycle; for `turns` the caller makes it longer.
+    | port           | meaning |
+    |---|---|
+    | `start`        | a vector starts; its argument comes in the next cycle |
+    | `tanh`         | with `start`: the function is TANH |
+    | `exp`          | with `start`: the function is EXP; without `tanh` and `exp` it is SIGMOID |
+    | `integer_bits` | with `start` of TANH or EXP: integer bits of the argument |
+    | `following`    | control of the lanes in the next cycle, for registers near the lanes |
+    | `finishes`     | a vector has its results in the lanes in the next cycle |
+
+    Latency: `latency` steps from the argument to the results, which stay for one step. Throughput:
+    the next `start` may come `gate_spacing` steps after a start, a multiple of `slots` later, or
+    any time from `gates_alone` steps on. A step is one cycle. With `turns` the caller enables this
+    unit only in the last cycle of a step.
+
+    `integer_bits` is 0 to TANH_INTEGER_BITS. With `training`, EXP also takes RECIPROCAL and
+    INVERSE_ROOT: then it is 1/x or 1/sqrt(x), and no other vector may be in the lanes.
     """
 
     def __init__(self, *, training: bool, turns: int = 1) -> None:
@@ -114,14 +126,15 @@ class GateSequencer(wiring.Component):
         sums = factors + sum_steps(turns)
         times = {"factors": factors, "terms": sums - 1, "sum": sums}
 
-        # A bit for each vector walks by all rows, and collects them in all programs. Then comes the
-        # choice of a program, and a register for the users.
+        # A bit for each vector moves through `place`, past all rows. In each place it selects the
+        # row's bits of every program. Then the vector's program is chosen, and the row goes into a
+        # register.
         place = Signal(self.latency(turns))
         m.d.sync += place.eq(Cat(self.start, place))
         m.d.comb += self.finishes.eq(place[-1])
 
         def passed(part: str, numbers: Iterable[int], name: str) -> Signal:
-            """Whether the next step has `part` of one of these rows."""
+            """Return a register: the next step belongs to `part` of one of the rows `numbers`."""
             at = Signal(name=name)
             m.d.sync += at.eq(Cat(place[times[part] + places * number] for number in numbers).any())
             return at
@@ -167,7 +180,8 @@ class GateSequencer(wiring.Component):
             )
         with m.Elif(shifts != 0):
             m.d.sync += shifts.eq(shifts - 1)
-        # All vectors have the conditions of the factors in one register, and 1/x the whole time.
+        # The conditions of the factors lie in one register for all vectors, so a vector takes them
+        # just before its factors. 1/x is alone in the lanes, and takes them at its start.
         taken = passed("sum", [TAKING_ROW], "taken")
         m.d.sync += row.take.eq(taken)
         if self._training:

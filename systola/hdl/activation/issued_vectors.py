@@ -20,8 +20,8 @@ class IssuedVectors(wiring.Component):
     | `issue`      | a vector is issued |
     | `vector`     | its control |
     | `first_turn` | this is the first turn of a step, where columns take turns |
-    | `made`       | the step of an `issue` was made; READ_SLACK cycles later, where columns take
-                     turns |
+    | `made`       | the step of an `issue` READ_SLACK cycles ago was made, where columns take turns
+                     |
     | `control`    | the control of a vector that was issued |
     | `valid`      | there is a vector at `control` |
 

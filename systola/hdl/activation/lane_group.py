@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lanes of the activation unit side by side: where there are many, a module converted once."""
+"""The lanes of the activation unit side by side.
+
+A machine with many lanes has groups of them, all instances of one module. So the module is
+converted to Verilog only once.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import gcd
@@ -43,10 +47,11 @@ def lane_ports(config: Config) -> dict[str, tuple[wiring.Flow, int]]:
 
 
 class LaneGroup(wiring.Component):
-    """A module of `group_size` lanes, instances of the module `activation_lane`, and nothing else.
+    """A module that contains only `group_size` instances of the module `activation_lane`.
 
-    Each member is a port of ActivationLane with `lane_` before its name, as some of the names are
-    words of Verilog. Ports in OF_EACH are as many times as wide; lane 0 has the lowest bits.
+    Each port is a port of ActivationLane, named with `lane_` before its name, as some of the names
+    are keywords of Verilog. A port in OF_EACH is `group_size` times as wide: lane 0 has its lowest
+    bits. All other ports go to every lane.
     """
 
     def __init__(self, *, config: Config):

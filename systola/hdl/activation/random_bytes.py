@@ -14,7 +14,7 @@ READY = RANDOM_WARM_UP + 2
 
 
 def stepped(m: Module, name: str, x: Value) -> Value:
-    """Return the state after `x`."""
+    """Return the generator's state that follows the state `x`."""
     for number, (distance, left) in enumerate(((13, True), (7, False), (17, True))):
         after = Signal(BITS, name=f"{name}_{number}")
         m.d.comb += after.eq(x ^ (x << distance if left else x >> distance))
@@ -55,7 +55,7 @@ class RandomBytes(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        left = Signal(range(READY))  # steps until the state of the first line
+        left = Signal(range(READY))  # steps left until the state is the state of the first line
         steps = Signal()
         m.d.comb += steps.eq((left != 0) | self.take | self.draw)
         with m.If(self.load):

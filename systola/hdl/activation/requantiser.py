@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requantiser of one lane: from a 32-bit sum to a code, and the scaling of an operand."""
+"""The requantiser of one lane: it turns a 32-bit sum into a code, and scales operands of Vector."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
@@ -16,9 +16,12 @@ KEPT_FROM = 30
 ELEMENT_SHIFT = 15
 """Bits by which an element is shifted left, in addition to `shift_left`."""
 SHIFT_BITS = 5
-"""Bits of the number of bits of the shift right."""
+"""Width in bits of the signal that holds the distance of the shift right."""
 COARSE = 4
-"""Bits of a coarse step of the shift right; the rest of the shift follows at once."""
+"""Bits of one coarse step of the shift right.
+
+The shift first goes by whole coarse steps, then by the remaining bits.
+"""
 
 
 class Requantiser(wiring.Component):
@@ -54,7 +57,7 @@ class Requantiser(wiring.Component):
     Throughput: one value a cycle. No back-pressure. Nothing overflows. `number` + `carry` is the f
     of Vector if `rounding` is DOUBLE.
 
-    In a cycle with `borrow` no value may be MULTIPLIER_STAGE cycles old.
+    In a cycle with `borrow` no value may be in its MULTIPLIER_STAGE.
 
     With `dithers`, SINGLE adds `dither`, the t of the formula of `stochastic`. A `dither` of 8, one
     half, gives SINGLE itself. Every value without random rounding must have this `dither`.
@@ -110,7 +113,7 @@ class Requantiser(wiring.Component):
         scaled = self._scaled(m)
         product = self._product(m, scaled)
         shift = Signal(SHIFT_BITS, reset_less=True)
-        longer = Signal(7, reset_less=True)  # bit n: the shift has more coarse steps than n
+        longer = Signal(7, reset_less=True)  # bit n: the shift has more than n coarse steps
         m.d.sync += [
             shift.eq(self.shift_right),
             longer.eq(Cat(self.shift_right[2:] > n for n in range(7))),
@@ -123,7 +126,7 @@ class Requantiser(wiring.Component):
         """Return the biased sum, shifted left with saturation: stages 0 to 2."""
         biased = Signal(signed(32), reset_less=True)
         shift = Signal(3, reset_less=True)
-        at_least = Signal(7, reset_less=True)  # bit n: the shift is longer than n
+        at_least = Signal(7, reset_less=True)  # bit n: the shift is longer than n bits
         m.submodules.adder = adder = SelectingAdder(width=32)
         m.d.comb += [
             adder.a.eq(self.bias),
@@ -136,8 +139,8 @@ class Requantiser(wiring.Component):
             shift.eq(self.shift_left),
             at_least.eq(Cat(self.shift_left > n for n in range(7))),
         ]
-        # Each bit of the shift takes one look-up table a bit. The tables of its last two bits have
-        # an input left, which saturates.
+        # Each binary stage of the shift takes one look-up table for each bit of the value. In the
+        # last two stages the tables have a free input, which is used to saturate.
         sign = Signal(reset_less=True)
         by_four = Signal(32, reset_less=True)
         rest = Signal(2, reset_less=True)
@@ -205,7 +208,7 @@ class Requantiser(wiring.Component):
         return product
 
     def _lent(self, m: Module, a: Signal, b: Signal) -> Value:
-        """Return a * b from a multiplier that others may use in other cycles."""
+        """Return a * b, from a multiplier that `borrow` lends to the gates in other cycles."""
         number = signed(HALF_WORD + 1)
         m.submodules.low_high = shared = Multiplier(a=number, b=number, pipeline=False)
         m.d.comb += [
@@ -221,15 +224,15 @@ class Requantiser(wiring.Component):
     ) -> tuple[Signal, Signal]:
         """Return the product shifted right, and the bit that rounding adds: stages 6 and 7.
 
-        DOUBLE rounds twice: first half up (bit 0 of `product`), then half away from zero. The same
-        follows from cutting bits off and adding one in these cases. "First" is the highest of the
-        bits cut off.
+        DOUBLE rounds twice: first half up (bit 0 of `product`), then half away from zero. Its
+        result equals the number without the bits cut off, plus one in these cases:
 
-        - Number below zero: the first is set, and any other of the bits cut off.
-        - Else: the first is set, or all others are.
+        - The number is negative, and the highest bit cut off and any other bit cut off are set.
+        - The number is not negative, and the highest bit cut off or all other bits cut off are
+          set.
 
-        SINGLE adds one if the first is set. A random number is added to the first DITHER_BITS of
-        the bits cut off.
+        SINGLE adds one if the highest bit cut off is set. Stochastic rounding adds a random number
+        to the highest DITHER_BITS bits cut off, and takes the carry.
         """
         kept, below = self._bits + COARSE, self._below
         product = whole[below:]
@@ -289,9 +292,10 @@ class Requantiser(wiring.Component):
         return moved, carry
 
     def _dithered(self, m: Module, lower: Value, number: Value, rest: Value) -> Value:
-        """Return the carry of the bits cut off and `dither`: stages 6 and 7.
+        """Return the carry of the sum of the bits cut off and `dither`: stages 6 and 7.
 
-        `lower` are the bits below the `number` of the next cycle. That number is shifted by `rest`.
+        `number` comes a cycle after `lower`, which has the bits below it. It is then shifted right
+        by `rest`.
         """
         below = Signal(len(lower), reset_less=True)
         fraction, total = Signal(DITHER_BITS), Signal(DITHER_BITS + 1)

@@ -66,9 +66,12 @@ from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, Tab
 
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
-"""First stage at which more of a vector waits in registers than the number of its instruction."""
+"""The stage from which registers hold a vector's own settings.
+
+Before this stage they hold only the number of its instruction."""
 SHARERS = 8
-"""Smallest number of lanes that share registers of controls; an eighth of all lanes, if more."""
+"""Least number of lanes that share a register of controls; an eighth of all lanes if that is more.
+"""
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -86,7 +89,8 @@ class ResultLanes(wiring.Component):
     | `before`           | low bytes for `pair`, with the others, if the core `reads_pairs` |
     | `issue`            | a vector is issued; with it comes the last line of its sum |
     | `vector`           | control of the vector |
-    | `said`             | its settings, from a cycle before the first `issue` to the last one |
+    | `said`             | settings of the instruction, from one cycle before its first `issue` to
+                           its last `issue` |
     | `accumulators`     | sums of the row, ROW_LATENCY cycles after `issue` |
     | `parameters`       | writes into the parameter memory |
     | `tables`           | writes into the tables |
@@ -148,7 +152,7 @@ class ResultLanes(wiring.Component):
 
     @staticmethod
     def latency() -> int:
-        """Cycles from the issue of a vector to the write of its line."""
+        """Return the cycles from the issue of a vector to the write of its line."""
         return ROW_LATENCY + ActivationLane.PICK_STAGE + 1
 
     def elaborate(self, platform: object) -> Module:
@@ -212,7 +216,7 @@ class ResultLanes(wiring.Component):
             "low": bounds.low[: lane_bits(config)],
             "high": bounds.high[: lane_bits(config)],
         }
-        # Without a vector the requantisers scale an element or nothing, which needs DOUBLE.
+        # In cycles without a vector the requantisers may scale an element, which needs DOUBLE.
         inputs["rounding"] = Mux(at[rounding].output_valid, rounds.rounding, Rounding.DOUBLE)
         if config.tables:
             table, write = at[ActivationLane.TABLE_STAGE].output.table, self.tables
@@ -288,7 +292,7 @@ class ResultLanes(wiring.Component):
         rows = self._now(m, rows, ROW_LATENCY, once=True)
         if config.depthwise:
             inputs["tap"] = self._now(m, inputs["tap"], OPERAND_LATENCY)
-        # The shifts right come before the products, and wait for them in a memory.
+        # The distances of the shifts right wait in a memory until the products are there.
         m.submodules.shifts = waiting = DelayRing(
             width=SHIFT_BITS * config.lanes, cycles=Requantiser.SHIFT_STAGE
         )
@@ -324,21 +328,28 @@ class ResultLanes(wiring.Component):
         return m
 
     def _turn_at(self, stage: int) -> Value:
-        """Return the turn `stage` cycles after a read. READ_SLACK is whole steps: not counted."""
+        """Return the turn of a column that was read `stage` cycles ago.
+
+        READ_SLACK is a multiple of a step, so it does not change the turn.
+        """
         return (self.turn - stage)[0]
 
     def _in_first_turn(self, holds: Value, stage: int) -> Value:
-        """Return `holds`, which stays for all turns, in the first turn: its line is complete."""
+        """Return `holds` in the first turn only; `holds` itself stays for all turns.
+
+        A line that is read is complete in the first turn.
+        """
         return holds & ~self._turn_at(stage) if self._shared else holds
 
     def _in_last_turn(self, holds: Value, stage: int) -> Value:
-        """Return `holds`, which stays for all turns, in the last turn only."""
+        """Return `holds` in the last turn only; `holds` itself stays for all turns."""
         return holds & self._turn_at(stage) if self._shared else holds
 
     def _now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:
-        """Return the words of the columns that have their turn `stage` cycles after a read.
+        """Return the words of the columns that have their turn, `stage` cycles after the read.
 
-        `columns` has a word for each column, for all turns, or `once`: in the first turn.
+        `columns` has a word for each column. It stays for all turns or, with `once`, is there in
+        the first turn only.
         """
         if not self._shared:
             return columns
@@ -350,7 +361,7 @@ class ResultLanes(wiring.Component):
         return Mux(self._turn_at(stage), later, first)
 
     def _said(self, m: Module, vector: data.View, *names: str) -> data.View:
-        """Return some settings of a vector's instruction, from a memory for these."""
+        """Return the settings `names` of a vector's instruction, from a memory of their own."""
         members = self.said.shape().members
         layout = data.StructLayout({name: members[name] for name in names})
         memory = Memory(shape=layout, depth=INSTRUCTIONS, init=[])
@@ -367,7 +378,10 @@ class ResultLanes(wiring.Component):
     def _line_controls(
         self, m: Module, operands: Signal
     ) -> tuple[dict[str, Any], dict[str, ValueLike]]:
-        """Return the taps, and the controls of a line, a cycle early for their copies."""
+        """Return the taps, and the controls of a line.
+
+        The controls come a cycle early, as they pass through a register of each group of lanes.
+        """
         self._stages = stages = [self.line]
         layout = LineControl(config=self._config)
         for stage in range(self._operand_latency + VectorLane.SCALED_STAGE):
@@ -463,7 +477,7 @@ class ResultLanes(wiring.Component):
         plain: Value,
         copied: dict[str, ValueLike],
     ) -> OtherResults:
-        """Place the units of training: they give the line that is written. Add to `copied`."""
+        """Place the units of training, which drive the line that is written; extend `copied`."""
         others = m.submodules.others = OtherResults(config=self._config)
         valued, ending = at[0], at[ActivationLane.PICK_STAGE - 1]
         measured = self._said(m, valued.output, "function", "table")

@@ -180,7 +180,8 @@ class StepPlanner(wiring.Component):
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.command_valid & ~walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
-            # This is `walk.ready`, but sooner: in the last place all taps of the window are walked.
+            # This equals `walk.ready`, but is known sooner in the cycle: it need not look at the
+            # taps, as all taps have been walked when the last place ends.
             ended.eq((goes_on & moves_on & walker.present & walker.ends) | walked),
             self.ends.eq(ended & ~self.hold),
         ]
@@ -213,8 +214,8 @@ class StepPlanner(wiring.Component):
         last_but_one = Signal.like(command.taps, reset_less=True)  # number of the last tap but one
         with m.If(~walker.present):
             m.d.sync += [
-                # `high` wins where it is the lower one. (The sign of a difference comes out of a
-                # carry chain as it is, a comparison does not.)
+                # `low` must not exceed `high`. (The sign of a difference comes directly out of a
+                # carry chain, a comparison does not.)
                 low.eq(Mux((command.high - command.low)[-1], command.high, command.low)),
                 from_accumulators.eq(coming_sums),
                 from_map.eq(~coming_sums & ~coming_vector),
@@ -240,7 +241,7 @@ class StepPlanner(wiring.Component):
                 last_but_one.eq(command.taps - 2),
             ]
 
-        # Where the instruction stands. How a phase may end is known when it begins.
+        # The position in the instruction. When a phase begins, it is known how it may end.
         now = Signal(PHASES)
         tap = Signal(range(most_taps(config)))  # the tap that TAPS loads or ELEMENTS uses
         half = Signal()
@@ -265,8 +266,8 @@ class StepPlanner(wiring.Component):
             ends.eq(final & walker.ends),
         ]
 
-        # The phase of the next step. A phase may complete a vector or not; each of them has a
-        # term of its own for the steps that do not.
+        # The phase of the next step. `final` stands for phases that complete a vector. Phases that
+        # do not complete a vector have terms of their own.
         begins_block = block_ends & depthwise
         next_half = (now.operand & ~operand_ends) | (now.addend & ~addend_ends)
         follows = Signal(PHASES)
@@ -385,7 +386,8 @@ class StepPlanner(wiring.Component):
             more = Mux(curve, CURVE_TABLES - 1, Mux(command.gathers, LONG_TABLES - 1, 0))
             table = (table + more)[: len(table)]
             looks_up |= command.gathers
-            # Numbers on curves are late, and the results of the next instruction follow them.
+            # Numbers on curves come late. Without the pause, results of the next instruction could
+            # pass them.
             pauses.insert(0, (ends & curve & scaled, Pause.GATE))
             pauses.insert(1, (ends & curve, Pause.LONG))
         pause = Signal(Pause)
@@ -393,8 +395,8 @@ class StepPlanner(wiring.Component):
             with m.Elif(holds) if number else m.If(holds):
                 m.d.comb += pause.eq(which)
 
-        # The step, without two questions that its place decides: whether this place lies
-        # outside the map, and which parameter entry it uses. Both are answered below.
+        # The step, but for two facts that follow from its place: whether the place lies outside
+        # the map, and which parameter entry the step uses. Both are added below.
         first_half = halved_operands & Mux(now.elements, first.kx, ~half)
         halves = Mux(now.elements, halved.a, halved.b)
         step = Signal(Step(config=config), reset_less=True)
@@ -444,7 +446,7 @@ class StepPlanner(wiring.Component):
                 by_taps.eq(command.by_taps & now.elements),
             ]
 
-        # Of the taps inside the map, each one but the first takes the next entry.
+        # Each tap inside the map takes the next parameter entry; the first takes the vector's own.
         outside = Signal()
         counts = Signal()
         entry = Signal.like(command.parameter)

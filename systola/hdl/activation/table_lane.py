@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of one lane where there are curves: a look-up, or a point on a straight line."""
+"""The tables of one lane on a machine with curves: look-ups, and interpolation between entries."""
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal, signed
 from amaranth.lib import wiring
@@ -15,18 +15,20 @@ from systola.hdl.ports import TABLE_ROW_BYTES, TableRowSignature
 TABLE_LATENCY = 2
 """Cycles from an argument to the byte that a table has for it."""
 CURVE_LATENCY = 4
-"""Cycles by which the number on a curve comes later than the byte of a table."""
+"""Cycles from the byte of a table to the number on a curve, for arguments of the same cycle."""
 CURVE_SPACING = 2
-"""Cycles from an argument of a curve to the next argument, at least."""
+"""Least cycles from an argument of a curve to the next argument."""
 
 _FIRST = CURVE_SHIFT + 1
-"""The first bit of an argument that belongs to the number of its row."""
+"""Lowest bit of the row's number in an argument."""
 
 
 class TableLane(wiring.Component):
-    """The tables of a lane in rows of two numbers, and TABLE of Activate (see arch/isa/).
+    """A memory of a lane's tables that computes TABLE of Activate (arch/isa/).
 
-    | port | cycles after the argument | |
+    A row of the memory has two numbers of a curve, or four bytes of a table.
+
+    | port | cycles after the argument | meaning |
     |---|---|---|
     | `argument` | 0 | the value that is looked up, in every cycle |
     | `table` | 0 | the number of the table, or the first table of the curve |
@@ -35,15 +37,17 @@ class TableLane(wiring.Component):
     | `index` | 0 | the number of a row, counted from the first row of `table` |
     | `gathered` | TABLE_LATENCY | the row of `index`, a number of int32; 0 without `gathers` |
     | `byte` | TABLE_LATENCY | the byte of a table |
-    | `plain` | 1 + CURVE_LATENCY | what `number` is if no argument for a curve was there |
-    | `number` | 1 + CURVE_LATENCY | the number on the curve, or `plain` of the same cycle |
+    | `plain` | 1 + CURVE_LATENCY | becomes `number` if there was no argument for a curve |
+    | `number` | 1 + CURVE_LATENCY | the number on the curve, or `plain`; combinational |
+    | `write` | | writes a row |
 
-    `write` writes a row. In a cycle with `gathers` no `argument` counts, and in the cycle before no
-    argument for a curve. The straight line of an argument begins in one number and ends in the next
-    one. Both lie in one row or in two, so a curve reads two rows, one after the other. The lane
-    multiplies the difference of the two numbers by the place between them. Throughput: an argument
-    for a table a cycle, one for a curve every CURVE_SPACING cycles. No back-pressure. `number`
-    comes out of logic.
+    Between two numbers of a curve the result lies on a straight line: the lane multiplies the
+    difference of the two numbers by the argument's distance from the first number. The two numbers
+    may lie in one row or in two, so a curve reads two rows, one after the other.
+
+    In a cycle with `gathers`, `argument` is ignored. In the cycle before it there must be no
+    argument for a curve. Throughput: an argument for a table in each cycle, an argument for a curve
+    every CURVE_SPACING cycles. No back-pressure.
     """
 
     def __init__(self, *, tables: int):
@@ -79,10 +83,10 @@ class TableLane(wiring.Component):
                 m.d.sync += copies[-1].eq(copies[-2])
             return copies
 
-        # Bit n of `curve`: so many cycles ago came an argument for a curve.
+        # Item n of `curve`: an argument for a curve came n cycles ago.
         curve = later("curve", self.on_curve, CURVE_LATENCY + 1)
         place = Signal(CURVE_SHIFT)
-        odd = Signal()  # the line begins in the second number of a row
+        odd = Signal()  # the straight line begins at the second number of a row
         position = Signal(range(TABLE_ROW_BYTES))
         m.d.comb += [
             place.eq(argument[:CURVE_SHIFT]),
@@ -92,7 +96,8 @@ class TableLane(wiring.Component):
         odds = later("odd", odd, TABLE_LATENCY + 1)
         positions = later("position", position, TABLE_LATENCY)
 
-        # The row of the first number, and a cycle later of the second one: the same or the next.
+        # The row of the first number. A cycle later, the row of the second number: it is the same
+        # row, or the next.
         row, before = Signal(len(memory.read_address)), Signal(len(memory.read_address))
         size = (TABLE_BYTES // TABLE_ROW_BYTES - 1).bit_length()
         of_curve = Cat(argument[_FIRST:-1], ~argument[-1])
@@ -118,7 +123,7 @@ class TableLane(wiring.Component):
         ]
         m.d.sync += before.eq(row)
 
-        # The half of a row: for a table the choice is by the byte.
+        # Half of the row: a number of the curve, or the two bytes with the table's byte.
         half = Signal(16)
         second = curve[TABLE_LATENCY + 1] & ~odds[TABLE_LATENCY + 1]
         first = Mux(curve[TABLE_LATENCY], odds[TABLE_LATENCY], positions[TABLE_LATENCY][1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transposer of tiles: a small memory for each column, and a permutation before or after it."""
+"""The transposer of tiles: a small memory for each column, with a permutation on both sides."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -39,7 +39,7 @@ class Transposer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = ceil_log2(self._cols)
-        number = Signal(bits)  # number of the load or take
+        number = Signal(bits)  # number of the next load or take
         ends = number == self._cols - 1
         with m.If(self.load | self.take):
             m.d.sync += number.eq(Mux(ends, 0, number + 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front of one lane: from the bytes of buffer lines to the sum that is requantised."""
+"""The first part of a lane: it adds up bytes of buffer lines to the sum that is requantised."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, enum, wiring
@@ -17,7 +17,9 @@ from systola.hdl.parts.turns import registers_in_turn
 HALF_BITS = 9
 """Bits of an int8 less its zero point."""
 HALF_SHIFT = 19
-"""Bits by which an int8 is shifted left in place of a scale of one half, the commonest scale."""
+"""Bits by which an int8 is shifted left if its scale is one half.
+
+This shift takes the place of the requantiser for the commonest scale."""
 
 
 class Coefficient(enum.Enum, shape=2):
@@ -27,7 +29,7 @@ class Coefficient(enum.Enum, shape=2):
     ONE = 1
     TAP = 2
     FIRST = 3
-    """The first element or, with `keep`, the power of two that divides by it."""
+    """The first element or, with `keep`, a power of two near its reciprocal (`power_below`)."""
 
 
 class ElementControl(data.StructLayout):
@@ -171,7 +173,7 @@ class VectorLane(wiring.Component):
     SCALED_STAGE = VALUE_STAGE + Requantiser.NUMBER_LATENCY
     SCALED_LATENCY = SCALED_STAGE + 1
     WAITING = SCALED_STAGE - VALUE_STAGE
-    """Cycles that halves and addends wait, so that the next halves and addends may come."""
+    """Cycles that halves and addends wait in memory, while later ones may already arrive."""
     ADDEND_LATENCY = 1 + WAITING
 
     def __init__(self, *, config: Config):
@@ -221,7 +223,7 @@ class VectorLane(wiring.Component):
         return coming, leaving
 
     def _element(self, m: Module) -> Signal:
-        """Return the element of stage 0."""
+        """Return the element in stage 0: the number in the buffer less its zero point."""
         element = self.element
         value = Signal.like(self.value)
         m.submodules.difference = difference = SelectingAdder(width=len(value), subtracted=True)
@@ -283,13 +285,13 @@ class VectorLane(wiring.Component):
         return product
 
     def _sum(self, m: Module, product: Signal) -> None:
-        """Add the product, a scaled element or a half to the sum: stage SUM_STAGE."""
+        """Add a product (at SUM_STAGE), or a scaled or halved element, to the sum."""
         summing = self.summing
         totals = registers_in_turn(m, signed(32), turns=self._turns, name="total")
         total = totals[-1]
         term = Signal(33)
         m.d.comb += self.sum.eq(totals[0])
-        # Halves wait as long as the requantiser takes for other elements.
+        # An element that is halved waits as long as the requantiser takes for a scaled element.
         half = Signal(signed(33))
         m.d.comb += [
             self._waiting_in[:HALF_BITS].eq(self.value[:HALF_BITS]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activate, Depthwise, Pool and Vector: from the instruction to the command of their unit."""
+"""Turns Activate, Depthwise, Pool, Vector and training instructions into activation commands."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike, signed, unsigned
 from amaranth.lib import wiring
@@ -32,24 +32,30 @@ from systola.hdl.parts.ored import ored
 from systola.hdl.parts.walker import counts
 
 OTHERS = tuple(entry.opcode for entry in INSTRUCTIONS if entry.needs is Hardware.TRAINING)
-"""The instructions that there are for training alone."""
+"""Instructions that exist for training only."""
 MAPS = (Opcode.DEPTHWISE, Opcode.POOL)
-"""Those that walk over a window."""
+"""Instructions that walk over the windows of a feature map."""
 _COPIED = (
     *("wide", "accumulate", "function", "rounding", "zero_point", "table", "exponent"),
     "stochastic",
     *("fill", "operation", "wide_operands", "ceiling"),
 )
-"""What a command has from the field of that name."""
+"""Members of the command that are copies of the instruction's field of the same name."""
 _BOUNDS = {"floor": signed(8), "ceiling": signed(8), "limit": unsigned(15)}
-"""What the bounds of results follow from, beside the function; a limit of 0 is none."""
+"""Numbers that, with the function, decide the bounds of the results; limit 0 sets no bound."""
 
 
 class ActivateDecoder(wiring.Component):
-    """The `command` of `given`, combinationally: no more than a choice between its inputs.
+    """A decoder that forms the command of the activation unit from the instruction `given`.
 
-    `shape` and `products` are the present window, `found` is what its steps have found out, `scale`
-    the present Set_Config_Scale.
+    | port       | meaning |
+    |---|---|
+    | `given`    | the instruction, with its index registers added |
+    | `shape`    | fields of the present window (Set_Config_Window) |
+    | `products` | numbers that follow from the present window |
+    | `found`    | results of the steps of the instruction |
+    | `scale`    | fields of the present Set_Config_Scale |
+    | `command`  | the command, combinational: it only chooses between the inputs |
     """
 
     def __init__(self, *, config: Config):
@@ -73,14 +79,14 @@ class ActivateDecoder(wiring.Component):
         entries = self._entries(paired)
 
         def chosen(name: str, signal: Value) -> Value:
-            """A `signal` for what the table has by this name for the present instruction."""
+            """Set `signal` to the entry `name` of the present instruction, or to 0 without one."""
             values = ((at, entry[name]) for at, entry in entries.items() if name in entry)
             m.d.comb += signal.eq(ored(Mux(is_one_of(kind, at), v, 0) for at, v in values))
             return signal
 
         over_map = is_one_of(kind, *MAPS)
         floor, ceiling, limit = (chosen(n, Signal(each, name=n)) for n, each in _BOUNDS.items())
-        # What others are worked out from, beside the command: it is never read here.
+        # Other members depend on these three, so they have signals; `command` is never read here.
         wide, wide_operands, function = (
             chosen(name, Signal(bits, name=name))
             for name, bits in (("wide", 1), ("wide_operands", 1), ("function", 3))
@@ -95,7 +101,7 @@ class ActivateDecoder(wiring.Component):
             chosen(name, Value.cast(command[name]))
         source, operand = found.source.base, found.operand.base
         if self._config.reads_pairs:
-            # The address of a pair is its second line's.
+            # A pair of lines has the address of its second line.
             second_line = paired & wide_operands
             source, operand = source | second_line, operand | second_line
             m.d.comb += [paired.eq(self._paired()), command.paired.eq(paired)]
@@ -133,9 +139,10 @@ class ActivateDecoder(wiring.Component):
         return m
 
     def _entries(self, paired: Signal) -> dict[Opcode, dict[str, ValueLike]]:
-        """What each instruction has in its command, by name, but for what is the same for all.
+        """Return the command's members that differ between instructions, by opcode and name.
 
-        `paired`: a Vector reads both lines of an int16 operand at a time."""
+        `paired` is true if a Vector reads both lines of an int16 operand at a time.
+        """
         config, shape, products, scale = self._config, self.shape, self.products, self.scale
         fields = fields_of(self.given.word)
         activate, pool = fields[Opcode.ACTIVATE], fields[Opcode.POOL]
@@ -149,7 +156,7 @@ class ActivateDecoder(wiring.Component):
         }
 
         def copied(opcode: Opcode) -> dict[str, ValueLike]:
-            """What comes from the fields of the same names, or from these alone."""
+            """Return the members that are copies of fields, and the `floor` of the results."""
             names = {field.name for field in BY_OPCODE[opcode].fields}
             found = {name: fields[opcode][name] for name in _COPIED if name in names}
             if not config.training:
@@ -202,7 +209,7 @@ class ActivateDecoder(wiring.Component):
             divides = fields[Opcode.VECTOR].function == Function.QUOTIENT
             entries[Opcode.VECTOR]["quotient"] = divides
             entries[Opcode.VECTOR]["function"] = Mux(divides, Function.NONE, vector.function)
-            # With a random number in place of a half it is the same as SINGLE.
+            # Stochastic rounding is SINGLE rounding with a random number in place of a half.
             entries[Opcode.ACTIVATE]["rounding"] = activate.rounding | activate.stochastic
             measure, transpose = fields[Opcode.MEASURE], fields[Opcode.TRANSPOSE]
             nothing = measure.source == Measured.NONE
@@ -235,7 +242,8 @@ class ActivateDecoder(wiring.Component):
     def _paired(self) -> Value:
         """Return whether a Vector or Activate reads int16 operands and addends two lines at a time.
 
-        It does where all of them begin with an even line: both lines are in one row of two banks.
+        It does so if all of them begin at an even line: then both lines of an operand lie in one
+        row of the two banks.
         """
         found, fields = self.found, fields_of(self.given.word)
         vector, activate = fields[Opcode.VECTOR], fields[Opcode.ACTIVATE]
@@ -247,7 +255,7 @@ class ActivateDecoder(wiring.Component):
         ) | (is_one_of(self.given.kind, Opcode.ACTIVATE) & ~(activate.accumulate & result))
 
     def _train(self, m: Module) -> None:
-        """What the instructions for training have where others have something else."""
+        """Set the members of the command that have another meaning for training instructions."""
         command, kind, fields = self.command, self.given.kind, fields_of(self.given.word)
         with m.If(is_one_of(kind, *OTHERS)):
             m.d.comb += command.scale.eq(0)

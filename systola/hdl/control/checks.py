@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the decoder computes and checks for each instruction, one step a cycle.
+"""The steps in which the decoder computes and checks the numbers of each instruction.
 
-A step is `base` + `a` * `b`: the end of a region, or a number that the instruction needs. It goes
-`into` registers, and where it is beyond `limit`, or negative, `fault` with address `base` ends the
-program. The steps of an instruction stand in the order of its checks, as the first that fails
-counts.
+A step takes one cycle. Its result is `base` + `a` * `b`: the end of a region, or a number that the
+instruction needs. The result goes `into` registers. If it exceeds its `limit` or is negative, the
+program ends with the limit's fault at address `base`. The steps stand in the order of the ISA's
+checks, as the first check that fails decides the fault.
 """
 
 from collections.abc import Iterator
@@ -47,27 +47,30 @@ class _Base(Enum):
 
 
 SUM = _Base.SUM
-"""As a base: the result of the step before, of the same region."""
+"""The base of a step that goes on from the result of the step before, for the same region."""
 LEAST_STEPS = 3
-"""Steps of any instruction: so long its word takes from stage to stage."""
+"""Fewest steps of an instruction: its word takes as many cycles from stage to stage."""
 LATE = ("host", "tiles")
-"""What the last step of an instruction may find out; the `tiles` are its product."""
+"""Registers that only the last step of an instruction may set; `tiles` takes its product."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What the result of a step must not exceed."""
+    """A limit that the result of a step must not exceed."""
 
     fault: Fault
     value: ValueLike
     notes: bool = False
-    """Whether it is exceeded is only noted: half an overlap, which is one together with the step
-    after it that has the other half as its OVERLAP."""
+    """True if exceeding the limit is only noted, for the next step.
+
+    Two regions overlap if both of two steps exceed their limits. The first step is only noted, the
+    second has the fault OVERLAP.
+    """
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of an instruction; see above."""
+    """A step of an instruction, as the module's docstring explains it."""
 
     base: ValueLike = 0
     a: ValueLike = 0
@@ -75,7 +78,7 @@ class Step:
     limit: Limit | None = None
     into: tuple[str, ...] = ()
     least: tuple[str, ...] = ()
-    """Fields that are at least 1 where the product is."""
+    """Fields that must be at least 1; the step checks that its product is not zero."""
 
 
 NOTHING = Step()
@@ -83,8 +86,16 @@ NOTHING = Step()
 
 @dataclass(frozen=True)
 class Known:
-    """What steps take beside the instruction: the window and what follows from it, and `found`,
-    what earlier steps of the same instruction have found out."""
+    """A collection of the values, beside the instruction, that steps use.
+
+    | field          | meaning |
+    |---|---|
+    | `shape`        | fields of the present window (Set_Config_Window) |
+    | `products`     | numbers that follow from the present window |
+    | `found`        | results of earlier steps of the same instruction |
+    | `host_limit`   | bytes of the host window |
+    | `weight_tiles` | tiles of the weight memory |
+    """
 
     shape: data.View
     products: data.View
@@ -94,11 +105,23 @@ class Known:
 
 
 class Found(data.StructLayout):
-    """What the steps of an instruction find out, beside LATE and what a window keeps: a region's
-    base is the one that goes into it, not a SUM; `run` is the product of the step, and `dense`
-    tells that it is the stride of a copy. `start`, `row_bytes` and `byte_step` are in bytes of a
-    row of packed channels: where the first vector begins, counted from a whole line before the row,
-    the length of the row, and from one vector to the next.
+    """A layout that holds the results of an instruction's steps.
+
+    The numbers of LATE and the products of a window are held elsewhere. The base of a region is
+    the base of its first step, never SUM.
+
+    | field         | meaning |
+    |---|---|
+    | `buffer`, `source`, `operand` | regions of buffer lines |
+    | `accumulator` | region of accumulator rows |
+    | `parameter`   | region of parameter entries |
+    | `run`         | product of the step: bytes of one row of blocks, or of a whole load |
+    | `dense`       | the product of the step equals the stride of a copy |
+    | `first_line`  | line where a walk over a feature map begins |
+    | `start`       | packed channels: first byte of the first vector, counted from one line before
+                      the row |
+    | `row_bytes`   | packed channels: bytes of a row |
+    | `byte_step`   | packed channels: bytes from one vector to the next |
     """
 
     def __init__(self, *, config: Config):
@@ -121,7 +144,7 @@ class Found(data.StructLayout):
 
 
 def times(value: Value, constant: int) -> Value:
-    """A product by shifts and sums, as a multiplier would have no registers."""
+    """Return a product formed by shifts and sums: a multiplier block would have no registers."""
     total: Value = value << constant.bit_length() - 1
     for bit in range(constant.bit_length() - 1):
         if constant >> bit & 1:
@@ -130,8 +153,10 @@ def times(value: Value, constant: int) -> Value:
 
 
 class _Addresses:
-    """The fields of an instruction with the index registers added to them: operands that have one
-    are taken from the sums themselves."""
+    """A view of an instruction's fields that have their index registers added.
+
+    A field with an index register is taken from `sums`, any other field from the word.
+    """
 
     def __init__(self, opcode: Opcode, word: Value, sums: data.View):
         self._fields = data.View(InstructionLayout(opcode), word)
@@ -160,8 +185,11 @@ def tables_used(config: Config, opcode: Opcode, fields: data.View) -> Value:
 def walks(
     config: Config, coming: Value, word: Value, sums: data.View, known: Known
 ) -> dict[Opcode, tuple[Step, ...]]:
-    """The steps of each instruction that has any. `a` and `b` are taken from the word that is
-    `coming`, addresses, some cycles later, from the `word` and the `sums` with index registers."""
+    """Return the steps of each instruction that has any.
+
+    The factors `a` and `b` use the word that is `coming`. Addresses are used some cycles later:
+    they come from `word`, and from `sums` where an index register is added.
+    """
     rows = config.rows
     shape, products = known.shape, known.products
     buffer = Limit(Fault.BUFFER_RANGE, config.buffer_lines)
@@ -171,26 +199,28 @@ def walks(
     host = Limit(Fault.HOST_WINDOW, known.host_limit)
 
     def views(opcode: Opcode) -> tuple[data.View, _Addresses]:
-        """Fields of the instruction: those to be multiplied, and addresses."""
+        """Return the instruction's fields for factors, and its fields for addresses."""
         return data.View(InstructionLayout(opcode), coming), _Addresses(opcode, word, sums)
 
     def window(limit: ValueLike, a: ValueLike, b: ValueLike) -> Step:
         return Step(0, a, b, Limit(Fault.WINDOW, limit))
 
     def map_start(base: Value, left: ValueLike) -> Iterator[Step]:
-        """The line where the walk over a feature map begins."""
+        """Yield the steps for the line where the walk over a feature map begins."""
         yield Step(base, shape.top, shape.pitch)
         yield Step(SUM, left, 1, into=("first_line",))
 
     def overlap(name: str, b: Step) -> Iterator[Step]:
-        """Results `b` that must have no line in common with the operand `name`, when both are
-        known."""
+        """Yield steps that check that the results share no line with the operand `name`.
+
+        `b` is the step of the results. Both regions must be known before.
+        """
         buffer_base = known.found.buffer.base
         yield Step(known.found[name].end, limit=Limit(Fault.OVERLAP, buffer_base, notes=True))
         yield Step(b.base, b.a, b.b, Limit(Fault.OVERLAP, known.found[name].base))
 
     def look_up(opcode: Opcode, f: data.View, at: _Addresses) -> Step:
-        """The table, if there is one; else the field means something else."""
+        """Return the step that checks the table; without a table the field means other things."""
         looks_up: Value = at.function == Function.TABLE
         if config.attention and opcode is Opcode.VECTOR:
             looks_up |= gathers(at)
@@ -247,7 +277,8 @@ def walks(
     )
     f, at = views(Opcode.CONVOLVE)
     packed = f.channels != 0
-    inside = known.found.start >= rows  # packed channels: the first vector begins in the row
+    # With packed channels: the first vector begins inside the row.
+    inside = known.found.start >= rows
     found[Opcode.CONVOLVE] = (
         Step(0, f.k_tiles, f.n_tiles, into=("run",), least=("k_tiles", "n_tiles")),
         window(shape.pitch, shape.width, ~packed),
@@ -373,7 +404,7 @@ def walks(
         ),
         Step(0, f.stride_y, f.pitch, into=("row_step",), least=("stride_y",)),
         Step(0, f.dilation_y, f.pitch, into=("tap_step",), least=("dilation_y",)),
-        # For the minima alone; and the next instruction must not come sooner.
+        # These steps check minima only. They also keep the next instruction from coming sooner.
         Step(0, f.width, f.stride_x, least=("width", "stride_x")),
         Step(0, f.dilation_x, 1, least=("dilation_x",)),
         NOTHING,
@@ -386,7 +417,7 @@ def walks(
 
 
 def step_counts(config: Config) -> dict[Opcode, int]:
-    """How many steps each instruction has."""
+    """Return the number of steps of each instruction."""
     known = Known(
         shape=Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
         products=Signal(WindowProducts()),

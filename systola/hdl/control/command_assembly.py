@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of matrix unit and activation unit, made from the words in their memory.
+"""Units that form the commands of the matrix and activation units from words in their memories.
 
 A field that an instruction does not use is undefined.
 """
@@ -37,7 +37,13 @@ _WINDOW = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
 
 
 class MatrixAssembly(wiring.Component):
-    """The `command` of the matrix unit that has the `words`, combinationally."""
+    """A unit that forms the command of the matrix unit, combinationally.
+
+    | port      | meaning |
+    |---|---|
+    | `words`   | the words of the command, as its memory shows them |
+    | `command` | the command |
+    """
 
     def __init__(self, *, config: Config):
         words = command_layout(config, "matrix")
@@ -98,7 +104,13 @@ class MatrixAssembly(wiring.Component):
 
 
 class ActivateAssembly(wiring.Component):
-    """The `command` of the activation unit that has the `words`, combinationally."""
+    """A unit that forms the command of the activation unit, combinationally.
+
+    | port      | meaning |
+    |---|---|
+    | `words`   | the words of the command, as its memory shows them |
+    | `command` | the command |
+    """
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -156,8 +168,10 @@ class ActivateAssembly(wiring.Component):
         return m
 
     def _fill(self, m: Module) -> tuple[data.View, Value]:
-        """Set the fields that depend on flags. Return the flags of a Vector, and whether it begins
-        with the second line of a pair."""
+        """Set the fields that depend on flags.
+
+        Returns the flags of a Vector, and whether it begins with the second line of a pair.
+        """
         config, words, command = self._config, self.words, self.command
         entries = self._entries()
         for name in sorted({name for entry in entries.values() for name in entry}):
@@ -171,7 +185,8 @@ class ActivateAssembly(wiring.Component):
         vector, activate = (flags_of(words, each) for each in (Opcode.VECTOR, Opcode.ACTIVATE))
         if not config.reads_pairs:
             return vector, Value.cast(0)
-        # Pairs are read if all begin with an even line: both are in one row of two banks.
+        # Lines are read in pairs if all operands begin at an even line: a pair is one row of two
+        # banks.
         second = words.operand[0] & (vector.operation != Operation.COPY)
         odd = vector.wide_operands & (words.start_line[0] | second)
         result = words.destination[0]
@@ -183,7 +198,7 @@ class ActivateAssembly(wiring.Component):
         return vector, pairs & vector.wide_operands
 
     def _entries(self) -> dict[Opcode, dict[str, ValueLike]]:
-        """Return the fields that depend on flags, for each instruction; others are zero."""
+        """Return the fields that depend on flags, by instruction; all other fields are zero."""
         config, words = self._config, self.words
         activate, depthwise, pool, vector, measure = (
             flags_of(words, each)
@@ -240,7 +255,7 @@ class ActivateAssembly(wiring.Component):
         }
         entries[Opcode.ACTIVATE] |= {
             **copied(activate, "exponent", "stochastic"),
-            # With a random number in place of a half it is the same as SINGLE.
+            # Stochastic rounding is SINGLE rounding with a random number in place of a half.
             "rounding": activate.rounding | activate.stochastic,
         }
         nothing, lines = (measure.source == each for each in (Measured.NONE, Measured.LINES))
@@ -258,7 +273,7 @@ class ActivateAssembly(wiring.Component):
         return entries
 
     def _train(self, m: Module) -> None:
-        """Set the fields that instructions for training have from words of their own."""
+        """Set the fields that training instructions take from words of their own."""
         config, words, walk, scale = self._config, self.words, self.command.walk, self.command.scale
         with m.If(is_of(words, Opcode.MEASURE)):
             m.d.comb += scale.multiplier_b.eq(words.measured)
@@ -277,7 +292,7 @@ class ActivateAssembly(wiring.Component):
 
 
 def is_of(words: data.View, *opcodes: Opcode) -> Value:
-    """Return whether a command is of one of the instructions."""
+    """Return whether a command belongs to one of these instructions."""
     return Cat(words.flags[:OPCODE_BITS] == opcode for opcode in opcodes).any()
 
 
@@ -299,7 +314,7 @@ def _moves(words: data.View) -> dict[str, Value]:
 
 
 def _rows(walk: data.View, words: data.View, moves: dict[str, Value]) -> list[object]:
-    """Return the assignments for the rows of a walk, but for their number."""
+    """Return the assignments for the rows of a walk, without the number of rows."""
     return [
         walk.start.y.eq(moves["top"].as_signed()),
         walk.step.ky.line.eq(words.tap_step),
@@ -310,7 +325,7 @@ def _rows(walk: data.View, words: data.View, moves: dict[str, Value]) -> list[ob
 
 
 def _count(walk: data.View, level: str, words: data.View, name: str) -> list[object]:
-    """Return the assignments for the iterations of a level, which are the word `name`."""
+    """Return the assignments for a level with as many iterations as the word `name` gives."""
     return [
         walk.count[level].eq(words[name]),
         walk.single[level].eq(words.single[name]),

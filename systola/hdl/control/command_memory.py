@@ -23,37 +23,40 @@ from systola.hdl.control.step_row import TWO_LINES
 from systola.hdl.parts.promise import promised
 
 LANE_BITS = 18
-"""A block RAM has two lanes, each with a write enable. A longer word takes both."""
+"""Bits of a lane of a block RAM. It has two lanes, each with a write enable."""
 LONGEST = 2 * LANE_BITS
 TAKEN_EARLY = 2
-"""Commands that may be taken before there is room for them in the queue."""
+"""Commands that may be taken into the memory beyond the length of the queue."""
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
 
 
 class CommandMemory(wiring.Component):
-    """The commands in a queue of a unit, oldest first.
+    """A memory that holds the commands in a unit's queue, oldest first.
 
-    The sequenced decoder writes their words one by one.
+    The sequenced decoder writes the words of a command one by one.
 
     | port | meaning |
     |---|---|
-    | `writes`, `written` | a word, of a command of this unit or of any other |
-    | `ends`, `takes` | the words of an instruction are all there; it is of this unit |
+    | `writes` | a word is written, for a command of any unit or for a setting |
+    | `written` | the word |
+    | `ends` | all words of an instruction are written |
+    | `takes` | with `ends`: the instruction belongs to this unit |
     | `pc` | with `takes`: the program counter of the instruction |
-    | `windowed` | with `takes`: it names the present window, else a fixed one |
+    | `windowed` | with `takes`: the command uses the present window, not a fixed window |
     | `window`, `scale` | numbers of the present window and scale |
-    | `next_window`, `next_scale` | numbers of those to which words of a setting go |
-    | `holds_window`, `holds_scale` | a command names that number |
-    | `push` | issues the oldest command that is taken and not issued yet |
-    | `full` | no further one may be pushed |
-    | `valid`, `command` | the words of the oldest command that is issued, if any, from the cycle
-                           after the `push` or after the `pop` of the one before |
-    | `pop` | drops it; its numbers are named no more |
+    | `next_window`, `next_scale` | numbers of the window and scale that are being written |
+    | `holds_window`, `holds_scale` | a command still uses the window or scale being written |
+    | `push` | issues the oldest command that is taken but not issued |
+    | `full` | no further command may be pushed |
+    | `valid` | there is an issued command, from the cycle after its `push`, or after the `pop` of
+                the command before |
+    | `command` | the words of the oldest issued command |
+    | `pop` | drops this command, and its use of window and scale |
 
-    An own word that an instruction does not write is undefined. `single` and `double` in the
-    command tell of counts whether they are one or two. At most TAKEN_EARLY commands more than the
-    queue has are taken and not popped. Where no word follows from a window or from a scale, the
-    ports for these do nothing.
+    A command's own word that the instruction does not write is undefined. The fields `single` and
+    `double` of the command show if counts are one or two. The memory has room for the whole queue
+    and TAKEN_EARLY more commands. Ports for windows or scales do nothing if no word comes from a
+    window or scale.
     """
 
     def __init__(self, *, config: Config, queue: str = "activate"):
@@ -87,7 +90,7 @@ class CommandMemory(wiring.Component):
         words = self._words
         free, oldest = (Signal(range(self._places), name=name) for name in ("free", "oldest"))
         shown = Signal.like(oldest)
-        waiting = Signal(self._depth)  # as many ones, from bit 0, as commands that are issued
+        waiting = Signal(self._depth)  # as many ones, from bit 0, as there are issued commands
         left = Signal.like(waiting)
         used = Signal(self._places)
         m.d.comb += [
@@ -122,7 +125,9 @@ class CommandMemory(wiring.Component):
         return m
 
     def _name(self, m: Module, number: Value, free: Value, name: str) -> list[Signal]:
-        """Keep the number of the setting that a command names; return the numbers of all places."""
+        """Keep the number of the window or scale of each command; return these numbers, one a
+        place.
+        """
         places = [
             Signal(ceil_log2(NUMBERS), name=f"{name}_of_{place}") for place in range(self._places)
         ]
@@ -139,7 +144,7 @@ class CommandMemory(wiring.Component):
         depth: int,
         contents: Sequence[Mapping[str, int]],
     ) -> None:
-        """Keep some words, at most two in a memory, and show those at one address."""
+        """Keep some words, at most two in one memory, and read them at the address `shown`."""
         for names in _paired(words, self._words.counts):
             lanes = [_width(name, words, self._words.counts) for name in names]
             lane = LONGEST if len(names) == 1 else LANE_BITS
@@ -180,17 +185,17 @@ class CommandMemory(wiring.Component):
 
 
 def _holds(used: Value, named: list[Signal], number: Value) -> Value:
-    """Return whether a place in use names a number."""
+    """Return whether a command, in a place in use, has this number of a window or scale."""
     return Cat(used[place] & (each == number) for place, each in enumerate(named)).any()
 
 
 def _width(name: str, words: Mapping[str, int], counts: Collection[str]) -> int:
-    """Return the bits of a word in memory, with the two flags of a count."""
+    """Return the bits of a word in memory; a count includes its flags `single` and `double`."""
     return words[name] + 2 * (name in counts)
 
 
 def _paired(words: Mapping[str, int], counts: Collection[str]) -> list[tuple[str, ...]]:
-    """Return the words of each memory: one long word, or two that have a lane each."""
+    """Return the names of the words in each memory: one long word, or two short words."""
     long = [name for name in words if _width(name, words, counts) > LANE_BITS]
     short = [name for name in words if name not in long]
     assert all(_width(name, words, counts) <= LONGEST for name in long)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instructions that wait in front of a unit."""
+"""The queue of commands that wait for their unit."""
 
 from collections.abc import Mapping
 
@@ -14,28 +14,32 @@ from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.promise import promised
 
 LATENCY = 2
-"""Cycles from `push` to the instruction, where none is before it."""
+"""Cycles from the `push` of a command into an empty queue until it is `valid`."""
 BLOCK_BITS = 170
-"""Commands of so many bits or more lie in block RAM; small machines have few blocks to spare."""
+"""Fewest bits of a command that is kept in block RAM; small machines have few blocks to spare."""
 
 
 class CommandQueue(wiring.Component):
-    """Up to `depth` instructions that wait in front of a unit, oldest first, with masks of what
-    they wait for. They lie in a ring in a memory, wide ones in block RAM; only the masks, which
-    lose what leaves its list, are flip-flops.
+    """A queue that holds up to `depth` commands of a unit, and masks of the entries they await.
 
-    | port | |
+    | port           | meaning |
     |---|---|
-    | `push`, `pushed` | appends a command, only while not `full`; it is there a cycle before |
-    | `pushed_masks` | its masks, in the cycle behind |
-    | `progress` | of the list of each mask |
-    | `valid`, `command`, `masks` | the oldest, if any: LATENCY cycles after its push, or in the \
-cycle after the `pop` of the one before |
-    | `blocked` | for each mask whether the oldest still awaits an entry |
-    | `unblocked` | there is an oldest, which awaits none |
-    | `pop` | drops it |
+    | `push`         | appends a command; only while not `full` |
+    | `pushed`       | the command; present from one cycle before its `push` |
+    | `pushed_masks` | its masks, one cycle after `push` |
+    | `full`         | there is no place for another command |
+    | `progress`     | the report of each mask's list |
+    | `valid`        | there is an oldest command: LATENCY cycles after its push, or in the cycle
+                       after the `pop` of the command before |
+    | `command`      | the oldest command |
+    | `masks`        | its masks |
+    | `blocked`      | a bit for each mask: the oldest command still awaits an entry |
+    | `unblocked`    | there is an oldest command, and it awaits no entry |
+    | `pop`          | drops the oldest command |
 
-    `masks` has for each mask the bits of its addresses; all lists have `list_depth` entries.
+    The commands lie in a ring in a memory, wide commands in block RAM. Only the masks are
+    flip-flops, as each loses its entry when the entry leaves its list. The parameter `masks` gives
+    for each mask the width of its addresses in bits; all lists have `list_depth` entries.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ cycle after the `pop` of the one before |
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        waiting = Signal(self._depth)  # as many ones, from bit 0, as instructions
+        waiting = Signal(self._depth)  # as many ones, from bit 0, as there are commands
         left = Signal.like(waiting)
         layout = self.command.shape()
         ring = BlockRing if layout.size >= BLOCK_BITS else PayloadRing
@@ -98,7 +102,7 @@ cycle after the `pop` of the one before |
         return m
 
     def _keep_masks(self, m: Module) -> None:
-        """The masks of each place, which come a cycle after its command."""
+        """Keep the masks of each place; they arrive one cycle after its command."""
         free, oldest = (Signal(ceil_log2(self._depth), name=name) for name in ("free", "oldest"))
         comes = Signal()
         to = Signal.like(free)

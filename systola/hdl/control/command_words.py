@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the commands in each queue: which are an instruction's own, and which follow from a
-window or a scale."""
+"""The words of the commands in each queue.
+
+Some words belong to the instruction itself. Others come from the window or the scale.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,12 @@ from systola.hdl.control.step_row import Bits
 from systola.hdl.parts.walker import Walk
 
 NUMBERS = 8
-"""Windows, and scales, that commands may name at one time."""
+"""Number of windows, and of scales, that the commands can use at one time."""
 FIXED = 2
-"""Windows with the lowest numbers, of instructions without a window: one line a vector, or two."""
+"""Number of fixed windows, for instructions without a window: with one line or two for a vector.
+
+They have the lowest numbers.
+"""
 _WINDOW = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
 MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
 """Fields of a window in the word `moves`, from its lowest bit on."""
@@ -44,11 +49,15 @@ _WINDOW_COUNTS = ("kernel_height", "kernel_width", "out_height", "out_width")
 
 @dataclass(frozen=True, kw_only=True)
 class CommandWords:
-    """Bits of each word of the commands in a queue.
+    """A list of the words, with their bits, of the commands in a queue.
 
-    `own` words are an instruction's own, those in `window` and `scale` follow from the setting that
-    its command names. `fixed` are words of the windows 0 and 1; their other words are undefined. Of
-    the words in `counts` it is known, too, whether they are one or two.
+    | field    | meaning |
+    |---|---|
+    | `own`    | words that belong to the instruction itself |
+    | `window` | words that come from its window |
+    | `scale`  | words that come from its scale |
+    | `fixed`  | contents of the fixed windows 0 and 1; their other words are undefined |
+    | `counts` | words for which the memory also shows if they are one or two |
     """
 
     own: Mapping[str, int]
@@ -59,7 +68,7 @@ class CommandWords:
 
 
 def command_words(config: Config, queue: str) -> CommandWords:
-    """Return the words of the commands in a queue. `pc` is not among the words of steps."""
+    """Return the words of the commands in a queue; `pc` is listed, though no step writes it."""
     words = {
         "matrix": _matrix_words,
         "activate": _activate_words,
@@ -81,7 +90,7 @@ def command_layout(config: Config, queue: str) -> data.StructLayout:
 
 
 def commands_of(config: Config, queue: str) -> int:
-    """Return how many commands a queue has at most."""
+    """Return the largest number of commands in a queue."""
     return WEIGHT_READS_IN_FLIGHT if queue == "weights" else config.queue_depth
 
 
@@ -91,7 +100,7 @@ def _transfer_words(config: Config) -> dict[str, int]:
 
 
 def _tail_words(config: Config) -> dict[str, int]:
-    """Return the words of the lines that have fewer bytes."""
+    """Return the words of a copy's tail: the lines that have fewer bytes."""
     return {f"tail_{name}": width for name, width in _widths(Tail(config=config)).items()}
 
 
@@ -202,7 +211,7 @@ def _activate_words(config: Config) -> CommandWords:
 
 
 def _flags(config: Config, executor: Executor) -> int:
-    """Return the bits of the longest flags of a unit's instructions, as their rows move them."""
+    """Return the bits of the longest flags of a unit's instructions, as one word holds them."""
     rom = StepRom(config)
     rows = [
         row for op in rom.lengths if BY_OPCODE[op].executor is executor for row in rom.program(op)
@@ -211,7 +220,7 @@ def _flags(config: Config, executor: Executor) -> int:
 
 
 def _window(config: Config, walk: Walk) -> dict[str, int]:
-    """Return the bits of the words of a window that both units have."""
+    """Return the bits of the window's words that matrix unit and activation unit both have."""
     count = walk["count"].shape
     return {
         "left": _WINDOW.field("left").width,

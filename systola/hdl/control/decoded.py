@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the decoder makes of an instruction."""
+"""The layout of a decoded instruction."""
 
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
@@ -25,20 +25,37 @@ from systola.hdl.parts.in_flight import Region
 
 
 class Decoded(data.StructLayout):
-    """An instruction ready for issue; what does not concern its opcode is undefined. `kind`: see
-    `kind_bits`; `ways` has a bit for each of `groups_of` the configuration, for both sides.
+    """A layout that describes an instruction ready for issue.
 
-    From the second cycle on, `failed`: a check does not hold; then `cause` and `address` tell of
-    the first one that does not. The address of a Read_Weights that has not failed is its first
-    tile. The end of `host` is there from then on, too.
-    Regions on the chip, empty where an instruction has no such one:
-    `buffer` is what MatrixMultiply, Convolve or a write to host memory reads, an instruction of the
-    activation unit writes, or a read from host memory fills (parameters and tables included);
-    `source` and `operand` are what the activation unit reads, `parameters` and `table` what it
-    uses. `tiles`: weight tiles queued or consumed. `from_buffer`: a MatrixMultiply with weights
-    there, its `source`; a WeightCommand says of them what `weight_transfer` does. `code`: that
-    of an Interrupt_Host, or the tag of a Debug_Tag, which waits for `units`. `link`, for `side`, is
-    what a Send reads or a Receive or Reduce writes, its `buffer` or `accumulator`.
+    Fields that do not concern the opcode are undefined. A region on the chip is empty if the
+    instruction has no such region.
+
+    | field | meaning |
+    |---|---|
+    | `kind` | a bit for each opcode (`kind_bits`) |
+    | `ways` | a bit for each group of `groups_of`: the instruction is in it, for either side |
+    | `pc` | address of the instruction |
+    | `failed` | a check has failed; valid from the second cycle |
+    | `cause`, `address` | fault of the first failed check, and its address; valid from the second
+                           cycle. Without a fault, `address` is the first tile of a Read_Weights |
+    | `buffer` | lines that a MatrixMultiply, Convolve or write to host memory reads, that the
+                 activation unit writes, or that a read from host memory fills. Parameters and
+                 tables loaded from host memory count as lines here |
+    | `accumulator` | accumulator rows read or written |
+    | `parameters`, `table` | parameter entries and tables that the activation unit uses |
+    | `source`, `operand` | lines that the activation unit reads |
+    | `host` | bytes of host memory; its end is valid from the second cycle |
+    | `transfer`, `tail` | command of a copy from or to host memory |
+    | `weight_transfer` | command of a Read_Weights, or of the weights of a MatrixMultiply that
+                          takes them from the buffer |
+    | `tiles` | weight tiles queued or consumed |
+    | `from_buffer` | a MatrixMultiply takes its weights from the lines `source` |
+    | `matrix`, `activate` | commands of the matrix unit and of the activation unit |
+    | `code` | code of an Interrupt_Host, or tag of a Debug_Tag |
+    | `units` | units that a Debug_Tag waits for |
+    | `link` | command of a Send (which reads `buffer` or `accumulator`), or of a Receive or Reduce
+               (which writes one of them) |
+    | `side` | side of the machine that `link` uses |
     """
 
     def __init__(self, *, config: Config):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction words into regions, commands and fault causes."""
+"""Decodes instruction words into regions, commands and fault causes."""
 
 from itertools import pairwise
 
@@ -41,36 +41,47 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 A, B = signed(25), unsigned(16)
-"""Operands of a product."""
+"""Shapes of the two factors of a step's product."""
 RESULT = signed(42)
-"""A base and a product."""
+"""Shape of a step's result, the sum of a base and a product."""
 
 ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 
 
 class _Verdict(data.StructLayout):
-    """Whether a check has failed, and which was the first."""
+    """A layout that records if a check has failed, and the fault and address of the first one."""
 
     def __init__(self) -> None:
         super().__init__({"failed": 1, "cause": ceil_log2(len(Fault)), "address": 32})
 
 
 class Decoder(wiring.Component):
-    """Walks through the steps of each instruction (`checks`), one a cycle, with one multiplier, one
-    adder and one comparison for all.
+    """A decoder that walks through the steps of each instruction (`checks`), one step a cycle.
 
-    The operands of a product come from `coming`, which stays until the last of them; `opcode` is
-    its first byte in the cycle before it comes. MULTIPLIED cycles later addresses are taken from
-    `instruction`, where the same has gone with `moves`, three cycles after it came at the earliest.
-    With the last sum the instruction is copied to `decoded`, or waits for that to be free. Nothing
-    that follows goes to `instruction` while it waits; a Set_Config_Window waits for all that is
-    before it.
+    All steps share one multiplier, one adder and one comparison.
 
-    An instruction of n steps, n >= LEAST_STEPS, that finds nothing before it shows in `decoded` in
-    cycle n + MULTIPLIED + 1 after that one; the next may follow n cycles after it. One of no kind
-    takes the steps of that without the upper bit of its opcode. `frees` says a cycle ahead what
-    `decoded.ready` will be. `idle`: there is no instruction inside. The checks are those of
-    arch/isa/ in their order, but for the two that need the state of the weight queue.
+    | port           | meaning |
+    |---|---|
+    | `opcode`       | first byte of the next instruction, one cycle before it is `coming` |
+    | `coming`       | stream of instructions; each stays until its last step took its factors |
+    | `moves`        | the instruction moves on from `coming` to `instruction` |
+    | `instruction`  | the instruction that has moved, at least three cycles after it came; its
+                       addresses are used MULTIPLIED cycles after the factors |
+    | `decoded`      | stream of decoded instructions |
+    | `frees`        | the value that `decoded.ready` will have one cycle later |
+    | `host_limit`   | bytes of the host window |
+    | `weight_tiles` | tiles of the weight memory |
+    | `idle`         | no instruction is inside |
+
+    With its last sum the instruction is copied to `decoded`, or waits until `decoded` is free.
+    While it waits, no later instruction moves to `instruction`. A Set_Config_Window waits until all
+    instructions before it have left.
+
+    An instruction of n steps (n >= LEAST_STEPS) that comes to an empty decoder is valid in
+    `decoded` after n + MULTIPLIED + 1 cycles. The next instruction may follow n cycles after it.
+    An undefined opcode takes the steps of the opcode without the upper bit. The checks of
+    arch/isa/ are made in the order of the ISA, except the two that need the state of the weight
+    queue.
     """
 
     def __init__(self, *, config: Config):
@@ -94,7 +105,7 @@ class Decoder(wiring.Component):
         coming, given, decoded = self.coming.payload, self.instruction, self.decoded
         self._shape = Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW), reset_less=True)
         self._window = Signal(WindowProducts(), reset_less=True)
-        self._windowed = Signal()  # there has been a window
+        self._windowed = Signal()  # a window has been set
         found = Signal(Found(config=self._config), reset_less=True)
         self._shown = shown = Signal(Found(config=self._config), reset_less=True)
         self._tiles = Signal(TILE_COUNT_BITS, reset_less=True)  # the last product
@@ -119,15 +130,15 @@ class Decoder(wiring.Component):
             ),
         )
         table = self._table = WalkTable(steps, self._sum, links=self._config.links)
-        self._row = Signal(table.results, reset_less=True)  # of the step that is added up
-        self._zero = Signal(reset_less=True)  # the product of the latter, which must not be
-        self._fault = Signal(Fault, reset_less=True)  # where the one compared is beyond its limit
-        self._ways = Signal(len(groups_of(self._config)), reset_less=True)  # of what is shown
-        self._linear = Signal(reset_less=True)  # the copy that is shown is a single run
-        self._exact = Signal(reset_less=True)  # it may lie in what it is limited by
+        self._row = Signal(table.results, reset_less=True)  # row of the step in the adder
+        self._zero = Signal(reset_less=True)  # the product of a step with a minimum is zero
+        self._fault = Signal(Fault, reset_less=True)  # fault if the compared step fails
+        self._ways = Signal(len(groups_of(self._config)), reset_less=True)  # of `decoded`
+        self._linear = Signal(reset_less=True)  # the copy in `decoded` is a single run
+        self._exact = Signal(reset_less=True)  # the compared overlap is allowed
 
-        # The step whose operands are taken, those on their way through the multiplier, the one
-        # that is added up, and the one that is compared with its limit.
+        # `step` takes its factors now. The tokens follow the steps through the multiplier, and
+        # `adds` the step in the adder. `compared` follows the step that meets its limit.
         step = Signal(table.operands, reset_less=True)
         place = Signal(range(table.places + 1), reset_less=True)
         begins = Signal(reset_less=True)
@@ -153,7 +164,7 @@ class Decoder(wiring.Component):
         ]
         low, high = self._multiply(m, a, b, moving)
 
-        # Who waits: a finished instruction for the one that is shown, and what follows.
+        # A finished instruction waits until `decoded` is free, and the instructions after it wait.
         free = Signal()
         pending = Signal()
         finished = Signal()
@@ -176,8 +187,9 @@ class Decoder(wiring.Component):
                 ).any()
             ),
         ]
-        # Whether they move is a register, as it goes back through all stages to the fetch. What
-        # enters in the next cycle is still `coming` then: it has as many steps as there are stages.
+        # `moving` is a register, as it goes back through all stages to the fetch. An instruction
+        # that enters in the next cycle is still `coming` then: it has at least as many steps as
+        # the multiplier has stages.
         assert LEAST_STEPS >= MULTIPLIED
         sets_window = is_one_of(coming.kind, Opcode.SET_CONFIG_WINDOW)
         will_enter = Mux(moving, entering.valid & entering.first, enters)
@@ -205,10 +217,10 @@ class Decoder(wiring.Component):
                 tokens[0].place.eq(place),
                 *(later.eq(earlier) for earlier, later in pairwise(tokens[:-1])),
             ]
-        # An operand of Vector may lie in exactly the lines of the results.
+        # An operand of Vector may occupy exactly the lines of the results.
         vector = fields_of(given.word)[Opcode.VECTOR]
         replaces = is_one_of(given.kind, Opcode.VECTOR) & (vector.wide == vector.wide_operands)
-        # One contiguous run instead of one for each line, where the lines follow one another.
+        # If the lines follow one another, the copy is one run instead of one for each line.
         copy = fields_of(given.word)[Opcode.READ_HOST_MEMORY]
         one_block = is_one_of(given.kind, *ALTERNATE) | (copy.blocks == 1)
         linear = (copy.rows == 1) | (one_block & found.dense)
@@ -219,7 +231,7 @@ class Decoder(wiring.Component):
             compared.eq(adds),
             self._fault.eq(table.fault(self._row.limit)),
             self._exact.eq(replaces & table.overlaps(self._row.limit, found.buffer.base)),
-            # Of a product that is zero both parts are.
+            # A product is zero if both of its parts are zero.
             self._zero.eq(self._row.least & ~(low.any() | high.any())),
         ]
 
@@ -231,7 +243,7 @@ class Decoder(wiring.Component):
                 shown.eq(found),
                 self._ways.eq(self._ways_of(given)),
                 self._linear.eq(linear),
-                # Where there are tiles the last sum is the last product.
+                # In steps that count tiles the base is 0, so the sum is the product.
                 self._tiles.eq(Mux(pending, self._sum, product)),
             ]
         with m.If(judged):
@@ -240,7 +252,7 @@ class Decoder(wiring.Component):
         return m
 
     def _ways_of(self, given: data.View) -> Value:
-        """The groups that an instruction is in."""
+        """Return a bit for each group of instructions: `given` is in it."""
         from_buffer = fields_of(given.word)[Opcode.MATRIX_MULTIPLY].from_buffer
         return Cat(
             is_one_of(given.kind, *group.opcodes) & (from_buffer | (not group.from_buffer))
@@ -248,8 +260,10 @@ class Decoder(wiring.Component):
         )
 
     def _multiply(self, m: Module, a: Value, b: Value, moving: Value) -> tuple[Value, Value]:
-        """The products of the lower WIDTH_LIMIT bits of `a`, as a block has no more, and of those
-        above, with `b`."""
+        """Return the products of `b` with the lower and with the upper bits of `a`.
+
+        The lower part has WIDTH_LIMIT bits, as a multiplier block is no wider.
+        """
         low = m.submodules.low = Multiplier(a=unsigned(WIDTH_LIMIT), b=B)
         high = m.submodules.high = Multiplier(a=signed(len(a) - WIDTH_LIMIT), b=B)
         m.d.comb += [
@@ -263,8 +277,7 @@ class Decoder(wiring.Component):
         return low.product, high.product
 
     def _add(self, m: Module, adds: data.View, low: Value, high: Value, found: data.View) -> Value:
-        """The sum of a step and where it goes, and what it will be compared with. Returns the
-        product."""
+        """Add up a step, store its result, and choose its limit; return its product."""
         product = Cat(low[:WIDTH_LIMIT], low[WIDTH_LIMIT:] + high).as_signed()
         table, row, word = self._table, self._row, self.instruction.word
         stride = fields_of(word)[Opcode.READ_HOST_MEMORY].stride
@@ -272,7 +285,7 @@ class Decoder(wiring.Component):
         limits = [Const(0) if each is None else Value.cast(each.value) for each in table.limits]
         begins = adds.valid & table.begins(row.base)
         adder = m.submodules.adder = SelectingAdder(width=len(self._result))
-        # The choice between the halves of the bases is the adder's.
+        # The adder itself chooses between the two halves of the bases.
         m.d.comb += [
             first.eq(table.bases.selected(row.base, 0)),
             second.eq(table.bases.selected(row.base, 1)),
@@ -286,10 +299,10 @@ class Decoder(wiring.Component):
         with m.If(adds.valid):
             m.d.sync += [self._sum.eq(self._result), self._limit.eq(selected(limits, row.limit))]
         with m.If(begins):
-            # A constant is no address: that of a check of the window is 0.
+            # A constant base is not an address: a failed check of the window has address 0.
             addresses = (table.bases.selected(row.base, half, constants=False) for half in (0, 1))
             m.d.sync += self._base.eq(Mux(row.base.half, *reversed(tuple(addresses))))
-        assert not self._config.input_pitch >> WIDTH_LIMIT  # times that is all in `low`
+        assert not self._config.input_pitch >> WIDTH_LIMIT  # so `low` has the whole product
         special: dict[str, ValueLike] = {"run": product, "dense": low == stride}
         regions = [n for n, shape in found.shape().members.items() if isinstance(shape, Region)]
         with m.If(adds.valid & adds.first):
@@ -312,16 +325,16 @@ class Decoder(wiring.Component):
         return product
 
     def _judge(self, m: Module, compared: data.View) -> data.View:
-        """The verdict on the instruction that is shown, in its first cycle."""
+        """Return the verdict on the instruction in `decoded`, in its first cycle."""
         fault, begins = self._fault, compared.valid & compared.first
         beyond = Signal()
         half = Signal()
         counts = Signal()
         fails = Signal()
-        # The first check of all steps so far that has failed; else the first base.
+        # The first failed check of the steps so far; its address is else the first base.
         kept = Signal(_Verdict(), reset_less=True)
         m.d.comb += [
-            # A sum below zero is as one that is very large.
+            # As an unsigned number, a negative sum is very large and exceeds every limit.
             beyond.eq(self._limit - self._sum.as_unsigned() < 0),
             counts.eq(
                 compared.valid
@@ -345,11 +358,12 @@ class Decoder(wiring.Component):
         opcode = given.word[:OPCODE_BITS]
         unknown: ValueLike = Fault.ILLEGAL_OPCODE
         if not self._config.links:
-            # Their opcodes are of no kind, and only the cause tells them from others.
+            # The opcodes of the links are undefined here; only the fault's cause differs.
             size = len(LINK_OPCODES)
             is_of_links = opcode[exact_log2(size) :] == min(LINK_OPCODES) // size
             unknown = Mux(is_of_links, int(Fault.UNAVAILABLE), int(Fault.ILLEGAL_OPCODE))
-        # Found out where the instruction was a cycle ago: it was there for three at least.
+        # These checks look at `instruction`, and are a cycle old: the word stayed there for at
+        # least three cycles.
         checks = word_checks(
             self._config, self.instruction, self._table.checked, self._shape, self._windowed
         )
@@ -365,7 +379,7 @@ class Decoder(wiring.Component):
             (unavailable, Fault.UNAVAILABLE, opcode),
             (no_window, Fault.WINDOW, 0),
         )
-        # What is the case if the last check holds, which is known late.
+        # `otherwise` is the verdict if the last step's check holds; this check is known late.
         otherwise = Signal(_Verdict())
         sooner = Signal()
         m.d.comb += [
@@ -392,7 +406,7 @@ class Decoder(wiring.Component):
         return verdict
 
     def _show(self, m: Module) -> None:
-        """The output: choices between what is kept of the instruction that is shown."""
+        """Drive `decoded`: each field is a choice between registers of the instruction."""
         config, out, shown = self._config, self.decoded.payload, self._shown
         word, kind = self._given.word, self._given.kind
         fields = fields_of(word)
@@ -415,14 +429,14 @@ class Decoder(wiring.Component):
         m.d.comb += activate_decoder.scale.eq(scale)
 
         def chosen(*choices: tuple[Opcode | tuple[Opcode, ...], ValueLike]) -> Value:
-            """The value for this kind of instruction, else 0."""
+            """Return the value of the choice with this kind of instruction, or 0 without one."""
             found: Value = Const(0)
             for opcodes, value in choices:
                 one = (opcodes,) if isinstance(opcodes, Opcode) else opcodes
                 found = found | Mux(is_one_of(kind, *one), value, 0)
             return found
 
-        # Parameters and tables begin at addresses that leave the lower bits free.
+        # The address spaces of parameters and tables begin where all lower bits are zero.
         entries, tables = parameter_space(config), table_space(config)
         space = chosen((Opcode.LOAD_PARAMETERS, entries), (Opcode.LOAD_TABLE, tables))
         looked_up = chosen((Opcode.ACTIVATE, activate.table), (Opcode.VECTOR, vector.table))
@@ -431,7 +445,7 @@ class Decoder(wiring.Component):
             (Opcode.VECTOR, tables_used(config, Opcode.VECTOR, vector)),
         )
 
-        # Where lines do not follow one another, a run is a block, or with the alternate copies a
+        # If the lines do not follow one another, a run is a block; an alternate copy's run is a
         # row.
         alternate = is_one_of(kind, *ALTERNATE)
         linear = self._linear

@@ -15,8 +15,9 @@ from systola.hdl.transfers.host_read_port import ReadBeat, ReadRequest
 CHUNK_BYTES = 64
 """Bytes of one fetch burst, if bus width and burst limit allow it."""
 AHEAD = 9
-"""Largest number of instructions that are fetched ahead, as whole beats; two chunks if these are
-more.
+"""Largest number of instructions fetched ahead, rounded down to whole beats.
+
+It is two chunks if two chunks are more.
 """
 
 
@@ -48,8 +49,9 @@ class FetchedInstruction(data.StructLayout):
 
 
 class Fetch(wiring.Component):
-    """A unit that delivers the instructions of a program in order, from a ring of those fetched
-    last.
+    """A unit that delivers the instructions of a program in order.
+
+    It keeps the instructions requested last in a ring.
 
     | port          | meaning |
     |---|---|
@@ -59,29 +61,29 @@ class Fetch(wiring.Component):
     | `limit`       | bytes of the host window, a multiple of a chunk |
     | `request`     | reads of chunks |
     | `starved`     | the decoder has no instruction |
-    | `urgent`      | `starved`, and no instruction is here or on its way |
-    | `beat`        | the data of the reads; they are taken at once |
+    | `urgent`      | `starved`, and no instruction is in the ring or on its way |
+    | `beat`        | data of the reads; always taken at once |
     | `instruction` | the next instruction |
-    | `jump`        | the instruction that is taken in this cycle jumps |
-    | `jump_to`     | number of the instruction that follows it, not above its own |
-    | `exhausted`   | all instructions inside the window were taken, the last one without a jump |
+    | `jump`        | the instruction taken in this cycle jumps |
+    | `jump_to`     | number of the instruction to jump to, not above the number of the taken one |
+    | `exhausted`   | all instructions inside the window are taken, and the last did not jump |
 
-    `program` and `limit` stay as they are from two cycles before `enable` on.
+    `program` and `limit` do not change from two cycles before `enable` on.
 
     - Latency: four cycles from a beat to its instruction.
     - Throughput: one instruction every two cycles.
-    - A chunk is requested as soon as there is room for it. A request comes in the second cycle
-      after the acceptance of the request before, or of the instruction that makes room. Chunks at
-      or beyond `limit` are not requested.
+    - A chunk is requested as soon as there is room for it. Requests begin at the earliest two
+      cycles after the request before was accepted, or after the instruction that makes room was
+      taken. Chunks at or beyond `limit` are not requested.
     - The ring keeps the last `instruction_buffer` instructions that were requested, less one chunk.
-      A chunk is always free for the request that is offered.
-    - A jump to an instruction in the ring needs no request. The instruction follows in two cycles,
-      if it has come.
-    - A jump to any other instruction drops all. The chunk of `jump_to` is requested in the fifth
-      cycle after the jump. If a request was still offered, it is the third cycle after the
-      acceptance of that request.
-    - At most `fetched_ahead` instructions are fetched ahead of the offered one. So a loop body of
-      at most `loop_capacity` instructions is always in the ring.
+      One chunk of the ring stays free for the next request.
+    - A jump to an instruction in the ring needs no request. The instruction follows two cycles
+      later, if it has arrived.
+    - A jump to any other instruction drops all instructions. The chunk of `jump_to` is requested in
+      the fifth cycle after the jump. If a request was on offer then, it is the third cycle after
+      this request was accepted.
+    - At most `fetched_ahead` instructions are fetched ahead of the offered instruction. So a loop
+      body of at most `loop_capacity` instructions is always in the ring.
     """
 
     def __init__(self, *, config: Config):
@@ -104,19 +106,17 @@ class Fetch(wiring.Component):
 
     @staticmethod
     def loop_capacity(config: Config) -> int:
-        """Return the instructions of the largest loop body that is fetched only once, End_Loop
-        included.
+        """Return the length of the largest loop body that is fetched only once, End_Loop included.
 
-        This holds wherever the loop lies in the program. The body may take the memory, less the
-        instructions fetched ahead of the instruction after the End_Loop, less the chunk that stays
-        free.
+        The length holds wherever the loop lies in the program. It is the size of the ring less two
+        parts: the instructions fetched ahead after the End_Loop, and the chunk that stays free.
         """
         chunk = fetch_chunk_bytes(config) // INSTRUCTION_BYTES
         return config.instruction_buffer - fetched_ahead(config) - chunk
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # All is counted in units of the memory: an instruction, or a beat of a wide bus.
+        # Positions are counted in units of the memory: an instruction, or a beat of a wide bus.
         word = 8 * INSTRUCTION_BYTES
         bus_bytes = self._config.host_bus_bytes
         chunk_bytes = fetch_chunk_bytes(self._config)
@@ -129,17 +129,17 @@ class Fetch(wiring.Component):
         width = 8 * unit_bytes + per_unit + 1
         ring = m.submodules.ring = Sram(width=width, depth=depth, output_register=True)
 
-        following = Signal(PC_BITS)  # the instruction that is offered, or will be next
+        following = Signal(PC_BITS)  # number of the instruction on offer, or to be offered next
         unit = following[index_bits:]
-        requested = Signal(PC_BITS - index_bits + 1)  # the first unit not asked for
-        oldest = Signal.like(requested)  # the first unit that is there, or will be
-        # Units are never further apart than the depth, so that few bits show which comes first.
+        requested = Signal(PC_BITS - index_bits + 1)  # the first unit not requested
+        oldest = Signal.like(requested)  # the oldest unit that is in the ring or on its way
+        # Two units differ by no more than the depth, so their low bits show which is first.
         few = exact_log2(depth) + 2
         skipped = exact_log2(chunk)
-        arrived = Signal(few)  # the first unit that has not come
+        arrived = Signal(few)  # the first unit that has not arrived
         readable = Signal(few)  # the first unit that cannot be read yet
         kept = Signal(range(depth))  # units from `oldest` to `requested`
-        full = Signal()  # `kept` is as large as it can be
+        full = Signal()  # `kept` has reached its maximum
         on_their_way = Signal(range(2 * ahead + 1))
         unwanted = Signal.like(on_their_way)  # units on their way, dropped by a jump
         dropping = Signal()  # `unwanted` is not 0
@@ -251,7 +251,7 @@ class Fetch(wiring.Component):
                 )
             ),
         ]
-        # A request is counted a cycle later, in which it is still known whether it was `lost`.
+        # A request is counted one cycle late: in this cycle `lost` still shows if it was lost.
         asked = Signal()
         left = Signal.like(on_their_way)
         m.d.comb += left.eq(on_their_way + Mux(asked, chunk, 0) - arrives)

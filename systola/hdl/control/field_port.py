@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of an instruction word, one a cycle."""
+"""The unit that extracts one field of an instruction word in each cycle."""
 
 from collections.abc import Collection, Sequence
 
@@ -12,16 +12,23 @@ from systola.arch.isa import PLACE_BITS
 from systola.hdl.control.step_row import CELL_BITS
 
 PART_BITS = 32
-"""An instruction word is read in two neighbouring parts of this many bits."""
+"""Bits of a part of an instruction word; two neighbouring parts are read at a time."""
 
 
 class FieldPort(wiring.Component):
-    """The field that begins `offset` half bytes above the lower end of `pair`, as a number.
+    """A unit that extracts a field from two parts of an instruction word, as a number.
 
-    `widths` are the widths that fields have, and signed fields have `signed_widths`. `width`
-    is the place of a width among `widths`, or their number for no field, which is 0. `width` and
-    `signed` belong to the pair of the cycle before, and `field` is the field in it,
-    combinationally. Latency one cycle from `pair` and `offset`, none from the other inputs.
+    | port     | meaning |
+    |---|---|
+    | `pair`   | two neighbouring parts of the word |
+    | `offset` | first half byte of the field in `pair` |
+    | `width`  | one cycle later: index of the field's width in `widths`; the length of `widths`
+                 means that there is no field |
+    | `signed` | with `width`: the field is signed |
+    | `field`  | with `width`: the field, or 0 without a field; combinational |
+
+    The parameter `widths` has all widths of fields, and `signed_widths` all widths of signed
+    fields.
     """
 
     def __init__(self, *, widths: Sequence[int], signed_widths: Collection[int]):
@@ -42,7 +49,7 @@ class FieldPort(wiring.Component):
         shifted = Signal(CELL_BITS, reset_less=True)
         rest: Value = self.pair
         for level in reversed(range(len(self.offset))):
-            # Only bits that a field may still reach go on.
+            # Drop the bits that are too high for any field with the offset bits still to come.
             reach = CELL_BITS + PLACE_BITS * ((1 << level) - 1)
             rest = Mux(self.offset[level], rest[PLACE_BITS << level :], rest)[:reach]
         m.d.sync += shifted.eq(rest)

@@ -22,8 +22,16 @@ from systola.hdl.commands import address_bits, row_bits
 
 @dataclass(frozen=True)
 class Group:
-    """Instructions that take the same way: into `queue` and into `lists`. `from_buffer`: they do so
-    with weights from the buffer only. `side`: an instruction of the links does so for this side."""
+    """A set of instructions that enter the same queue and the same lists.
+
+    | field         | meaning |
+    |---|---|
+    | `opcodes`     | the instructions |
+    | `queue`       | their queue |
+    | `lists`       | their lists |
+    | `from_buffer` | only instructions with weights from the buffer belong to the group |
+    | `side`        | only instructions of the links for this side belong to the group |
+    """
 
     opcodes: tuple[Opcode, ...]
     queue: str
@@ -33,8 +41,10 @@ class Group:
 
 
 def _opcodes(executor: Executor, *written: Memory) -> tuple[Opcode, ...]:
-    """Return the instructions of a part of the machine, only those that write one of these memories
-    if any is named."""
+    """Return the instructions that a part of the machine executes.
+
+    If memories are named, only instructions that write one of these memories are returned.
+    """
     return tuple(
         entry.opcode
         for entry in INSTRUCTIONS
@@ -44,7 +54,7 @@ def _opcodes(executor: Executor, *written: Memory) -> tuple[Opcode, ...]:
 
 
 def _groups(opcodes: Collection[Opcode]) -> dict[Way, tuple[Opcode, ...]]:
-    """Return the ways of these instructions, each with the instructions that take it."""
+    """Return each set of queue and lists, with the instructions that enter them."""
     ways: dict[Way, tuple[Opcode, ...]] = {}
     for opcode in opcodes:
         way = way_of(BY_OPCODE[opcode])
@@ -74,7 +84,9 @@ LINK_GROUPS = tuple(
     for way, opcodes in _groups(sorted(LINK_OPCODES)).items()
     for side in Side
 )
-"""Beside GROUPS, where there are links: a queue and a list for each part of the link unit."""
+"""Groups that a machine with links has in addition: a queue and a list for each part of the link
+unit.
+"""
 SENDING, RECEIVING = (
     tuple(name for group in groups for name in group.lists)
     for groups in (LINK_GROUPS[:2], LINK_GROUPS[2:])
@@ -95,9 +107,11 @@ SCANS = {
     "rows": (("matrix_summing", "activate_reading"), ("accumulator", "source")),
     "operands": (("activate_operands",), ("source", "operand")),
 }
-"""Lists that are gone through one after the other, and the regions that are kept of their
-instructions, which walk through the first of these. An instruction is in one of the lists at
-most."""
+"""Scans of the scoreboard. Each has its lists, read one after the other, and the regions it keeps.
+
+An instruction walks through the first of these regions in order. An instruction is
+in at most one list of a scan.
+"""
 MASKS = {
     "host_reads": (
         *("matrix_reading", "activate_operands", "activate_writing", "host_writing"),
@@ -111,7 +125,7 @@ MASKS = {
     "host_writes": ("host_reading", "activate_writing", "host_memory"),
     "weights": ("tiles_loading", "tiles_writing"),
 }
-"""The masks of the instructions in each queue: their reasons to wait."""
+"""Masks of the instructions in each queue: the lists with an entry that they may await."""
 _SEND_MASKS = ("host_reading", "activate_writing", "matrix_summing")
 _TAKE_MASKS = (
     *("host_reading", "host_writing", "matrix_reading", "matrix_summing", "tiles_reading"),
@@ -120,8 +134,11 @@ _TAKE_MASKS = (
 LINK_MASKS = {
     group.queue: _SEND_MASKS if group.lists[0] in SENDING else _TAKE_MASKS for group in LINK_GROUPS
 }
-"""Masks of the instructions of the links. They wait for whole instructions of the others. For
-lines and rows of each other they wait in LinkInterlock, and the others for them in LinkGate."""
+"""Masks of the instructions of the links, which wait until whole older instructions are done.
+
+Among themselves the links' instructions wait in LinkInterlock, line by line. Other instructions
+wait for them in LinkGate.
+"""
 FILLS = tuple(
     entry.opcode
     for entry in INSTRUCTIONS
@@ -141,11 +158,13 @@ LIST_OF = {
     "tiles_loading": "host_reading",
     "tiles_writing": "activate_writing",
 }
-"""The list of a mask that does not carry its name. A write waits for reads of the same buffer lines
-line by line, and for reads of the same host memory as a whole. Operands b, and taps, lie elsewhere
-than operands a and addends, and do not wait for their writers. Weights from the buffer wait for
-whole instructions that write them. Writers of these lines wait until the MatrixMultiply has its
-last sum: by then the array has had all weights."""
+"""Lists of the masks that are not named after their list.
+
+A write to host memory waits for reads of the same buffer lines line by line. For reads of the same
+host memory it waits as a whole. Operand b, and taps, have a mask of their own, apart from operand a
+and addends. Weights from the buffer wait for whole instructions that write them. Writers of these
+lines wait until the MatrixMultiply has its last sum, as the array has all weights by then.
+"""
 CONFLICTS = {
     "host_reading": (("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")),
     "loading": (("parameters", "buffer"), ("table", "buffer")),
@@ -164,7 +183,7 @@ CONFLICTS = {
     "tiles_loading": (("source", "buffer"),),
     "tiles_writing": (("source", "buffer"),),
 }
-"""For each mask which region of the younger instruction must not meet which one of the older."""
+"""The regions that must not overlap, for each mask: of the younger and of the older instruction."""
 
 
 def groups_of(config: Config) -> tuple[Group, ...]:

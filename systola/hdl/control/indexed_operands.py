@@ -31,7 +31,7 @@ def indexed(entry: Instruction) -> list[tuple[str, str]]:
 
 ADDERS = max(len(indexed(entry)) for entry in instructions_of(links=True))
 NOWHERE = 8 * INSTRUCTION_BYTES
-"""Place in the word that stands for an operand of zero."""
+"""Place of an operand that is always zero, as a pseudo offset in the word."""
 
 
 def selectors_of(word: Value, *, links: bool) -> Value:
@@ -50,11 +50,11 @@ def selectors_of(word: Value, *, links: bool) -> Value:
 
 
 def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]:
-    """Return the operand of each adder, as the three inputs of a last multiplexer.
+    """Return the operand of each adder, as the three inputs of its last multiplexer.
 
-    They are the bit of the opcode that chooses, the operand for a 1 and the operand for a 0. Bits
-    of the word after the operand may follow in the upper bits. Set_Register adds its value in the
-    first adder, and zero in the second one.
+    The inputs are: an opcode bit, the operand if this bit is 1, and the operand if it is 0. Upper
+    bits of an operand may hold bits of the word that follow it. Set_Register adds its value in the
+    first adder, and zero in the second adder.
     """
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
     for entry in instructions_of(links=links):
@@ -91,13 +91,13 @@ def _split(
 
 
 def _choice(word: Value, places: dict[int, list[Opcode]], width: int) -> tuple[Value, Value, Value]:
-    """Return the bit of the opcode that chooses, the bits for a 1 and the bits for a 0."""
+    """Return a multiplexer for an operand: an opcode bit, its input for a 1, its input for a 0."""
     bit, zero, one = _split(places)
     return word[bit], _chosen(word, one, width), _chosen(word, zero, width)
 
 
 def _chosen(word: Value, places: dict[int, list[Opcode]], width: int) -> Value:
-    """Return `width` bits of the word from the place on that the opcode chooses."""
+    """Return `width` bits of the word, from the place that belongs to the opcode."""
     if len(places) == 1:
         (place,) = places
         return Const(0) if place == NOWHERE else word[place : place + width]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send, Receive and Reduce: from the instruction to what a part of the link unit does."""
+"""Turns Send, Receive and Reduce into commands of the parts of the link unit."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -13,8 +13,15 @@ from systola.hdl.control.scalar_unit import EffectiveInstruction, fields_of, is_
 
 
 class LinkDecoder(wiring.Component):
-    """The `command` of `given`, and the `side` that it is for, combinationally; `found` is what its
-    steps have found out."""
+    """A decoder that forms the command of a part of the link unit, combinationally.
+
+    | port      | meaning |
+    |---|---|
+    | `given`   | the instruction, with its index registers added |
+    | `found`   | results of the steps of the instruction |
+    | `command` | the command |
+    | `side`    | side of the machine that the instruction names |
+    """
 
     def __init__(self, *, config: Config):
         super().__init__(

@@ -63,7 +63,7 @@ class LinkGate(wiring.Component):
         count = places * len(lists)
         bits = place_bits(self._config)
 
-        # Numbers of two entries: one is fetched in this cycle, the other is compared.
+        # Numbers of two entries: the entry being fetched, and the entry being compared.
         fetched = Signal(range(count))
         compared = Signal.like(fetched)
         there, sound, begins = Signal(), Signal(), Signal()

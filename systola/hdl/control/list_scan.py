@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes through some lists for the instruction that is to be issued next."""
+"""Searches lists of unfinished instructions for conflicts with the next instruction."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,25 +13,34 @@ from systola.hdl.parts.in_flight import Awaited
 
 
 class ListScan(wiring.Component):
-    """Keeps what the instructions in some `InFlight` lists use, in one small memory, and goes
-    through those lists that are `watched`, one after the other, an entry a cycle, oldest first, to
-    find the youngest that is in the way.
+    """A scan that finds, in some `InFlight` lists, the youngest entries the instruction awaits.
 
-    | port | |
+    It keeps the regions of the entries in one small memory. For each instruction it reads the
+    `watched` lists one after the other, one entry a cycle, oldest entry first.
+
+    | port        | meaning |
     |---|---|
-    | `push`, `pushed` | the list that takes what is issued, if any, and what that uses |
-    | `rises` | two cycles later: that begins where the one before in the list has ended, or \
-behind; a register |
-    | `free`, `oldest`, `valid`, `rising`, `retire` | the lists |
-    | `restart` | the next cycle begins with another instruction; comes with each push |
-    | `watched` | lists that matter to it, in its first cycle |
-    | `entry` | the one that is compared, from its second cycle on; a register and a memory |
-    | `conflicts` | in the next cycle: for each mask whether it is in the way |
-    | `complete` | the last one is being compared, or was; means nothing in the first cycle |
-    | `masks` | final two cycles after `complete`, and until one cycle after `restart` |
+    | `push`      | a bit for each list: the issued instruction is appended to it |
+    | `pushed`    | regions of the issued instruction |
+    | `rises`     | two cycles after a push: the entry begins at or after the end of the entry
+                    before in its list; a register |
+    | `free`      | each list's place for its next entry |
+    | `oldest`    | each list's place of its oldest entry |
+    | `valid`     | each list's entries, as in `InFlight` |
+    | `rising`    | a bit for each place of each list: its entry rises |
+    | `retire`    | a bit for each list: its oldest entry leaves |
+    | `restart`   | another instruction begins in the next cycle; asserted with each push |
+    | `watched`   | a bit for each list that the instruction may wait for; in its first cycle |
+    | `entry`     | the entry to compare, from the instruction's second cycle; read from the memory
+                    at a register's address |
+    | `conflicts` | a bit for each mask, one cycle after `entry`: the instruction must wait for it |
+    | `complete`  | the last entry is being compared, or has been; meaningless in the instruction's
+                    first cycle |
+    | `masks`     | the entries to wait for; final from two cycles after `complete` until one cycle
+                    after `restart` |
 
-    `masks` names the list of each mask, `walked` the region of an entry that its instruction walks
-    through.
+    The parameter `masks` names the list of each mask. `walked` names the region of an entry through
+    which its instruction walks in order.
     """
 
     def __init__(
@@ -73,17 +82,17 @@ behind; a register |
         bits = ceil_log2(self._depth)
         list_bits = ceil_log2(len(self._lists))
 
-        # Registers say where the memory is read: what is read is compared in the same cycle.
+        # The memory's address comes from registers, so the entry can be compared in the same cycle.
         begins = Signal(init=1)  # the first cycle of an instruction; a reset is a restart
-        todo = Signal(self._flags, reset_less=True)  # lists that are not through
-        first = Signal(self._flags)  # of `todo`, a one
+        todo = Signal(self._flags, reset_less=True)  # lists not yet read to their end
+        first = Signal(self._flags)  # the list being read: the first of `todo`, one-hot
         at = Signal(list_bits, reset_less=True)  # its number
-        here = Signal(bits, reset_less=True)  # the place there
-        until = Signal(bits, reset_less=True)  # there, the place behind its last entry
+        here = Signal(bits, reset_less=True)  # the place being read in this list
+        until = Signal(bits, reset_less=True)  # the place after the list's last entry
         following = Signal(bits)
-        ends = Signal()  # the last entry of that list
-        left = Signal(self._flags)  # what is to do behind it
-        coming = Signal(self._flags)  # the same, or with an instruction all that is
+        ends = Signal()  # the list's last entry is being read
+        left = Signal(self._flags)  # lists to read after this list
+        coming = Signal(self._flags)  # lists to read from the next cycle if a list begins
         watched = self.watched.as_value() & Cat(self.valid[name][0] for name in self._lists)
         m.d.comb += [
             first.eq(
@@ -115,26 +124,28 @@ behind; a register |
         write, read = memory.write_port(), memory.read_port(domain="comb")
         free = Signal(bits)
         pushed_at = Signal(list_bits)
-        newest = Signal(bits + list_bits, reset_less=True)  # before the one that was pushed
-        base = Signal.like(self.pushed[self._walked].base, reset_less=True)  # of that one
+        newest = Signal(bits + list_bits, reset_less=True)  # address of the entry before the push
+        base = Signal.like(self.pushed[self._walked].base, reset_less=True)  # of the pushed entry
         m.d.comb += [
             free.eq(self._chosen(self.push, self.free)),
             pushed_at.eq(self._number(self.push)),
             write.en.eq(self.push.as_value().any()),
             write.addr.eq(Cat(free, pushed_at)),
             write.data.eq(self.pushed),
-            # Behind a push an instruction begins, which has nothing to compare yet.
+            # In the first cycle of an instruction no entry is compared. So the memory can be read
+            # for `rises`, if there was a push.
             read.addr.eq(Mux(begins, newest, Cat(here, at))),
             stored.eq(read.data),
         ]
         m.d.sync += [
-            # After an empty region nothing rises: who has one may tell of addresses that are none.
+            # An entry after an empty region does not rise: an instruction without a region may
+            # report progress at meaningless addresses.
             self.rises.eq(~(base - youngest.end)[-1] & (youngest.base != youngest.end)),
             newest.eq(Cat((free - 1)[:bits], pushed_at)),
             base.eq(self.pushed[self._walked].base),
         ]
 
-        # The entry that was compared, whether or not it is in its list any longer.
+        # The entry compared in the cycle before; it may have left its list since.
         judged = Signal(self._flags)
         judged_place = Signal(bits, reset_less=True)
         m.d.sync += [
@@ -178,21 +189,21 @@ behind; a register |
         return m
 
     def _first(self, flags: data.View, values: Sequence[ValueLike]) -> ValueLike:
-        """The value of the first list whose flag is up, or of the last list."""
+        """Return the value of the first list with its flag set, or else of the last list."""
         chosen = values[-1]
         for name, value in reversed(list(zip(self._lists[:-1], values, strict=False))):
             chosen = Mux(flags[name], value, chosen)
         return chosen
 
     def _chosen(self, flags: data.View, values: data.View) -> Value:
-        """The value of the list whose flag is up; zero for none."""
+        """Return the value of the list with its flag set, or zero without one."""
         chosen: Value = Const(0)
         for name in self._lists:
             chosen |= Mux(flags[name], values[name], 0)
         return chosen
 
     def _number(self, flags: data.View) -> Value:
-        """The number of the list whose flag is up."""
+        """Return the number of the list with its flag set."""
         number: Value = Const(0)
         for i, name in enumerate(self._lists):
             number |= Mux(flags[name], i, 0)

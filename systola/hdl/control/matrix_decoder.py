@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MatrixMultiply and Convolve: from the instruction to the walk of the matrix unit."""
+"""Turns MatrixMultiply and Convolve into commands of the matrix unit."""
 
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
@@ -15,9 +15,15 @@ from systola.hdl.parts.walker import counts
 
 
 class MatrixDecoder(wiring.Component):
-    """The `command` of `given`, combinationally: no more than a choice between its inputs.
+    """A decoder that forms the command of the matrix unit from the instruction `given`.
 
-    `shape` and `products` are the present window, `found` what its steps have found out.
+    | port       | meaning |
+    |---|---|
+    | `given`    | the instruction, with its index registers added |
+    | `shape`    | fields of the present window (Set_Config_Window) |
+    | `products` | numbers that follow from the present window |
+    | `found`    | results of the steps of the instruction |
+    | `command`  | the command, combinational: it only chooses between the inputs |
     """
 
     def __init__(self, *, config: Config):
@@ -40,9 +46,10 @@ class MatrixDecoder(wiring.Component):
         multiplies = is_one_of(self.given.kind, Opcode.MATRIX_MULTIPLY)
         walk = command.walk
         packed = ~multiplies & (convolve.channels != 0)
-        # The line before the row holds the first vectors' bytes that are outside of it.
+        # The first vectors' bytes to the left of the row belong to the line before the row.
         start = Signal(signed(10))
-        # Rows and columns mean nothing to a MatrixMultiply, nor does what goes with `bounded`.
+        # A MatrixMultiply ignores the walk's rows and columns, and the members that only matter if
+        # `bounded` is set.
         m.d.comb += [
             start.eq(found.start - self._rows),
             *walk_rows(walk, shape, products),
@@ -62,7 +69,7 @@ class MatrixDecoder(wiring.Component):
             walk.start.line.eq(Mux(multiplies, found.buffer.base, found.first_line)),
             walk.step.block.line.eq(Mux(multiplies, 0, convolve.plane)),
         ]
-        # A number for a MatrixMultiply, and one for a Convolve.
+        # The count of each level: first for a MatrixMultiply, then for a Convolve.
         numbers = {
             "ox": (1 + matrix.wide_vectors, shape.out_width),
             "oy": (matrix.rows, shape.out_height),
@@ -78,7 +85,7 @@ class MatrixDecoder(wiring.Component):
                 *counts(walk, **{level: number}),
             ]
         with m.If(packed):
-            # In columns x counts bytes, and lines are counted by the matrix unit.
+            # With packed channels x counts bytes, and the matrix unit itself counts the lines.
             m.d.comb += [
                 walk.start.x.eq(start),
                 walk.step.ox.x.eq(found.byte_step),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequence numbers for which the commands in a queue wait."""
+"""The memory of sequence numbers that the commands in a queue wait for."""
 
 from amaranth.hdl import Cat, Module
 from amaranth.lib import data, wiring
@@ -13,22 +13,24 @@ from systola.hdl.control.scan_rom import first_number, masks_of
 from systola.hdl.parts.sequence_number import Numbered
 
 _LANE_BITS = 18
-"""A block RAM has two lanes, each with a write enable."""
+"""Bits of a lane of a block RAM. It has two lanes, each with a write enable."""
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
 
 
 class NumberMemory(wiring.Component):
-    """The numbers of the commands in the ring of a `NumberedQueue`, a lane for each mask.
+    """A memory that holds, for each command of a `NumberedQueue`, one sequence number a mask.
 
-    | port | meaning |
+    | port     | meaning |
     |---|---|
-    | `finds`, `found` | of `RegionScan`: a number of the instruction that is issued next |
-    | `free`, `oldest` | of the `NumberedQueue` |
-    | `pop` | drops the oldest command |
-    | `masks` | the numbers of the command at `oldest`, by their names; a register |
+    | `finds`  | a number is found, for the instruction that is issued next (`RegionScan`) |
+    | `found`  | the number and its mask |
+    | `free`   | the place of the next command in the queue |
+    | `oldest` | the place of the oldest command in the queue |
+    | `pop`    | drops the oldest command |
+    | `masks`  | the numbers of the oldest command, by mask; a register |
 
-    The numbers of instructions for other queues are written, too. They go to the place `free`, and
-    all numbers of an instruction are found anew before its own issue.
+    Numbers of instructions for other queues are written to the place `free` as well. They do no
+    harm, as each instruction finds all of its numbers before it is issued.
     """
 
     def __init__(self, *, config: Config, queue: str = "activate"):

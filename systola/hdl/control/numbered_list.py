@@ -75,7 +75,7 @@ class NumberedList(wiring.Component):
         oldest, reached = Signal(NUMBER_BITS), Signal.like(self.progress.reached)
         one, falls = Signal(), Signal()
         before = Signal(RING_BITS)
-        # At each place, whether the entry after it rises.
+        # A bit for each place: the entry after it rises.
         rises = m.submodules.rises = Memory(shape=1, depth=PLACES, init=[])
         write, read = rises.write_port(), rises.read_port(domain="comb")
         m.d.comb += [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of the commands that wait for a unit."""
+"""The ring that assigns places in memory to the commands that wait for a unit."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -10,19 +10,19 @@ from systola.hdl.parts.promise import promised
 
 
 class NumberedQueue(wiring.Component):
-    """The places of up to `depth` commands in the ring of a command memory, oldest first.
+    """A ring of up to `depth` places in a command memory, from the oldest command on.
 
     | port     | meaning |
     |---|---|
-    | `push`   | the command that was written at place `free` is issued; only while not `full` |
-    | `free`   | the place where the words of the next command go |
+    | `push`   | issues the command that was written at place `free`; only while not `full` |
+    | `free`   | the place for the words of the next command |
     | `full`   | there is no place for another command |
     | `valid`  | there is a command |
     | `oldest` | the place of the oldest command |
-    | `pop`    | drops it |
+    | `pop`    | drops the oldest command |
 
-    `free` and `oldest` are registers, the others are worked out from them. The words of a command
-    are written before its `push`, one by one.
+    `free` and `oldest` are registers, and the other outputs follow from them. The words of a
+    command are written before its `push`, one by one.
     """
 
     def __init__(self, *, depth: int):

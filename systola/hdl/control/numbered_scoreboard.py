@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists of the instructions under way, with sequence numbers, and the issue."""
+"""The scoreboard that issues instructions and keeps them in lists with sequence numbers."""
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
@@ -30,16 +30,26 @@ COMPLETES_IN = {
     "matrix": "matrix_summing",
     "activate": "activate_writing",
 }
-"""The list that the instructions of a queue leave last. They leave the queue before, so where this
-list has room, the queue and the other lists have room, too."""
+"""The last list that the instructions of each queue leave.
+
+An instruction leaves its queue earlier. So if this list has room, the queue and the other lists
+have room, too.
+"""
 RINGS = ("host_reads", "host_read", "host_writes", "weights", "matrix", "activate")
-"""Queues of commands. The host reader has one for its requests and one for its data."""
+"""Names of the queues of commands; the host reader has two, for its requests and for its data."""
 
 
 class NumberedListSignature(wiring.Signature):
-    """A list, with the progress of its unit in the oldest instruction as others see it.
+    """A signature that joins a list with sequence numbers to its unit.
 
-    The unit gives nothing if the list `follows` another one.
+    | member       | meaning |
+    |---|---|
+    | `advance`    | the oldest instruction has got to `advance_to` |
+    | `advance_to` | lowest address that it may still need |
+    | `retire`     | the oldest instruction leaves the list |
+    | `progress`   | report of the list, for the commands that await its entries |
+
+    A list that `follows` another list has only `progress`.
     """
 
     def __init__(self, *, width: int, follows: bool):
@@ -48,26 +58,31 @@ class NumberedListSignature(wiring.Signature):
 
 
 class NumberedScoreboard(wiring.Component):
-    """A scoreboard that finds the older instructions for which each decoded instruction waits.
+    """A scoreboard that finds the older instructions which each decoded instruction awaits.
 
-    `RegionScan` finds them. The scoreboard then issues the instruction, and keeps it in its lists
-    until it is done, as `Scoreboard` does. It is for machines without training and links.
+    It then issues the instruction, and keeps it in lists until it is done, as `Scoreboard` does. It
+    is for machines without training and links.
 
-    | port | |
+    | port | meaning |
     |---|---|
-    | `keeps`, `cell`, `kept`, `taken`, `opcode`, `takes`, `judged` | see `RegionScan` |
-    | `finds`, `found` | a number of the command for `queue`, by its place in `masks_of` the queue |
+    | `keeps`, `cell`, `kept`, `taken`, `opcode`, `takes`, `judged` | ports of `RegionScan`, which
+                                              finds the older instructions |
+    | `finds` | a sequence number for the instruction is found |
+    | `found` | this number, and its mask among `masks_of` the `queue` |
     | `ready` | the oldest decoded instruction may be issued; stays until `issue` |
-    | `queue`, `code`, `units` | of that; the latter two, of a Debug_Tag only, come with `issue` |
-    | `issue` | only while `ready` |
-    | `idle` | all is complete, and at most one tag waits; a register |
-    | `hold_tags`, `tagged`, `tag` | as in `Scoreboard` |
-    | each of RINGS | `free` and `oldest` places of commands, and `pop`: see `NumberedQueue` |
-    | each of LISTS | as in `Scoreboard`, with numbers |
+    | `queue` | while `ready`: queue of this instruction |
+    | `issue` | issues the instruction; only while `ready` |
+    | `code`, `units` | with `issue` of a Debug_Tag: its tag, and the units it waits for |
+    | `idle` | all instructions are complete, and at most one tag waits; a register |
+    | `hold_tags` | no tag may enter the trace |
+    | `tagged`, `tag` | `tag` enters the trace |
 
-    An instruction that needs no unit is issued, too, and enters nothing. The oldest instruction
-    under way waits for nothing, and `ready` waits for instructions under way only, so there is no
-    deadlock.
+    Each queue of RINGS has a port with `free`, `valid`, `oldest` and `pop`, as in `NumberedQueue`.
+    Each list of LISTS has a port of NumberedListSignature.
+
+    An instruction that needs no unit is also issued, but enters neither a queue nor a list. The
+    oldest instruction of the machine waits for no other, and `ready` waits only for issued
+    instructions, so there is no deadlock.
     """
 
     def __init__(self, *, config: Config):
@@ -124,7 +139,7 @@ class NumberedScoreboard(wiring.Component):
         full |= {"weights": queues["weights"].full, "tags": tags.full}
         m.d.sync += [
             room.eq(~Cat(full[name] & (scan.queue == n) for n, name in enumerate(QUEUES)).any()),
-            # After an issue there is less room, and another instruction.
+            # After an issue the room is unknown, and another instruction comes.
             settled.eq(scan.complete & ~self.issue),
             self.idle.eq(
                 Cat(lists[name].empties for name in COMPLETES.values()).all() & tags.one_at_most
@@ -157,16 +172,16 @@ class NumberedScoreboard(wiring.Component):
         return lists
 
     def _follow_loads(self, m: Module, reading: NumberedList, loading: NumberedList) -> None:
-        """Let the list `loading` follow `host_reading`, which has its instructions, too."""
+        """Drive the list `loading`; each of its instructions is in `host_reading` too."""
         loads = m.submodules.loads = Memory(shape=1, depth=PLACES, init=[])
         write, read = loads.write_port(), loads.read_port(domain="comb")
         m.d.comb += [
-            # The place before its own is where an entry has its bits.
+            # The bit of an entry stands at the place before the entry.
             write.addr.eq(reading.youngest),
             write.data.eq(loading.push),
             write.en.eq(reading.push),
             read.addr.eq((reading.progress.oldest - 1)[:RING_BITS]),
-            # The first line of a read may be written before the load before has ended.
+            # A read's first line may be written before the load ahead of it in the list has ended.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > parameter_space(self._config))
             ),

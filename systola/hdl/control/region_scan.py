@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes through the lists for the instruction that is issued next, an entry a cycle."""
+"""The unit that compares the next instruction with the entries of all lists, one a cycle."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
@@ -28,49 +28,65 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.sequence_number import NUMBER_BITS, PLACE_BITS, Numbered
 
 DECODED = 2
-"""Instructions that may have left the decoder, or be in it, before their issue."""
+"""Largest number of instructions in the decoder, or out of it and not yet issued."""
 _OWN_KIND = (1 << REGION_BITS) - 1
-"""The kind of region with own regions of instructions that are not issued yet."""
+"""The kind of region under which the memory holds regions of instructions not yet issued."""
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
-"""Unless told that collisions do not matter, Yosys adds logic for them."""
+"""Attributes of a block RAM. Without `no_rw_check` Yosys adds logic for read-write collisions."""
 
 
 class ListView(data.StructLayout):
-    """The number of the oldest entry of a list, the place of the youngest, and whether there is
-    `some` entry."""
+    """A view of a list of instructions.
+
+    | field      | meaning |
+    |---|---|
+    | `oldest`   | number of the oldest entry |
+    | `youngest` | place of the youngest entry |
+    | `some`     | there is an entry |
+    """
 
     def __init__(self) -> None:
         super().__init__({"oldest": NUMBER_BITS, "youngest": RING_BITS, "some": 1})
 
 
 class Found(data.StructLayout):
-    """A number of a command: its value, and the place of `mask` among the masks of the queue."""
+    """A sequence number that the scan has found.
+
+    | field     | meaning |
+    |---|---|
+    | `mask`    | index of its mask among the masks of the instruction's queue |
+    | `numbers` | the number, and the run it belongs to |
+    """
 
     def __init__(self) -> None:
         super().__init__({"mask": MASK_BITS, "numbers": Numbered()})
 
 
 class RegionScan(wiring.Component):
-    """A unit that takes instructions through their rows of the scan ROM (`ScanRom`), in order.
+    """A unit that takes each instruction through its rows of the scan ROM (`ScanRom`), in order.
 
-    It keeps the regions of instructions under way in block RAM.
+    It keeps the regions of unfinished instructions in block RAM.
 
-    | port | |
+    | port | meaning |
     |---|---|
-    | `keeps`, `cell`, `kept` | of the sequenced decoder, where regions are among the cells |
-    | `taken`, `opcode` | the decoder has taken an instruction |
-    | `takes` | the next instruction may begin in the decoder; also up while it is there |
-    | `judged` | an instruction has no fault, in order; after a fault it is never set |
-    | `lists` | of which younger instructions are in the way of none |
-    | `finds`, `found` | numbers of the instruction that is scanned |
-    | `complete` | they are all told, and its regions are kept; until `issue` |
-    | `lists_in`, `queue` | while `complete`, the way that the instruction takes |
-    | `rises` | while `complete`, for each list whether its entry rises, as in `NumberedList` |
-    | `issue` | only while `complete`: the instruction enters its lists |
+    | `keeps`, `cell`, `kept` | the sequenced decoder writes a cell of its scratch memory; some
+                                cells are regions |
+    | `taken` | the decoder has taken an instruction |
+    | `opcode` | opcode of this instruction |
+    | `takes` | the decoder may begin with the next instruction; stays high while it is in the
+                decoder |
+    | `judged` | the next instruction, in order, has no fault; never asserted after a fault |
+    | `lists` | views of the lists of unfinished instructions |
+    | `finds`, `found` | a sequence number for the scanned instruction is found |
+    | `complete` | all numbers are found and all regions are kept; stays until `issue` |
+    | `lists_in` | while `complete`: a bit for each list that the instruction enters |
+    | `queue` | while `complete`: the queue that it enters |
+    | `rises` | while `complete`, a bit for each list: its entry rises, as in `NumberedList` |
+    | `issue` | the instruction enters its lists; only while `complete` |
 
-    Each own region, each entry of a list and each empty list take a cycle. Each region that is kept
-    takes another cycle, and an instruction takes 8 besides. A cell that the decoder writes in that
-    cycle delays a region that is kept by a cycle. Nothing enters a list without `issue`.
+    Cycles of an instruction: 8, and one for each of its own regions, each entry of a list, each
+    empty list, and each region that is kept. Keeping a region takes one cycle more if the decoder
+    writes a cell in the same cycle. Lists change only with `issue`.
     """
 
     def __init__(self, *, config: Config):
@@ -98,7 +114,7 @@ class RegionScan(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         self._moves = Signal()  # no region has to wait for a write of the decoder
-        self._bank = Signal()  # of the own regions of the instruction that is scanned
+        self._bank = Signal()  # half of the memory with the regions of the scanned instruction
         self._walks, self._row = Signal(), Signal(ScanLayout(), reset_less=True)
         row_ends = Signal()
         self._read_rows(m, row_ends)
@@ -133,7 +149,9 @@ class RegionScan(wiring.Component):
         return m
 
     def _read_rows(self, m: Module, row_ends: Value) -> None:
-        """Read the rows of the instruction that is judged next, the first one through its place."""
+        """Read the rows of the next judged instruction; the ROM also holds the place of its first
+        row.
+        """
         m.submodules.rom = memory = Memory(
             shape=ScanLayout().size, depth=ROM_ROWS, init=self._rom.contents, attrs=_BLOCK
         )
@@ -173,7 +191,7 @@ class RegionScan(wiring.Component):
             m.d.sync += self._row.eq(port.data)
 
     def _walk(self, m: Module, addressed: data.View, row_ends: Signal) -> None:
-        """Go through the entries of the list of a row, oldest first."""
+        """Step through the entries of the list that a row names, oldest entry first."""
         row = self._row
         oldest, youngest = Signal(NUMBER_BITS), Signal(RING_BITS)
         some, starts = Signal(), Signal()
@@ -206,7 +224,9 @@ class RegionScan(wiring.Component):
     def _compare(
         self, m: Module, addressed: data.View, read: data.View, compared: data.View
     ) -> None:
-        """Read a region, compare it with the own one, and write own regions."""
+        """Read a region, compare it with the instruction's region, and write the instruction's
+        regions.
+        """
         low = data.StructLayout({"base": HOST_OFFSET_BITS, "filled": 1, "rises": 1})
         high = data.StructLayout({"end": HOST_OFFSET_BITS, "space": 2})
         places = 1 << (REGION_BITS + RING_BITS)
@@ -219,15 +239,16 @@ class RegionScan(wiring.Component):
         )
         keeps, decodes = Signal(), Signal()
         risen = self.rises.bit_select(row.list, 1)
-        # A cell of a region is its number among SCANNED, after a bit for base or end.
+        # The number of a region's cell has one bit for base or end, then the region's number in
+        # SCANNED.
         own_cell = self.cell[: 1 + OWN_BITS]
-        decoding = Signal()  # the bank of the instruction that writes cells
+        decoding = Signal()  # half of the memory for the instruction that is being decoded
         m.d.sync += decoding.eq(decoding ^ self.judged)
         m.d.comb += [
             # The signs of differences come out of the carry chains as they are.
             below.eq((own.base - its_high.end)[-1]),
             overlaps.eq(below & (its_low.base - own.end)[-1] & same_space),
-            # The unit reports addresses of the spaces one after the other.
+            # Units report addresses of all spaces as one range, in the order of the spaces.
             follows.eq((same_space & ~below) | (its_high.space < row.space)),
             rises.eq(Mux(row.walked, follows & its_low.filled, risen)),
             same_space.eq(its_high.space == row.space),
@@ -280,7 +301,8 @@ class RegionScan(wiring.Component):
                 with m.If(read.valid & (read.row.step == Step.OWN)):
                     name_of = "end" if half else "base"
                     m.d.sync += own[name_of].eq(port.data[name_of])
-        # After an OWN both regions are the same. A region that begins below its end is not empty.
+        # With OWN, both compared regions are the same: it is not empty if its base is below its
+        # end.
         with m.If(compared.row.step == Step.OWN):
             m.d.sync += filled.eq(below)
         with m.If(keeps & row.walked & self._moves):
@@ -288,10 +310,13 @@ class RegionScan(wiring.Component):
         self._find(m, compared, overlaps, its_low.rises)
 
     def _find(self, m: Module, compared: data.View, overlaps: Value, rises: Value) -> None:
-        """Find the number for a mask: the youngest entry that is in the way in any of its rows, and
-        its run."""
+        """Find the number for a mask: the youngest conflicting entry, and the length of its run.
+
+        An entry conflicts if any row of the mask finds it to overlap.
+        """
         row, number = compared.row, compared.number
-        hits = Signal(1 << PLACE_BITS, reset_less=True)  # for each place, in rows of the mask
+        # A bit for each place: a row of the mask has found a conflict there.
+        hits = Signal(1 << PLACE_BITS, reset_less=True)
         running = Signal(reset_less=True)  # the entry before belongs to the run
         last = Signal(NUMBER_BITS, reset_less=True)
         run_first = Signal(PLACE_BITS, reset_less=True)
@@ -316,7 +341,7 @@ class RegionScan(wiring.Component):
                 with m.If(~goes_on):
                     m.d.sync += run_first.eq(place)
             with m.Elif(row.first & compared.starts):
-                # An instruction that waits for nothing names an entry that left the list long ago.
+                # Without a conflict the number names an entry that has left the list long ago.
                 m.d.sync += last.eq(
                     Cat(place, (number[PLACE_BITS:] - 1)[: NUMBER_BITS - PLACE_BITS])
                 )

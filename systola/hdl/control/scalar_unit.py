@@ -31,8 +31,9 @@ LINKED_OPCODES = tuple(entry.opcode for entry in instructions_of(links=True))
 
 
 def kind_bits(*, links: bool) -> int:
-    """Return the bits of a `kind`: one for each opcode that a core knows, in the order of
-    LINKED_OPCODES.
+    """Return the number of bits of a `kind`: one for each opcode of a core.
+
+    They are in the order of LINKED_OPCODES.
     """
     return len(LINKED_OPCODES if links else OPCODES)
 
@@ -86,10 +87,12 @@ class EffectiveInstruction(data.StructLayout):
 
 
 class _Loop(data.StructLayout):
-    """An open loop.
+    """A layout that describes an open loop.
 
-    `start` is the number of the first instruction of its body. `more` are the iterations after the
-    next one, below zero in the last iteration.
+    | field   | meaning |
+    |---|---|
+    | `start` | number of the first instruction of its body |
+    | `more`  | iterations that remain after the next one; negative in the last iteration |
     """
 
     def __init__(self) -> None:
@@ -97,7 +100,7 @@ class _Loop(data.StructLayout):
 
 
 class _Kept(data.StructLayout):
-    """The data that an instruction takes along from stage to stage."""
+    """A layout of the data that move with an instruction from stage to stage."""
 
     def __init__(self, *, links: bool) -> None:
         super().__init__(
@@ -187,8 +190,8 @@ class ScalarUnit(wiring.Component):
         with m.If(self.moves):
             m.d.sync += last.eq(first)
 
-        # First come the numbers of registers, then their contents, then the sums. Registers lie in
-        # a small memory. A register that has not been written is zero, register 0 for ever.
+        # Stage by stage: numbers of registers, contents of registers, sums. The registers lie in a
+        # small memory. A register that was never written reads as zero, and so does register 0.
         registers = m.submodules.registers = Memory(shape=REGISTER_BITS, depth=REGISTERS, init=[])
         written = Signal(REGISTERS)
         selectors = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
@@ -211,7 +214,7 @@ class ScalarUnit(wiring.Component):
 
         # The last stage makes the output.
         effective = self.instruction
-        # Every cycle that a Set_Register is in the last stage writes the same.
+        # A Set_Register writes in each cycle that it is in the last stage, always the same.
         target = data.View(InstructionLayout(Opcode.SET_REGISTER), last.word).register
         write = registers.write_port()
         m.d.comb += [
@@ -222,12 +225,13 @@ class ScalarUnit(wiring.Component):
         with m.If(write.en & (target != 0)):
             m.d.sync += written.bit_select(target, 1).eq(1)
 
-        # Loops are opened in the last stage, and closed before the first. A change of the stack is
-        # decided a cycle before it happens.
+        # A Loop opens in the last stage, and an End_Loop closes a loop before the first stage. Each
+        # change of the stack is decided one cycle before it happens.
         loops = Signal(range(LOOP_DEPTH + 1))
         shown = Signal.like(loops)  # open loops, without the Loop in the last stage
         unopened = Signal()  # the End_Loop in the first stage closes a loop too many
-        faulty = Signal()  # the instruction in the last stage closes or opens a loop too many
+        # The instruction in the last stage closes a loop that is not open, or opens too many.
+        faulty = Signal()
         never = Signal()  # the Loop in the last stage has no iteration
         opening = Signal()
         pushes = Signal()

@@ -31,7 +31,7 @@ from systola.arch.isa import (
 from systola.hdl.control.step_row import SCANNED
 
 NOTHING = len(SCANNED)
-"""The number after the numbers of an instruction's regions: an empty region, blocking nothing."""
+"""The index of an empty region, which conflicts with none; it follows the instruction's regions."""
 KEPT: Mapping[str, tuple[str, ...]] = {
     "host_reading": ("result", "host"),
     "loading": ("result",),
@@ -42,38 +42,51 @@ KEPT: Mapping[str, tuple[str, ...]] = {
     "activate_operands": ("source", "operand"),
     "activate_writing": ("result", "entries", "table"),
 }
-"""The regions that each list keeps of an instruction. The instruction walks through the first one,
-which decides whether its entry rises. An instruction in two lists keeps a region for others to
-compare with in the first of them only. The lines of weights are kept with training only."""
+"""Regions of an instruction that each list keeps.
+
+An instruction walks through the first of them in order, and this region decides if its entry rises.
+An instruction in two lists keeps a region only in the first of them. The lines of weights are kept
+with training only.
+"""
 LISTS = tuple(KEPT)
 _WEIGHTS = ("matrix_summing", "source")
 REGIONS = tuple((name, own) for name, regions in KEPT.items() for own in regions)
 """Kinds of regions in the region memory, in the order of their numbers."""
 AWAITS_ITSELF = "activate_writing"
-"""The list that instructions of its own unit wait for."""
+"""The list in which instructions also wait for older instructions of their own unit."""
 _ALONE = {
     "host_memory": ("host", "host_reading"),
     "operand_writing": ("operand", "activate_writing"),
 }
-"""Masks that do not have the name of their list, with their own region and their list. A write
-waits for older reads of host memory as a whole, and for their lines one by one. Operands b, and
-taps, lie elsewhere than operands a."""
+"""Masks that are not named after their list, with their own region and their list.
+
+A write to host memory waits for older reads of the same host memory as a whole, and for their
+buffer lines one by one. Operand b, and taps, have a mask of their own, apart from operand a.
+"""
 _TILES = {
     "tiles_loading": "host_reading",
     "tiles_writing": "activate_writing",
     "tiles_reading": "matrix_summing",
 }
-"""Masks for weights from the buffer, with their list. Such weights wait for whole instructions that
-write them. Writers of these lines wait until the MatrixMultiply has its last sum."""
+"""Masks for weights from the buffer, with their list.
+
+Such weights wait until whole instructions that write them are done. Writers of these lines wait
+until the MatrixMultiply has its last sum.
+"""
 QUEUES = ("host_reads", "host_writes", "weights", "matrix", "activate", "tags")
 NO_QUEUE = len(QUEUES)
 _SPACES = {Memory.PARAMETERS: 1, Memory.TABLES: 2}
-"""Numbers of the memories that share one kind of region with buffer lines, which have number 0. The
-interlocks have their addresses one after the other, in this order."""
+"""Numbers of address spaces: of the memories with regions of the same kind as buffer lines.
+
+Buffer lines have number 0. In the interlocks' addresses the spaces follow one another in this
+order.
+"""
 WEIGHT_MASKS = ("tiles_loading", "tiles_writing")
 ROM_ROWS = 512
 STARTS = 128
-"""The first rows have the place of the first row of each instruction, by opcode."""
+"""Number of rows at the beginning of the ROM that hold, by opcode, the place of an instruction's
+first row.
+"""
 LIST_BITS = ceil_log2(len(LISTS))
 REGION_BITS = 4
 OWN_BITS = ceil_log2(NOTHING + 1)
@@ -92,12 +105,21 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ScanRow:
-    """A step of a scan. `own` is the region that OWN reads, for the steps that follow. COMPARE and
-    KEEP name a `list`, one of its regions, `its`, and the `space` of that.
+    """A step of a scan.
 
-    COMPARE is the `first` or `last` row of a mask, given by its number among the masks of the
-    queue. With `never` nothing is in the way. KEEP with `walked` also finds whether the entry
-    rises. ISSUE has the way of the instruction.
+    | field   | meaning |
+    |---|---|
+    | `step`  | kind of the step |
+    | `own`   | OWN: region of the instruction to read; the steps after it use it |
+    | `list`  | COMPARE, KEEP: the list |
+    | `its`   | COMPARE, KEEP: region kept in the list |
+    | `space` | COMPARE, KEEP: address space of this region |
+    | `mask`  | COMPARE: index of the mask among the masks of the queue |
+    | `first` | COMPARE: first row of the mask |
+    | `last`  | COMPARE: last row of the mask |
+
+    With `never`, COMPARE finds no conflict. KEEP with `walked` also finds if the entry rises. ISSUE
+    names the queue and the lists of the instruction.
     """
 
     step: Step
@@ -114,7 +136,7 @@ class ScanRow:
 
 
 class ScanLayout(data.StructLayout):
-    """A step as bits."""
+    """The layout of a step in the ROM."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -137,7 +159,9 @@ class ScanLayout(data.StructLayout):
 
 @dataclass(frozen=True)
 class Pair:
-    """A region of an instruction that must not meet a region of older ones in a list."""
+    """A pair of regions, of an instruction and of older instructions in a list, that must not
+    overlap.
+    """
 
     mask: str
     list: str
@@ -147,7 +171,7 @@ class Pair:
 
 
 def own_of(entry: Instruction, use: Use) -> str | None:
-    """Return the name of a region among SCANNED, None for weights, which nothing else touches."""
+    """Return the name of a region among SCANNED, or None for weights, which are not compared."""
     alike = {Memory.HOST: "host", Memory.ACCUMULATORS: "sums", Memory.WEIGHTS: None}
     if use.memory in alike:
         return alike[use.memory]
@@ -171,7 +195,7 @@ def owns(entry: Instruction) -> dict[str, Use]:
 
 
 def mask_of(own: str, name: str) -> str:
-    """Return the mask for an own region and a list."""
+    """Return the mask for a pair of an own region and a list."""
     return next((mask for mask, pair in _ALONE.items() if pair == (own, name)), name)
 
 
@@ -187,12 +211,12 @@ def known(config: Config) -> tuple[Instruction, ...]:
 
 
 def kept_in(name: str, config: Config) -> tuple[str, ...]:
-    """Return the regions that a list keeps, the lines of weights with training only."""
+    """Return the regions that a list keeps; the lines of weights only with training."""
     return tuple(own for own in KEPT[name] if config.training or (name, own) != _WEIGHTS)
 
 
 def _own(entry: Instruction, config: Config) -> dict[str, Use]:
-    """Return the regions of an instruction that count in a machine, by their names."""
+    """Return the regions of an instruction that a machine has to compare, by their names."""
     found = owns(entry)
     if not config.training and entry.executor is Executor.MATRIX_UNIT:
         found.pop("source", None)
@@ -200,7 +224,7 @@ def _own(entry: Instruction, config: Config) -> dict[str, Use]:
 
 
 def pairs(entry: Instruction, config: Config) -> tuple[Pair, ...]:
-    """Return all pairs of regions that must not meet, for an instruction that is to be issued."""
+    """Return all pairs of regions that must not overlap, for an instruction about to be issued."""
     found: dict[Pair, None] = {}
     for own, use in _own(entry, config).items():
         for other in known(config):
@@ -217,7 +241,7 @@ def pairs(entry: Instruction, config: Config) -> tuple[Pair, ...]:
 
 
 def _mask_of(entry: Instruction, own: str, name: str, its: str) -> str:
-    """Return the mask of a pair, which may have weights from the buffer on either side."""
+    """Return the mask of a pair; either instruction may take its weights from the buffer."""
     if (name, its) == _WEIGHTS:
         return "tiles_reading"
     if own == "source" and entry.executor is Executor.MATRIX_UNIT:
@@ -226,7 +250,7 @@ def _mask_of(entry: Instruction, own: str, name: str, its: str) -> str:
 
 
 def _compared(entry: Instruction, way: Way, config: Config) -> list[tuple[str, str]]:
-    """Return the lists and regions in which younger instructions find an instruction's regions."""
+    """Return the lists, and the regions kept there, in which younger instructions find it."""
     found: dict[str, str] = {}
     for name in way.lists:
         for own in kept_in(name, config):
@@ -238,8 +262,7 @@ def _compared(entry: Instruction, way: Way, config: Config) -> list[tuple[str, s
 def masks_of(config: Config) -> Mapping[str, tuple[str, ...]]:
     """Return the masks of the instructions in each queue, in the order of their numbers.
 
-    A MatrixMultiply with weights from the buffer is in the queue of weights, too, with masks of its
-    own there.
+    The queue of weights has masks of its own for MatrixMultiply with weights from the buffer.
     """
     found: dict[str, dict[str, None]] = {queue: {} for queue in QUEUES}
     for entry in known(config):
@@ -286,7 +309,7 @@ def rows_of(
             loaded = own
 
     def keep() -> None:
-        """Keep the region that is loaded, where that is known to rise or not."""
+        """Keep the loaded region in its lists if it is known by then whether the entry rises."""
         for name, its, own in tuple(keeps):
             walked = its == KEPT[name][0]
             if own == loaded and (walked or name in rising):
@@ -322,7 +345,7 @@ def rows_of(
                 )
             )
             keep()
-    # All numbers of a command are written, as old ones would mean anything later on.
+    # Each mask must get a number, as an old number in its place could name a later entry.
     for number, mask in enumerate(own_masks):
         if all(pair.mask != mask for pair in todo):
             rows.append(

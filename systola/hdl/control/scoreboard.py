@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues in front of the units, and the interlocks between what is in them."""
+"""The queues of the units' commands, and the interlocks between the commands."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -57,8 +57,19 @@ from systola.hdl.parts.in_flight import Awaited, InFlight, Progress, Region, ove
 
 
 class QueueSignature(wiring.Signature):
-    """A queue seen from its unit: the oldest command, which list entries it awaits, if its
-    instructions wait for any, and `pop`. `unblocked`: there is one, and it awaits none."""
+    """A signature that joins a queue of commands to its unit, as seen from the queue.
+
+    | member      | meaning |
+    |---|---|
+    | `valid`     | there is an oldest command |
+    | `command`   | the oldest command |
+    | `pop`       | drops the oldest command |
+    | `masks`     | list entries that the command awaits |
+    | `blocked`   | a bit for each mask: its entry is still awaited |
+    | `unblocked` | there is an oldest command, and it awaits no entry |
+
+    The last three exist only if commands of this queue wait for entries of lists.
+    """
 
     def __init__(self, *, command: data.StructLayout, masks: tuple[str, ...] = (), depth: int = 1):
         members: dict[str, wiring.Member] = {}
@@ -72,8 +83,15 @@ class QueueSignature(wiring.Signature):
 
 
 class ListSignature(wiring.Signature):
-    """A list: how far the unit that works its instructions off is with the oldest, and what others
-    see of that."""
+    """A signature that joins a list of unfinished instructions to the unit that executes them.
+
+    | member       | meaning |
+    |---|---|
+    | `advance`    | the oldest instruction has got to `advance_to` |
+    | `advance_to` | lowest address that it may still need |
+    | `retire`     | the oldest instruction is done with this resource and leaves the list |
+    | `progress`   | report of the list, for the commands that await its entries |
+    """
 
     def __init__(self, *, width: int, depth: int):
         super().__init__(
@@ -87,8 +105,15 @@ class ListSignature(wiring.Signature):
 
 
 class LinkListSignature(wiring.Signature):
-    """A list of the links, seen as a ListSignature; and the `rows` of what was `taken` out of its
-    queue, and of them those `cleared`."""
+    """A signature that joins a part of the link unit to its list and to its interlock.
+
+    | member       | meaning |
+    |---|---|
+    | `advance`, `advance_to`, `retire` | progress of the oldest instruction, as in ListSignature |
+    | `taken`      | the part takes the next command out of its queue |
+    | `rows`       | stream of the lines or rows of this command, to the interlock |
+    | `cleared`    | stream of the lines and rows that the interlock lets pass |
+    """
 
     def __init__(self, *, config: Config):
         row = LinkRow(config=config)
@@ -105,36 +130,47 @@ class LinkListSignature(wiring.Signature):
 
 
 class Scoreboard(wiring.Component):
-    """Takes the instruction `decoded` with `issue`, in the cycle behind one in which it is
-    `passable` and there is `room` for it, and was in the one before; its comparison with all that
-    it may have to wait for is through with that cycle.
+    """A scoreboard that issues decoded instructions into queues once their conflicts are known.
 
-    That begins with the first cycle of `offered` and takes a cycle for each entry of those lists
-    in one of SCANS that matter to it, and one at least: it must not be `passable` in the first
-    cycle, in which `room` means nothing. Behind `issue` `decoded` is the next instruction.
+    | port        | meaning |
+    |---|---|
+    | `offered`   | `decoded` has an instruction |
+    | `decoded`   | the instruction; from the cycle after `issue` the next instruction |
+    | `passable`  | nothing but the scoreboard holds the instruction back; never in the first cycle
+                    of `offered` |
+    | `room`      | queues and lists have places for it, and its comparison ends with this cycle;
+                    meaningless in the first cycle of `offered` |
+    | `issue`     | takes the instruction, one cycle after both `passable` and `room` |
+    | `idle`      | all instructions are complete, and the queue of tags is empty after this cycle;
+                    a register, meaningless in the cycle after `issue` |
+    | `hold_tags` | no tag may enter the trace |
+    | `tagged`    | `tag` enters the trace |
+    | `tag`       | tag of a Debug_Tag |
 
-    Four queues with interlocks (`host_reads`, `matrix`, `activate`, `host_writes`), one without
-    (`weights`: tiles are consumed in order, nothing else touches them, but for those that lie in
-    the buffer, where there is training), and these lists of instructions under way:
+    Each queue and each list has a port of its own name. The comparison with older instructions
+    begins in the first cycle of `offered`. Each scan of SCANS takes one cycle for each entry of
+    the lists that matter to the instruction, and at least one cycle.
+
+    Four queues have interlocks: `host_reads`, `matrix`, `activate` and `host_writes`. The queue
+    `weights` has none, as tiles are consumed in order and only the matrix unit touches them. Only
+    with training it waits too, for tiles in the buffer. These are the lists of unfinished
+    instructions:
 
     | list | instructions | until |
     |---|---|---|
     | `host_reading` | reads from host memory, Load_* | the last line is written |
-    | `loading` | Load_* once more | the same |
-    | `matrix_reading` | MatrixMultiply, Convolve, their buffer lines | the last vector is read |
-    | `matrix_summing` | MatrixMultiply, Convolve, their rows | the last row is announced |
-    | `activate_reading` | Activate, Measure, their rows | the last row is read |
-    | `activate_operands` | the unit's others, and Measure, their lines | the last line is read |
-    | `activate_writing` | all of these, their results, parameters, table | the last is announced |
+    | `loading` | Load_*, which are in `host_reading` too | the last line is written |
+    | `matrix_reading` | MatrixMultiply, Convolve: their buffer lines | the last vector is read |
+    | `matrix_summing` | MatrixMultiply, Convolve: their rows | the last row is announced |
+    | `activate_reading` | Activate, Measure: their accumulator rows | the last row is read |
+    | `activate_operands` | its other instructions, Measure: lines | the last line is read |
+    | `activate_writing` | activation unit: results, parameters, tables | the last is announced |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
-    Where there are links there is a queue for each part of the link unit as well, in its parts
-    called `sending_` and `receiving_` the rows of its instructions before and behind their
-    interlock, and how far they are done.
+    With links there is also a queue for each part of the link unit. Each part has a port of
+    LinkListSignature, named after its list (`sending_` or `receiving_` and a side).
 
-    `idle`: all is complete, and the queue of tags is empty behind this cycle; it is a register and
-    means nothing in the cycle behind an `issue`. The oldest instruction in any list waits for
-    nothing, so there is no deadlock. `tagged`: `tag` enters the trace; `hold_tags`: none does.
+    The oldest instruction of the machine waits for no other instruction, so there is no deadlock.
     """
 
     def __init__(self, *, config: Config):
@@ -155,7 +191,8 @@ class Scoreboard(wiring.Component):
             "activate": ActivateCommand(config=config),
             "host_writes": HostWriteCommand(config=config),
             "weights": WeightCommand(config=config),
-            # A read leaves this queue no later than its list, so there is always room.
+            # A read leaves this queue no later than its list. So this queue has room if the list
+            # has room.
             "host_read": HostReadEntry(config=config),
         }
         parts: dict[str, wiring.Member] = {}
@@ -259,9 +296,9 @@ class Scoreboard(wiring.Component):
         complete += [link.empties for link in links.values()]
         m.d.sync += self.idle.eq(Cat(complete).all() & tags.one_at_most)
 
-        # What an instruction is pushed into learns of its issue from a register of its own. What is
-        # full becomes known a cycle late: behind an issue that is the first one of the next
-        # instruction, and later things only get better.
+        # Each group has a register that asserts the push into its queue and lists. `no_place` is
+        # one cycle late: right after an issue this is the next instruction's first cycle, in which
+        # `room` is meaningless. In later cycles places only become free.
         places = {**queues, **lists, **links, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
         full: list[Value] = []
@@ -289,14 +326,14 @@ class Scoreboard(wiring.Component):
         return m
 
     def _follow_loads(self, m: Module, reading: InFlight, loading: InFlight) -> None:
-        """The list `loading`, whose instructions are in `host_reading`, too."""
-        are_loads = Signal(1 << len(reading.free))  # for each place there
+        """Drive the list `loading`; each of its instructions is in `host_reading` too."""
+        are_loads = Signal(1 << len(reading.free))  # a bit for each place in `reading`
         is_load = Signal()
         with m.If(reading.push):
             m.d.sync += are_loads.bit_select(reading.free, 1).eq(loading.push)
         m.d.comb += [
             is_load.eq(are_loads.bit_select(reading.progress.place, 1)),
-            # The first line of a read may be written before the load before has ended.
+            # A read's first line may be written before the load ahead of it in the list has ended.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > self._spaces["parameters"][0])
             ),
@@ -306,10 +343,10 @@ class Scoreboard(wiring.Component):
         ]
 
     def _fill(self, m: Module, queues: dict[str, CommandQueue]) -> None:
-        """What goes into the queues, from the fields of the decoded instruction."""
+        """Form the commands that go into the queues from the decoded instruction."""
         decoded = self.decoded
         weights, read = queues["weights"].pushed, queues["host_read"].pushed
-        # An instruction is there for a cycle at least before its issue.
+        # `decoded` is stable for at least one cycle before the issue, so this may be a register.
         m.d.sync += read.last.eq(decoded.buffer.end - 1)
         with m.If(is_one_of(decoded.kind, Opcode.LOAD_PARAMETERS)):
             m.d.comb += read.kind.eq(Kind.PARAMETERS)
@@ -341,9 +378,9 @@ class Scoreboard(wiring.Component):
             ]
 
     def _scan(self, m: Module, scan_name: str, lists: dict[str, InFlight]) -> ListScan:
-        """The comparison of the decoded instruction with the lists of one of SCANS.
+        """Compare the decoded instruction with the lists of one of SCANS.
 
-        An instruction without a region on the chip has an empty one, which is in nobody's way.
+        An instruction without some region has an empty region there, which conflicts with none.
         """
         decoded = self.decoded
         names, parts = SCANS[scan_name]
@@ -370,7 +407,7 @@ class Scoreboard(wiring.Component):
                 scan.valid[name].eq(lists[name].valid),
                 scan.retire[name].eq(lists[name].retire),
             ]
-        # Of its own, only copies have a place in host memory.
+        # Only copies use host memory; the `host` region of other instructions is meaningless.
         copies = Signal(name=f"{scan_name}_are_copies")
         m.d.sync += copies.eq(is_one_of(decoded.kind, *READS, *LOADS, *STORES))
         met: dict[tuple[str, str], Signal] = {}
@@ -384,8 +421,11 @@ class Scoreboard(wiring.Component):
         return scan
 
     def _link_lists(self, m: Module) -> dict[str, LinkList]:
-        """The lists of the links, and the interlocks between them: who sends waits for who
-        receives, and who receives for all."""
+        """Join the lists of the links to their interlocks.
+
+        A Send waits for older Receives and Reduces. A Receive or Reduce waits for all older
+        instructions of other lists.
+        """
         decoded, sums = self.decoded, self.decoded.link.sums
         links: dict[str, LinkList] = {}
         for name in (*SENDING, *RECEIVING):
@@ -419,7 +459,10 @@ class Scoreboard(wiring.Component):
         return links
 
     def _lets_go(self, m: Module, links: dict[str, LinkList]) -> Value:
-        """Whether nothing on the links is in the way of an instruction without masks for them."""
+        """Return whether no instruction of the links conflicts with the decoded instruction.
+
+        The decoded instruction has no masks for the lists of the links.
+        """
         decoded = self.decoded
         gate = m.submodules.link_gate = LinkGate(
             config=self._config, sending=SENDING, receiving=RECEIVING
@@ -440,8 +483,11 @@ class Scoreboard(wiring.Component):
         return gate.clear
 
     def _low(self, region: data.View, *names: str) -> data.View:
-        """The bits of a region that tell apart what lies in a space of its own, if one of the names
-        is that of such a region."""
+        """Return the low bits of a region if one of `names` is a region in a space of its own.
+
+        Within the space of parameters or tables the low bits are enough to compare addresses. For
+        other names the whole region is returned.
+        """
         bits = [self._spaces[name][1] for name in names if name in self._spaces]
         if not bits:
             return region
@@ -449,8 +495,11 @@ class Scoreboard(wiring.Component):
         return data.View(Region(bits[0]), Cat(ends))
 
     def _meet(self, one: str, two: str, younger: data.View, older: data.View) -> Value:
-        """Whether two regions share an address. What only ever meets what is loaded into its space
-        is kept without the bits that name the space."""
+        """Return whether the regions `younger` and `older` share an address.
+
+        `one` and `two` are their names. Regions of parameters and tables lack the bits that name
+        their space, so the other region must also lie in this space.
+        """
         meets = overlaps(self._low(younger, one, two), self._low(older, one, two))
         for name, other in ((one, older), (two, younger)):
             if name in self._spaces:

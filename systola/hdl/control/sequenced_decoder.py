@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction words into regions, words of commands and fault causes, a step a cycle."""
+"""The decoder that turns an instruction into regions, command words and faults, a step a cycle."""
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
@@ -34,9 +34,9 @@ from systola.hdl.parts.multiplier import LATENCY as MULTIPLIED
 from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
 
 LATENCY = 9
-"""Cycles from the address of a row in the ROM to the verdict, where the row is the last one."""
+"""Cycles from the ROM's address of an instruction's last row to the verdict."""
 _FACTOR_STAGE = 3
-"""The stage of the pipeline in which a row has its x. The ROM shows a row in stage 1."""
+"""The pipeline stage in which a row takes its x; the ROM shows a row in stage 1."""
 _SELECT_STAGE = 5
 _BASE_STAGE = _FACTOR_STAGE + MULTIPLIED
 _SUM_STAGE = _BASE_STAGE + 1
@@ -44,20 +44,28 @@ _LAST_STAGE = _SUM_STAGE + 1
 _SELECTED = 3
 _SELECTOR_BITS = ceil_log2(REGISTERS)
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
-"""Unless told that collisions do not matter, Yosys adds logic for them."""
+"""Attributes of a block RAM. Without `no_rw_check` Yosys adds logic for read-write collisions."""
 _NO_ADDRESS = (Fault.ILLEGAL_FIELD, Fault.WINDOW, Fault.OTHER_MACHINE, Fault.FETCH_ERROR)
-"""Causes with a FAULT_ADDRESS of 0."""
+"""Faults with a FAULT_ADDRESS of 0."""
 
 
 class Given(data.StructLayout):
-    """An instruction: its opcode, and whether its fetch has failed."""
+    """An instruction that is given to the decoder: its opcode, and `error` if its fetch failed."""
 
     def __init__(self) -> None:
         super().__init__({"opcode": OPCODE_BITS, "error": 1})
 
 
 class Written(data.StructLayout):
-    """A number of a command, its place being `word`, and whether it is one or two."""
+    """A layout for one word of a command.
+
+    | field    | meaning |
+    |---|---|
+    | `word`   | number of the word |
+    | `data`   | its value |
+    | `single` | the value is 1 |
+    | `double` | the value is 2 |
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -66,27 +74,44 @@ class Written(data.StructLayout):
 
 
 class Verdict(data.StructLayout):
-    """Whether a check of an instruction has failed; only then `cause` and `address` mean something.
-    They are the cause and the FAULT_ADDRESS of the first check that counts."""
+    """A layout for the result of an instruction's checks.
+
+    `cause` and `address` are valid only if `failed`. They are the cause and the FAULT_ADDRESS of
+    the first check that counts.
+    """
 
     def __init__(self) -> None:
         super().__init__({"failed": 1, "cause": ceil_log2(len(Fault)), "address": 32})
 
 
 class SequencedDecoder(wiring.Component):
-    """Takes each instruction through its rows of the step ROM (`StepRom`), a row a cycle.
+    """A decoder that takes each instruction through its rows of the step ROM (`StepRom`).
 
-    While an instruction is there, `pair` has the parts `place` and `place` + 1 of its word in the
-    cycle after `place`. Above the word there are zeros. An instruction is ready with its last row,
-    and the next one begins a cycle later. So one of n rows takes n + 1 cycles. Nothing stalls, so
-    there must be room for a command when an instruction comes. With `judges` there is a verdict,
-    LATENCY - 1 cycles after the last row is shown. After a `failed` one nothing counts until a
-    reset, as a fault ends a program.
+    It takes one row a cycle.
 
-    Words of commands leave with `writes`, and numbers for the scratch memory, which regions are
-    among, with `keeps`; both have their numbers from `StepRom`. Index registers are in the scratch
-    memory, so operands come without them. A reset clears them, window and scale, which takes the
-    first cycles. The checks of the weight queue and the open loops are made elsewhere.
+    | port           | meaning |
+    |---|---|
+    | `instruction`  | stream of instructions; each is taken with its last row |
+    | `place`        | number of a part of the instruction word |
+    | `pair`         | parts `place` and `place` + 1 of the word, one cycle later; zeros above the
+                       word |
+    | `host_limit`   | bytes of the host window |
+    | `weight_tiles` | tiles of the weight window |
+    | `writes`       | a word of a command is written |
+    | `written`      | the word |
+    | `keeps`        | a number is written to the scratch memory; some of its cells are regions |
+    | `cell`         | number of its cell, from `StepRom` |
+    | `kept`         | the number |
+    | `judges`       | there is a verdict, LATENCY - 1 cycles after the last row |
+    | `verdict`      | the verdict |
+
+    An instruction of n rows takes n + 1 cycles, as the next one begins a cycle after its last row.
+    No row ever stalls. So there must be room for a command when an instruction comes. After a
+    failed verdict no output counts until a reset, as a fault ends the program.
+
+    Index registers lie in the scratch memory, so operands come without them. In the first cycles
+    after a reset, rows of the ROM clear the registers, the window and the scale. Checks of the
+    weight queue and of open loops are made elsewhere.
     """
 
     def __init__(self, *, config: Config):
@@ -111,8 +136,8 @@ class SequencedDecoder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # A copy of the scratch memory for each read of a row. The ROM leaves so many rows between a
-        # write and a read that both never meet in one cycle.
+        # Each read of a row has its own copy of the scratch memory. The ROM keeps so many rows
+        # between a write and a read of a cell that they never come in the same cycle.
         self._scratch = m.submodules.scratch = Memory(
             shape=signed(CELL_BITS), depth=CELLS, init=self._rom.constants, attrs=_BLOCK
         )
@@ -134,7 +159,7 @@ class SequencedDecoder(wiring.Component):
         return m
 
     def _read_rows(self, m: Module) -> list[data.View]:
-        """Read the ROM; return the row in each stage, of which the first one is never there."""
+        """Read the ROM; return the row in each stage. Stage 0 is unused."""
         rom, start = self._rom, Signal(range(ROWS))
         m.submodules.rom = memory = Memory(
             shape=RowLayout().size, depth=ROWS, init=rom.contents, attrs=_BLOCK
@@ -182,7 +207,7 @@ class SequencedDecoder(wiring.Component):
             stage = Signal(layout, name=f"stage_{number}")
             m.d.sync += stage.eq(stages[-1])
             if number == _BASE_STAGE + 1:
-                # From here on the number of a register to write stays with the row.
+                # From this stage on, the row itself holds the number of the register to write.
                 indexed = stages[-1].row.into == self._rom.cells[INDEXED]
                 with m.If(indexed):
                     m.d.sync += stage.row.into.eq(self._numbers[2])
@@ -190,11 +215,11 @@ class SequencedDecoder(wiring.Component):
         return stages
 
     def _selected(self, number: Value) -> Value:
-        """Return the number of the index register that was selected with this place."""
+        """Return the number of an index register: the selected number with the index `number`."""
         return Array(self._numbers)[number]
 
     def _take(self, m: Module, stages: list[data.View]) -> Value:
-        """Return x of the row that takes its factors."""
+        """Return the operand x of the row that is in the stage of its factors."""
         before, taken = stages[_FACTOR_STAGE - 1].row, stages[_FACTOR_STAGE].row
         rom = self._rom
         port = FieldPort(widths=rom.widths, signed_widths=rom.signed_widths)
@@ -208,7 +233,8 @@ class SequencedDecoder(wiring.Component):
             port.signed.eq(taken.signed),
             read.addr.eq(Mux(is_index, self._numbers[1], before.at[: ceil_log2(CELLS)])),
         ]
-        # A row with a field reads the cell that is zero, and a row with a cell has no field.
+        # x is the field ORed with a cell. A row with a field reads the cell ZERO, and a row with a
+        # cell has no field.
         with m.If(~before.from_cell):
             m.d.comb += read.addr.eq(rom.cells[ZERO])
         return port.field | read.data.as_unsigned()
@@ -243,14 +269,16 @@ class SequencedDecoder(wiring.Component):
         return product
 
     def _select(self, m: Module, stage: data.View, lowest: Value) -> None:
-        """Load the numbers of index registers."""
+        """Load the numbers of the index registers that the instruction uses."""
         numbers = [lowest.word_select(i, _SELECTOR_BITS) for i in range(_SELECTED)]
         with m.If(stage.valid & (stage.row.loads != Loads.NONE)):
             m.d.sync += [kept.eq(new) for kept, new in zip(self._numbers, numbers, strict=True)]
 
     def _add(self, m: Module, stages: list[data.View], product: Value) -> Value:
-        """Add the base, and return the sum as the last stage has it. With a false condition a
-        row is not valid from there on, and leaves the sum as it is."""
+        """Add the base, and return the sum in the last stage.
+
+        A row with a false condition leaves the sum as it is, and is not valid in the last stage.
+        """
         before, stage, row = stages[_BASE_STAGE].row, stages[_SUM_STAGE], stages[_SUM_STAGE].row
         read = self._scratch.read_port()
         indexed = before.base_kind == Bases.INDEX
@@ -260,7 +288,8 @@ class SequencedDecoder(wiring.Component):
         self._limit = limit.data.as_unsigned()
         inputs = {HOST_LIMIT: self.host_limit, WEIGHT_TILES: self.weight_tiles}
         for name, value in inputs.items():
-            # The cells of these numbers are zero, as nothing is written there.
+            # These two limits are inputs. Their cells are never written and stay zero, so the
+            # values can be ORed.
             chosen = Signal(name=f"limit_is_{name}")
             m.d.sync += chosen.eq(row.limit == self._rom.cells[name])
             self._limit = self._limit | (value & chosen.replicate(len(value)))
@@ -292,11 +321,11 @@ class SequencedDecoder(wiring.Component):
         return total
 
     def _finish(self, m: Module, stage: data.View, total: Value) -> None:
-        """Compare the sum with its limit, write it where it goes, and judge."""
+        """Compare the sum with its limit, store it, and find the verdict."""
         row = stage.row
         beyond, zero = Signal(), Signal()
         m.d.comb += [
-            # A sum below zero is as one that is very large.
+            # As an unsigned number, a negative sum is very large and exceeds every limit.
             beyond.eq(self._limit - total.as_unsigned() < 0),
             zero.eq(total == 0),
         ]
@@ -327,7 +356,7 @@ class SequencedDecoder(wiring.Component):
             cause.eq(Mux(least, int(Fault.ILLEGAL_FIELD), row.fault)),
             illegal.eq(cause == Fault.ILLEGAL_FIELD),
             window.eq(cause == Fault.WINDOW),
-            # ILLEGAL_FIELD takes the place of all others, WINDOW of all but ILLEGAL_FIELD.
+            # ILLEGAL_FIELD replaces any other fault, and WINDOW any fault but ILLEGAL_FIELD.
             takes.eq(
                 fails
                 & (

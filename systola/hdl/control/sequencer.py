@@ -18,12 +18,15 @@ from systola.hdl.ports import FaultReport
 ISSUE_INTERVAL = 3
 """Cycles from an instruction to the next one."""
 COUNT_BITS = TILE_BITS - 1
-"""Bits of the tile count of a Read_Weights, once it is known that the window has as many tiles."""
+"""Bits of the tile count of one Read_Weights, after the check that the weight window has so many
+tiles.
+"""
 TOTAL_BITS = COUNT_BITS + exact_log2(WEIGHT_READS_IN_FLIGHT)
-"""Bits of the tile count of WEIGHT_READS_IN_FLIGHT Read_Weights; no more tiles are waiting."""
+"""Bits of the tile count of WEIGHT_READS_IN_FLIGHT Read_Weights. Never more tiles are waiting."""
 
 _DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
-"""Opcodes of the instructions that wait for all before them; Barrier does so, too."""
+"""Opcodes of the instructions, beside Barrier, that wait until all earlier instructions are done.
+"""
 
 
 class Sequencer(wiring.Component):
@@ -131,7 +134,7 @@ class Sequencer(wiring.Component):
         write, read = counts.write_port(), counts.read_port(domain="comb")
         place = Signal(range(WEIGHT_READS_IN_FLIGHT))
         all_written = Signal()
-        oldest = Signal(COUNT_BITS)  # the count that is the first to leave `recent`
+        oldest = Signal(COUNT_BITS)  # index of the next count to leave `recent`
         queues = Signal()
         m.d.comb += [
             queues.eq(passes & is_read),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of windows or of scales, for those that commands still name."""
+"""The unit that numbers windows or scales, so that commands can still use older ones."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -10,14 +10,20 @@ from systola.hdl.control.command_words import NUMBERS
 
 
 class SettingNumbers(wiring.Component):
-    """The numbers of the settings of one sort, which go round; `fixed` ones are left out.
+    """A counter of the settings of one kind: windows or scales.
 
-    Words of a setting go to the number `following`. With `ends` this becomes the `present` one.
-    With `judges` an instruction has written all its words. Until the first one has, words go to the
-    `present` number, as the scale of a reset must.
+    | port        | meaning |
+    |---|---|
+    | `judges`    | an instruction has written all of its words |
+    | `ends`      | a setting has written all of its words |
+    | `present`   | number of the setting in force |
+    | `following` | number for the words of the next setting; becomes `present` with `ends` |
 
-    A setting is begun only while no command names `following`, and after the setting before it has
-    ended.
+    The numbers go round, but leave out the lowest ones, which are `fixed`. Before the first
+    `judges`, `following` equals `present`, as the words of the reset are the first setting.
+
+    The caller begins a setting only if no command uses the number `following`, and after the
+    setting before it has ended.
     """
 
     def __init__(self, *, fixed: int = 0):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bound on how far the issue runs ahead of an old instruction, for the sake of its numbers."""
+"""The unit that limits how many instructions are issued after one that is still unfinished.
+
+With such a limit short sequence numbers suffice.
+"""
 
 from collections.abc import Sequence
 
@@ -12,18 +15,20 @@ from systola.hdl.parts.sequence_number import SPAN
 
 
 class Spans(wiring.Component):
-    """Cuts the instructions that enter a list into spans of `length`: the last one of a span must
-    not be issued while one of an earlier span is under way.
+    """A counter that divides the instructions that enter a list into spans of `length`.
 
-    So at most 2 `length` - 2 instructions are issued after one that is under way, and each list
-    gets as many entries at most.
+    The last instruction of a span is not issued while an instruction of an earlier span is
+    unfinished. So at most 2 `length` - 2 instructions are issued after an unfinished one, and no
+    list has more entries than that.
 
     | port    | meaning |
     |---|---|
     | `issue` | an instruction enters its lists; not while `holds`, and not in two cycles on end |
-    | `holds` | the next one is the last of its span, and must wait; a register away from its end |
-    | `lists` | of each list that instructions leave when they complete: the places of its \
-youngest and oldest entry, whether there is `some` entry, and whether the oldest `retires` |
+    | `holds` | the next instruction is the last of its span, and must wait; becomes low one cycle
+                after the reason ends |
+    | `lists` | views of the lists that instructions leave when they complete: places of the
+                youngest and oldest entry, `some` (there is an entry) and `retires` (the oldest
+                entry leaves) |
     """
 
     def __init__(self, *, lists: Sequence[str], length: int = SPAN):
@@ -41,11 +46,10 @@ youngest and oldest entry, whether there is `some` entry, and whether the oldest
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        position = Signal(
-            range(self._length)
-        )  # in its span, of the instruction that is issued next
+        position = Signal(range(self._length))  # position in its span of the next instruction
         last, ended = Signal(), Signal()  # `ended`: a span ended in the cycle before
-        earlier = Signal(len(self._lists))  # of each list, whether an earlier span is in it
+        # A bit for each list: an instruction of an earlier span is in it.
+        earlier = Signal(len(self._lists))
         m.d.comb += [
             last.eq(position == self._length - 1),
             self.holds.eq(last & earlier.any()),

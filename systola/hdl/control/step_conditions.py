@@ -21,11 +21,17 @@ from systola.hdl.control.step_row import Loads, When
 
 
 class Conditions(data.StructLayout):
-    """The numbers and flags that conditions depend on: see Loads and Note.
+    """A layout of the numbers and flags that conditions depend on.
 
-    `flag_a` and `flag_b` are the two flags of 16-bit modes, or whether a Send has sums. `trains` is
-    set by an exponent register or by weights from the buffer, which need training. `code` is an
-    operation, a reduction or a source.
+    | field | meaning |
+    |---|---|
+    | `flag_a`, `flag_b` | the two flags of 16-bit modes; for a Send, `flag_a` is `sums` |
+    | `trains` | the instruction needs training: it has an exponent register, or weights from the
+                 buffer |
+    | `code` | operation, reduction or source |
+    | `beyond`, `equal_a`, `equal_b`, `equal_c` | flags that steps set, see Note |
+
+    The other fields are fields of the instruction, see Loads.
     """
 
     def __init__(self) -> None:
@@ -71,10 +77,10 @@ def loaded(loads: Loads, word: Value) -> Mapping[str, Value]:
             for part in _PARTS[field.name]:
                 found[part] = bits.any() if part == "trains" else bits
     if loads is Loads.MAP:
-        # The reduction of Pool lies where Depthwise has its function.
+        # Pool has its reduction in the bits in which Depthwise has its function.
         found["code"] = found["function"]
     if loads is Loads.ACTIVATE:
-        # Activate has no operation, and QUOTIENT is wrong there, as it is with ADD.
+        # Activate has no operation. With ADD as its operation QUOTIENT is refused, as it must be.
         found["code"] = Const(Operation.ADD)
     return found
 
@@ -93,14 +99,14 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "operation": ("code",),
     "source": ("code",),
 }
-"""The part of Conditions that a field becomes."""
+"""Parts of Conditions that are loaded from each field."""
 
 
 def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
     """Return each condition as one bit; `state` is a view of Conditions.
 
-    MISFIT: fields of Activate or Vector do not fit together. LACKS: they need hardware that the
-    machine does not have.
+    MISFIT: fields of Activate or Vector contradict each other. LACKS: the instruction needs
+    hardware that the machine does not have.
     """
 
     def one_of(*functions: Function) -> Value:

@@ -31,8 +31,10 @@ from systola.hdl.control.step_row import (
 )
 
 SHOWN, LARGER, LARGEST = "tiny", "small", "small-training-links"
-"""Preset with its steps on the page, and two more for the table of step counts. The page shows the
-steps of an instruction that the first one lacks as the last one has them."""
+"""Presets on the page. The first has its steps shown, the others only their numbers of steps.
+
+An instruction that the first preset lacks is shown for the last one.
+"""
 _INTRODUCTION = """
 The sequenced decoder ([architecture.md](architecture.md#planned-one-control-path)) takes each
 instruction through the rows of a ROM, a row a cycle. `hdl/control/step_programs.py` makes the rows
@@ -84,7 +86,7 @@ def page() -> str:
 
 
 def _shown(entry: Instruction, roms: Sequence[StepRom]) -> tuple[StepRom, str]:
-    """Return the ROM with the steps on the page, and its preset where that is not the usual one."""
+    """Return the ROM with the steps to show, and its preset if it is not the page's first."""
     lacks = entry.needs is not None and not has(preset(SHOWN), entry.needs)
     return (roms[-1], LARGEST) if lacks else (roms[0], "")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of steps for one instruction: the parts that follow from `arch/isa` alone."""
+"""The part of an instruction's steps that follows directly from its description in `arch/isa`."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from systola.hdl.control.step_row import (
 
 WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 FLAGS = (*WIDE_FLAGS, "sums")
-"""Fields of one bit that decide whether a term counts. WIDE_FLAGS may be zero always."""
+"""One-bit fields that decide if a term counts. WIDE_FLAGS may be zero always."""
 CURVES = frozenset({"function == TABLE", "wide"})
-"""The condition of a term for curves."""
+"""Conditions of the terms for curves."""
 GATHERS = frozenset({"function == QUOTIENT", "operation == COPY"})
-"""The condition of a term for tables of int32."""
+"""Conditions of the terms for tables of int32."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,
@@ -62,12 +62,12 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset({"operation != COPY"}): When.SECOND,
     frozenset({"operation != COPY", "wide_operands"}): When.SECOND_AND_B,
 }
-"""The condition of a step for the conditions of a term."""
+"""The condition of a step, for each set of conditions of a term."""
 _WITH_FLAGS = (
     *(Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT),
     *(Executor.HOST_READER, Executor.WEIGHT_FETCH),
 )
-"""Units with commands that have opcode and flags as they stand in the instruction word."""
+"""Units with commands that contain opcode and flags just as the instruction word has them."""
 _LOADS: Mapping[Opcode, Loads] = {
     Opcode.ACTIVATE: Loads.ACTIVATE,
     Opcode.VECTOR: Loads.VECTOR,
@@ -77,13 +77,13 @@ _LOADS: Mapping[Opcode, Loads] = {
     Opcode.MEASURE: Loads.MEASURE,
     Opcode.SEND: Loads.SEND,
 }
-"""The flags of instructions that decide conditions."""
+"""The set of flags that each instruction loads for its conditions."""
 SIZE_CELLS = ("map_lines", "windows", "kernel_taps")
-"""Names in extents that are cells, which Set_Config_Window writes."""
+"""Names in extents that are cells of the scratch memory; Set_Config_Window writes these cells."""
 
 
 def constant(value: int) -> str:
-    """Return the name of a cell that has a constant from the start."""
+    """Return the name of a cell that holds a constant from the start."""
     return f"={value}" if value else ZERO
 
 
@@ -101,7 +101,7 @@ class Program:
         self._kept: Bits | str | None = None
         self._waiting: dict[str, Row] = {}
         self.products: dict[tuple[str, ...], str] = {}
-        """Cells that have products of terms already."""
+        """Cells that already hold products, by the factors of the product."""
 
     def emit(self, **parts: Any) -> None:
         """Append a row."""
@@ -122,9 +122,10 @@ class Program:
         self._waiting[name] = replace(row, **parts)
 
     def flush(self, keep: str | None = None, later: Sequence[str] = ()) -> None:
-        """Append the rows that `move` has prepared, in any order, but for the fields `later`.
+        """Append the rows that `move` has prepared, in any order, except those for the fields
+        `later`.
 
-        `keep`: the field to become the kept factor; its row comes last.
+        The field `keep` becomes the kept factor, and its row comes last.
         """
         last = self._waiting.pop(keep, None) if keep else None
         self.rows += (row for name, row in self._waiting.items() if name not in later)
@@ -145,13 +146,15 @@ class Program:
             self.emit(x=x, keep=True, when=When.NEVER)
 
     def index(self, name: str) -> Base | str:
-        """Return the index register that is added to an operand, ZERO if it has none."""
+        """Return the index register that is added to an operand, or ZERO without one."""
         operands = [field.indexes for field in self.entry.fields if field.indexes]
         return INDEXES[operands.index(name)] if name in operands else ZERO
 
     def begin(self) -> None:
-        """Append the first row, which takes the lowest bits of the word: opcode, numbers of index
-        registers and flags. Prepare the checks of other fields, made by the rows that read them.
+        """Append the first row, which takes the lowest bits of the word.
+
+        They are the opcode, the numbers of index registers, and the flags. Also prepare the checks
+        of the other fields, which are made by the rows that read these fields.
         """
         entry = self.entry
         head = [field for field in entry.fields if entry.offset(field.name) < self._head_end()]
@@ -168,7 +171,7 @@ class Program:
             self._check_values(field)
 
     def _head_end(self) -> int:
-        """Return the end of the fields that lie beside one another after the opcode."""
+        """Return the end of the fields that follow the opcode without a gap."""
         end = OPCODE_BITS
         for field in self.entry.fields:
             if not field.beside or self.entry.offset(field.name) != end:
@@ -178,7 +181,7 @@ class Program:
         return end
 
     def _check_last(self, field: Field) -> dict[str, Any]:
-        """Return the parts of the first row that check the last field in it."""
+        """Return the parts of the first row that check its last field."""
         place = self.entry.offset(field.name)
         most = (1 << field.width) - 1
         if field.values is not None:
@@ -195,17 +198,18 @@ class Program:
         }
 
     def check_reserved(self) -> None:
-        """Check the bits that must be zero, by the rows that read the bits before them if
-        possible."""
+        """Check the bits that must be zero, if possible in rows that read the bits before them."""
         ranges = list(self.entry.reserved)
         places = [self.entry.offset(field.name) for field in self.entry.fields]
         if self.entry.opcode is Opcode.ACTIVATE and not self.config.training:
-            # Without training there is no `stochastic`, directly below the first of them.
+            # Without training the bit of `stochastic` must be zero too; it is just below the first
+            # range.
             ranges[0] = (self.entry.offset("stochastic"), ranges[0][1])
         for start, end in ranges:
             checked = self._widened(start, end)
             while checked < end:
-                # A row reads from a half byte on, so perhaps the end of the fields before, too.
+                # A row can only begin at a half byte, so it may also read the end of earlier
+                # fields.
                 offset = max(
                     place
                     for place in (checked, *places)
@@ -219,8 +223,11 @@ class Program:
                 checked = offset + CELL_BITS
 
     def _widened(self, start: int, end: int) -> int:
-        """Let a row that reads the bits before `start` check bits from there on, if there is one.
-        Return the end of these."""
+        """Widen a row that reads the bits before `start`, so that it also checks bits from `start`
+        on.
+
+        Returns the end of the checked bits; it is `start` without such a row.
+        """
         for place, row in enumerate(self.rows):
             x = row.x
             if not isinstance(x, Bits) or x.offset + x.width != start or x.signed:
@@ -246,7 +253,7 @@ class Program:
         self.move(name, limit=constant(most), fault=fault)
 
     def fail(self, fault: Fault, when: When = When.ALWAYS) -> None:
-        """Append a row that always fails, with `fault`, if its condition holds."""
+        """Append a row that fails with `fault` whenever its condition holds."""
         self.emit(base=constant(1), limit=ZERO, fault=fault, when=when)
 
     def base(self, name: str, **parts: Any) -> None:
@@ -282,8 +289,10 @@ class Program:
                 self.add(term, when=CONDITIONS[conditions], **(ends if last else {}))
 
     def overlap(self, name: str, when: When) -> None:
-        """Append the rows that check that results and an operand have no line in common. `when` is
-        false where they may have all."""
+        """Append the rows that check that the results have no line in common with an operand.
+
+        `when` is false if the results may occupy exactly the operand's lines.
+        """
         self.emit(base="result.base", limit=f"{name}.base", note=Note.EQUAL_A, names=True)
         self.emit(base=f"{name}.end", limit="result.base", note=Note.BEYOND)
         self.emit(base="result.end", limit=f"{name}.base", fault=Fault.OVERLAP, when=when)

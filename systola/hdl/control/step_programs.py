@@ -51,8 +51,11 @@ HIGHEST, LOWEST = 127, -128
 
 
 def reset_rows() -> tuple[Row, ...]:
-    """Return the rows that begin a program: registers and a scale of zeros. The window fails
-    all checks, as it is wider than its pitch and than any packed row."""
+    """Return the rows that begin a program: they set the registers and the scale to zero.
+
+    They also set a window that fails all checks: it is wider than its pitch and than any packed
+    row.
+    """
     registers = (Row(into=f"register {number}") for number in range(1, REGISTERS))
     window = (
         Row(base=constant(1), into="width"),
@@ -146,8 +149,11 @@ def _set(p: Program) -> None:
 
 
 def _set_window(p: Program) -> None:
-    """Append the numbers that follow from a window first, as the next instruction may multiply
-    them. Then come the fields."""
+    """Append the rows of the window: first the products, as the next instruction may need them
+    soon.
+
+    The fields come after them.
+    """
     for name in ("kernel_height", "kernel_width", "left"):
         p.move(name, into=name, word=name)
     for name in ("width", "pitch", "stride_x", "dilation_x"):
@@ -173,7 +179,7 @@ def _transfer(p: Program) -> None:
     (host,) = (use for use in (*p.entry.reads, *p.entry.writes) if use.memory is Memory.HOST)
     (chip,) = (use for use in (*p.entry.reads, *p.entry.writes) if use is not host)
     reads = p.entry.executor is Executor.HOST_READER
-    # The reader needs its last address, and the writer the end of its lines.
+    # A read needs its last address, a write the end of its lines.
     region = partial(p.region, chip, "result", word="buffer", end=None if reads else "end")
     if chip.memory is Memory.BUFFER:
         _copy(p, host, region)
@@ -279,8 +285,10 @@ def _matrix(p: Program) -> None:
 
 
 def _convolve(p: Program) -> None:
-    """Append the rows of a Convolve. It ends before the rows of packed channels, which are checked
-    and moved there, unless it has these."""
+    """Append the rows of a Convolve.
+
+    Unless it has packed channels, it ends before the rows for packed channels.
+    """
     not_packed = Note.EQUAL_A
     p.emit(x=p.bits("channels"), limit=ZERO, note=not_packed, word="channels")
     p.move("fill", word="fill")
@@ -299,7 +307,7 @@ def _convolve(p: Program) -> None:
 
 
 def _packed(p: Program) -> None:
-    """Append the rows of packed channels, which count bytes of a row from the line before it on."""
+    """Append the rows for packed channels; bytes are counted from the line before the row on."""
     rows, wrong = p.config.rows, Fault.WINDOW
     whole, one = constant(rows), constant(1)
     less = {"x": whole, "times": Times.MINUS_ONE}
@@ -320,7 +328,7 @@ def _packed(p: Program) -> None:
 
 
 def lacks(config: Config) -> bool:
-    """Return whether flags may ask for hardware that a machine does not have."""
+    """Return whether the instruction's flags may ask for hardware that the machine lacks."""
     return not (config.wide and config.tables and config.training)
 
 

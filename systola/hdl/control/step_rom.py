@@ -35,22 +35,24 @@ from systola.hdl.control.step_row import (
 )
 
 FACTOR_DISTANCE, BASE_DISTANCE, LIMIT_DISTANCE = 7, 3, 2
-"""Rows from one that writes a cell to the first that may read it as x, as a base, as a limit."""
+"""Least distance in rows from a write of a cell to its read: as x, as a base, as a limit."""
 NOTE_DISTANCE = 2
-"""Rows from one that sets a flag to the first that may have it as a condition."""
+"""Least distance in rows from a row that sets a flag to a row that has the flag as condition."""
 ALIGNED = (8, 4, 2, 1)
-"""Programs begin at multiples of the first of these with which all have room. So the table of
-starts is narrow."""
+"""Alignments of the programs' first rows. The first one with which all programs fit is used.
+
+With a large alignment the table of starts is narrow.
+"""
 END_DISTANCE = 8
-"""Rows from one that sets EQUAL_A to the first that may end the instruction by it."""
+"""Least distance in rows from a row that sets EQUAL_A to a row with `ends`."""
 BETWEEN = 1
-"""Cycles without a row between two instructions."""
+"""Cycles between two instructions in which no row is read."""
 LASTING = (
     *("kernel_taps", "windows", "map_lines", "top_line", "origin", "packed_limit"),
     *("kernel_height", "kernel_width", "stride_x", "dilation_x", "left", "width", "pitch"),
     *("ceiling", "limit"),
 )
-"""Cells that one instruction writes and others read, beside index registers."""
+"""Cells that pass numbers from one instruction to another, apart from index registers."""
 _NOTED = {
     When.LINEAR: {Note.EQUAL_A, Note.EQUAL_B, Note.EQUAL_C},
     When.LINEAR_ALTERNATE: {Note.EQUAL_A, Note.EQUAL_B},
@@ -61,14 +63,13 @@ _NOTED = {
     When.INSIDE: {Note.BEYOND},
     When.LIMITED: {Note.EQUAL_B},
 }
-"""The flags that decide a condition."""
+"""The flags that each condition depends on."""
 
 
 def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Return the rows so that none reads too soon.
+    """Return the rows, spaced so that none reads a cell or flag too soon.
 
-    Where one does, later rows that nothing around them depends on come before it, and else idle
-    ones.
+    A gap is filled with a later row that may come earlier, or else with an idle row.
     """
     found: list[Row] = []
     written: dict[str, int] = {}
@@ -95,8 +96,11 @@ def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _free(rows: list[Row], number: int) -> bool:
-    """Return whether a row may come before those that precede it: it only moves bits of the word or
-    a constant into a word of a command, or checks bits of the word."""
+    """Return whether a row may move ahead of the rows before it.
+
+    It may if it only checks bits of the word, or moves bits of the word or a constant into a
+    command word.
+    """
     row = rows[number]
     follows = rows[number + 1].base if number + 1 < len(rows) else ZERO
     return (
@@ -113,7 +117,7 @@ def _free(rows: list[Row], number: int) -> bool:
 
 
 def _reads(row: Row) -> list[tuple[str, int]]:
-    """Return the cells that a row reads, each with the distance from its last write."""
+    """Return the cells that a row reads, each with its least distance from the last write."""
     found: list[tuple[str, int]] = []
     if isinstance(row.x, str):
         found.append((row.x, FACTOR_DISTANCE))
@@ -125,12 +129,18 @@ def _reads(row: Row) -> list[tuple[str, int]]:
 
 
 class StepRom:
-    """All rows of a machine, and the numbers that they name.
+    """A ROM with the rows of all programs of a machine, and the numbers used in them.
 
-    `rows` is the text of the ROM, `starts` the place of the first row of each instruction, and
-    `contents` the ROM in bits. `cells` and `words` number cells of the scratch memory and words of
-    commands, and `conditions` are those that rows have. `constants` is the first contents of the
-    scratch memory.
+    | attribute    | meaning |
+    |---|---|
+    | `rows`       | the rows, not yet encoded |
+    | `contents`   | the rows as bits |
+    | `starts`     | place of the first row of each instruction |
+    | `lengths`    | number of rows of each instruction |
+    | `cells`      | numbers of cells of the scratch memory |
+    | `words`      | numbers of command words |
+    | `conditions` | the conditions in use |
+    | `constants`  | first contents of the scratch memory |
     """
 
     def __init__(self, config: Config):
@@ -140,7 +150,7 @@ class StepRom:
             fault: failing_rows(fault)
             for fault in (Fault.UNAVAILABLE, Fault.ILLEGAL_OPCODE, Fault.FETCH_ERROR)
         }
-        # Equal programs have one place.
+        # Equal programs are stored once.
         distinct = dict.fromkeys((reset_rows(), *texts.values(), *failing.values()))
         places: dict[tuple[Row, ...], int] = {}
         for aligned in ALIGNED:
@@ -186,13 +196,13 @@ class StepRom:
         return self.rows[start : start + self.lengths[opcode]]
 
     def shortest(self, opcode: Opcode) -> int:
-        """Return the steps of an instruction that ends where it first may."""
+        """Return the steps of an instruction if it ends at the first row where it may."""
         ends = [row.ends for row in self.program(opcode)]
         return 1 + ends.index(True) if any(ends) else len(ends)
 
     @property
     def constants(self) -> list[int]:
-        """Numbers in the cells of the scratch memory before anything is written."""
+        """First contents of the cells of the scratch memory."""
         found = [0] * CELLS
         for cell, number in self.cells.items():
             if cell.startswith("="):
@@ -209,7 +219,8 @@ class StepRom:
         for row in self.rows:
             for cell in (row.x, row.base, row.limit, row.into):
                 if isinstance(cell, str) and cell not in special and cell not in cells:
-                    # The last numbers belong to limits and registers, which are no cells.
+                    # The last three numbers stand for limits and registers, and are not free for
+                    # cells.
                     if (number := next(free, None)) is None:
                         raise ValueError(f"cells are more than {CELLS - 3}")
                     cells[cell] = number
@@ -221,7 +232,7 @@ class StepRom:
             assert row.x.offset % PLACE_BITS == 0, row
             at, width, signed = row.x.offset, self.widths.index(row.x.width), row.x.signed
         else:
-            # Above the cells x is an index register.
+            # Numbers beyond the cells stand for an index register.
             at = CELLS + 1 if row.x == SECOND_INDEX else self.cells[row.x]
             width, signed = len(self.widths), False
         kind, base = (
@@ -260,9 +271,9 @@ class StepRom:
 
 
 def _check_lasting(texts: Iterable[tuple[Row, ...]]) -> None:
-    """Check that no instruction reads a cell too soon after another one has written it."""
+    """Check that no instruction reads a cell too soon after an earlier one has written it."""
     programs_of = list(texts)
-    # Rows that follow the last write of a cell, and rows before the first read, less its distance.
+    # The distance is made of the rows after the last write and the rows before the first read.
     for cell in (*LASTING, INDEXED):
         after = min(
             len(rows) - 1 - place

@@ -21,12 +21,11 @@ CELL_BITS = 36
 """Bits of a cell of the scratch memory, which is read as a signed number."""
 CELLS = 128
 SCANNED = ("result", "host", "sums", "source", "operand", "entries", "table")
-"""Regions of an instruction that the scan compares. Each has two cells, one for its base and one
-for its end."""
+"""Regions of an instruction that the scan compares. Each has two cells: its base and its end."""
 REGION_CELLS = 16
-"""The number of the first of these cells, and how many numbers are set aside for them."""
+"""The number of the first cell of these regions, and the count of numbers reserved for them."""
 KEPT_BITS = 17
-"""Bits of a kept factor: a number of rows, or the bytes of the largest tile."""
+"""Bits of a kept factor, enough for a number of rows and for the bytes of the largest tile."""
 WORDS = 64
 ROWS = 512
 
@@ -99,7 +98,7 @@ class When(IntEnum):
 
 
 class Bases(IntEnum):
-    """The sorts of bases: a cell, the result before, or a selected index register."""
+    """The kinds of bases: a cell, the result of the step before, or a selected index register."""
 
     CELL = 0
     SUM = 1
@@ -107,7 +106,7 @@ class Bases(IntEnum):
 
 
 class Base(Enum):
-    """A base that is not a cell: the result before, or one of the selected index registers."""
+    """A base that is not a cell: the result of the step before, or a selected index register."""
 
     SUM = (Bases.SUM, 0)
     INDEX_0 = (Bases.INDEX, 0)
@@ -117,20 +116,20 @@ class Base(Enum):
 
 INDEXES = (Base.INDEX_0, Base.INDEX_1, Base.INDEX_2)
 SECOND_INDEX = "second index"
-"""Name of x for a step that reads the index register with the second selected number."""
+"""Value of `x` for a step that reads the index register with the second selected number."""
 ZERO = "zero"
-"""The cell with number 0, which is index register 0."""
+"""Name of cell 0, which is index register 0 and always zero."""
 INDEXED = "indexed"
-"""Name of the target for a step that writes the index register with the third selected number."""
+"""Value of `into` for a step that writes the index register with the third selected number."""
 TWO_LINES = "two_lines"
-"""The word that is 1 where vectors of an instruction without a window take two lines each."""
+"""Name of the word that is 1 if each vector takes two lines, for instructions without a window."""
 HOST_LIMIT, WEIGHT_TILES = "host_limit", "weight_tiles"
-"""Limits that are inputs of the decoder."""
+"""Names of the limits that are inputs of the decoder."""
 
 
 @dataclass(frozen=True)
 class Bits:
-    """`width` bits of the instruction word from bit `offset` on."""
+    """A field of `width` bits in the instruction word, from bit `offset` on."""
 
     offset: int
     width: int
@@ -139,13 +138,26 @@ class Bits:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A step, as the text at the top of this file describes it. `x` is a cell if it is a text.
+    """A step, as the docstring of this module describes it.
 
-    `keep`: x becomes the factor KEPT of the steps that follow. `least`: a result of zero is an
-    ILLEGAL_FIELD. `aligned`: so is one that is no multiple of the host bus.
-    `wraps`: the bits that a result keeps, None for all. `names`: the result is the FAULT_ADDRESS of
-    faults from here on. `ends`: this row is the last one, unless flag EQUAL_A is zero by
-    then. A fault of NONE means that the comparison only serves the `note`.
+    | field     | meaning |
+    |---|---|
+    | `x`       | bits of the word, or the name of a cell |
+    | `times`   | other factor of the product |
+    | `keep`    | x becomes the factor KEPT of later steps |
+    | `base`    | number that is added to the product |
+    | `wraps`   | number of bits that the result keeps; None for all |
+    | `limit`   | name of the cell that the result is compared with |
+    | `fault`   | fault if the result is beyond the limit; NONE if only the `note` is of interest |
+    | `least`   | a result of zero is an ILLEGAL_FIELD |
+    | `aligned` | a result that is not a multiple of the host bus is an ILLEGAL_FIELD |
+    | `note`    | flag that the comparison sets |
+    | `when`    | condition of the step |
+    | `loads`   | registers that the step loads from the word |
+    | `into`    | name of the cell that takes the result |
+    | `word`    | name of the command word that takes the result |
+    | `names`   | the result is the FAULT_ADDRESS of faults from here on |
+    | `ends`    | the instruction ends here if the flag EQUAL_A is set |
     """
 
     x: Bits | str = ZERO
@@ -173,7 +185,10 @@ It stands before a step that reads a cell which an earlier step is still writing
 
 
 class RowLayout(data.StructLayout):
-    """A row as bits. `at` is the offset of a field or, `from_cell`, the number of a cell."""
+    """The layout of a row in the ROM.
+
+    `at` is the offset of a field or, with `from_cell`, the number of a cell.
+    """
 
     def __init__(self) -> None:
         super().__init__(

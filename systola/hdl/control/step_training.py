@@ -8,8 +8,10 @@ from systola.hdl.control.step_row import TWO_LINES, Base, Times, When
 
 
 def count_tiles(p: Program) -> None:
-    """Append the rows of the tiles of a MatrixMultiply, of which none come from the weight queue
-    if they come from the buffer. The kept factor is the number of tiles along K."""
+    """Append the rows that count the tiles of a MatrixMultiply; the kept factor is its `k_tiles`.
+
+    With weights from the buffer, no tiles come from the weight queue.
+    """
     more = {
         "x": p.bits("n_tiles"),
         "times": Times.KEPT,
@@ -23,7 +25,7 @@ def count_tiles(p: Program) -> None:
 
 
 def weights(p: Program) -> None:
-    """Append the rows of the lines with the weights of a MatrixMultiply."""
+    """Append the rows of the buffer lines that hold the weights of a MatrixMultiply."""
     p.base("weights", into="source.base", word="weight_address")
     p.emit(base=Base.SUM, into="source.end")
     p.keep(constant(p.config.rows))
@@ -40,7 +42,7 @@ def weights(p: Program) -> None:
 
 
 def measure(p: Program) -> None:
-    """Append the rows of a Measure, which counts one vector where it has no source."""
+    """Append the rows of a Measure; one without a source counts as one vector."""
     p.move("rows", word="vector_rows")
     p.flush(keep="rows")
     p.emit(x=constant(1), word="vector_rows", when=When.NO_SOURCE)
@@ -52,8 +54,7 @@ def measure(p: Program) -> None:
 
 
 def transpose(p: Program) -> None:
-    """Append the rows of a Transpose. After each tile its walk has gone on by as many lines as the
-    tile has."""
+    """Append the rows of a Transpose; the walk through a tile itself covers its lines."""
     p.move("count", word="n_tiles")
     p.flush(keep="count")
     p.region(p.entry.reads[0], "source", word="operand")

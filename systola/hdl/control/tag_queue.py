@@ -61,13 +61,13 @@ class TagQueue(wiring.Component):
         pushed = Signal(entry)
         blocks = Signal(len(Unit))
 
-        # The oldest tag lies in a register, the others in a ring. Each tag goes through the ring. A
-        # tag that goes straight to the register leaves the ring at once.
+        # The oldest tag lies in a register, the others in a ring. Every tag is pushed into the
+        # ring. A tag that goes directly into the register leaves the ring in the same cycle.
         oldest = Signal(entry, reset_less=True)
         some = Signal()
         m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
         loads = Signal()
-        # A tag that comes while there is none loads the register at once.
+        # If the register is empty, a tag that comes is loaded at once.
         waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, retire=loads)
         m.d.comb += [
             loads.eq(~some | self.enters),
@@ -90,7 +90,7 @@ class TagQueue(wiring.Component):
             last = Signal(self._depth, name=f"last_{unit}")
             marks = Signal(self._depth, name=f"marks_{unit}")
             marked = Signal(self._depth, name=f"marked_{unit}")
-            # As many ones, from bit 0, as marks have completed that no tag has entered for.
+            # As many ones, from bit 0, as there are completed marks of tags that have not entered.
             completed = Signal(TAGS_WAITING, name=f"completed_{unit}")
             more = Signal.like(completed, name=f"more_{unit}")
             completes = self.retire[unit] & marked[0]

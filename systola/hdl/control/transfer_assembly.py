@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of host reader, host writer and weight fetch, made from the words in their memory.
+"""Units that form the commands of host reader, host writer and weight fetch from command words.
 
 A field that an instruction does not use is undefined.
 """
@@ -36,7 +36,13 @@ LAYOUTS = {
 
 
 class TransferAssembly(wiring.Component):
-    """The `command` in a queue of LAYOUTS that has the `words`, combinationally."""
+    """A unit that forms the command of a queue of LAYOUTS, combinationally.
+
+    | port      | meaning |
+    |---|---|
+    | `words`   | the words of the command, as its memory shows them |
+    | `command` | the command |
+    """
 
     def __init__(self, *, config: Config, queue: str):
         self._config = config
@@ -51,7 +57,7 @@ class TransferAssembly(wiring.Component):
             m.d.comb += command.pc.eq(words.pc)
         match self._queue:
             case "host_reads":
-                # Parameters and tables come in a single run.
+                # A load of parameters or of a table is a single run.
                 loads = is_of(words, Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
                 m.d.comb += _transfer(command, words)
                 with m.If(loads):
@@ -80,8 +86,10 @@ class TransferAssembly(wiring.Component):
         return m
 
     def _enter(self, m: Module) -> None:
-        """Make a read that is under way. Parameters and tables begin at addresses that leave the
-        bits of their numbers free."""
+        """Form the entry of a read that is under way.
+
+        The address spaces of parameters and tables begin where the bits of their numbers are zero.
+        """
         words, command = self.words, self.command
         entries: Mapping[Opcode, tuple[Kind, int]] = {
             Opcode.LOAD_PARAMETERS: (Kind.PARAMETERS, parameter_space(self._config)),
@@ -106,5 +114,5 @@ def _transfer(transfer: data.View, words: data.View) -> list[object]:
 
 
 def _tail(tail: data.View, words: data.View) -> list[object]:
-    """Return the assignments for the lines that have fewer bytes."""
+    """Return the assignments for the tail: the lines with fewer bytes."""
     return [tail[name].eq(words[f"tail_{name}"]) for name in tail.shape().members]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of all instructions as rows of a read-only table, with numbers for what they name."""
+"""The steps of all instructions as rows of a read-only table that holds numbers of values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from amaranth.hdl import Cat, Const, Mux, Signal, Value, ValueLike
-from amaranth.hdl._ast import Operator, Slice  # they have no public names
+from amaranth.hdl._ast import Operator, Slice  # these classes have no public names
 from amaranth.lib import data
 from amaranth.utils import bits_for, ceil_log2
 
@@ -15,9 +15,15 @@ from systola.hdl.parts.ored import one_of
 
 
 class Choices:
-    """Different values, and for each a number that selects it in few steps of logic: which `group`
-    it is in, a one, and its place there (`pick`). Where there are two halves, groups of both share
-    their ones, and who selects takes the half that the number says. Zero is in no group.
+    """A set of values, each with a number that selects it with few levels of logic.
+
+    | field   | meaning |
+    |---|---|
+    | `group` | group of the value, one-hot; zero for the value zero, which is in no group |
+    | `pick`  | place of the value in its group |
+    | `half`  | half of the groups; only with two halves, which then share the bits of `group` |
+
+    With two halves, `selected` is called for each, and its user chooses by `half`.
     """
 
     def __init__(self) -> None:
@@ -26,7 +32,7 @@ class Choices:
         self._halves: list[list[list[int]]] = []
 
     def index(self, value: ValueLike) -> int:
-        """The index of a value; a new one where none was made of the same bits in this way."""
+        """Return the index of a value; the same expression always has the same index."""
         name = repr(Value.cast(value))
         if name not in self._indices:
             self._indices[name] = len(self._values)
@@ -34,8 +40,11 @@ class Choices:
         return self._indices[name]
 
     def arrange(self, *, size: int, halves: int = 1, alone: int | None = None) -> None:
-        """Makes groups of up to `size` values, long ones together; of half as many that are worked
-        out, as they come late. The first one has nothing but the value `alone`."""
+        """Make groups of up to `size` values, and put values of similar width together.
+
+        Values computed by logic come late, so their groups have half the size. The value with the
+        index `alone` has the first group for itself.
+        """
         groups = [] if alone is None else [[alone]]
         indices = [i for i, value in enumerate(self._values) if i != alone and not _is_zero(value)]
         indices.sort(key=lambda index: -len(self._values[index]))
@@ -52,7 +61,7 @@ class Choices:
         )
 
     def number(self, index: int) -> dict[str, int]:
-        """The number of the value with an index, a constant of the `layout`."""
+        """Return the number of the value with this index, as fields of the `layout`."""
         for half, groups in enumerate(self._halves):
             for group, members in enumerate(groups):
                 if index in members:
@@ -61,7 +70,10 @@ class Choices:
         return dict.fromkeys(self.layout.members, 0)
 
     def selected(self, number: data.View, half: int = 0, *, constants: bool = True) -> Value:
-        """The value with a number, if it is in this half; without `constants` 0 for them."""
+        """Return the value with this number, if it is in this half.
+
+        Without `constants`, each constant is 0.
+        """
         found: list[Value] = []
         for members in self._halves[half]:
             values = [self._values[index] for index in members]
@@ -72,18 +84,18 @@ class Choices:
 
 
 def _is_zero(value: Value) -> bool:
-    """Whether it is the constant."""
+    """Return whether a value is the constant 0."""
     return isinstance(value, Const) and value.value == 0
 
 
 def _is_worked_out(value: Value) -> bool:
-    """Whether it takes logic."""
-    signed = isinstance(value, Operator) and value.operator == "s"  # it only counts as such
+    """Return whether a value needs logic."""
+    signed = isinstance(value, Operator) and value.operator == "s"  # `as_signed` needs none
     return not (signed or isinstance(value, Signal | Const | Slice))
 
 
 def selected(values: Sequence[Value], number: Value) -> Value:
-    """The value with this number; none has a number for which there is no value."""
+    """Return the value with this number; the number must be one of a value."""
     if len(values) == 1:
         return values[0]
     half = 1 << len(number) - 1
@@ -94,7 +106,7 @@ def selected(values: Sequence[Value], number: Value) -> Value:
 
 
 def _constant(values: Sequence[int], width: int, number: Value) -> Value:
-    """The same of constants, where as few bits of the number as possible are looked at."""
+    """Return the constant with this number, from as few bits of the number as possible."""
     if all(value == values[0] for value in values):
         return Const(values[0], width)
     half = 1 << len(number) - 1
@@ -105,12 +117,20 @@ def _constant(values: Sequence[int], width: int, number: Value) -> Value:
 
 
 class WalkTable:
-    """The rows of all instructions, one after the other, the same rows once.
+    """A read-only table of the rows of all instructions; equal sequences of rows exist once.
 
-    `operands` is the layout of what a row says of the operands: their numbers, and whether it is
-    the `last`; `results` that of the base, in one of two halves, the limit, where the step goes
-    into, and whether its product must be at `least` 1. `checked`: the fields whose minimum is
-    checked so.
+    A row describes one step, in two parts with a layout each:
+
+    | layout     | field   | meaning |
+    |---|---|---|
+    | `operands` | `a`, `b` | numbers of the factors |
+    | `operands` | `last`  | the step is the instruction's last |
+    | `results`  | `base`  | number of the base, in one of two halves |
+    | `results`  | `limit` | number of the limit |
+    | `results`  | `into`  | number of the registers that take the result |
+    | `results`  | `least` | the product must be at least 1 |
+
+    `checked` has the fields that have their minimum checked by such a step.
     """
 
     def __init__(self, walks: dict[Opcode, tuple[Step, ...]], total: Value, *, links: bool = False):
@@ -143,7 +163,7 @@ class WalkTable:
         )
 
     def _encoded(self, opcode: Opcode, steps: tuple[Step, ...]) -> list[dict[str, int]]:
-        """The rows of an instruction."""
+        """Return the rows of an instruction."""
         rows: list[dict[str, int]] = []
         for number, step in enumerate(steps):
             row = {
@@ -160,8 +180,11 @@ class WalkTable:
         return rows
 
     def start(self, opcode: Value) -> tuple[Value, Value]:
-        """The place of the first row of an instruction and, found beside it, its operands: where
-        words come from is late in the cycle."""
+        """Return the place of an instruction's first row, and the operands of this row.
+
+        The opcode comes late in the cycle. So the operands are found from the opcode itself, not
+        from the place.
+        """
         by_code = {int(known): start for known, start in self._starts.items()}
         code = opcode[: bits_for(max(by_code))]
         starts = [by_code.get(number, 0) for number in range(1 << len(code))]
@@ -172,24 +195,30 @@ class WalkTable:
         )
 
     def behind(self, place: Value) -> Value:
-        """The operands of the row behind a place, which is not the last of an instruction."""
+        """Return the operands of the row after `place`; `place` is not an instruction's last."""
         return _constant(self._all(self.operands)[1:], self.operands.size, place)
 
     def row(self, place: Value) -> Value:
-        """The results of the row at a place."""
+        """Return the results of the row at a place."""
         return _constant(self._all(self.results), self.results.size, place)
 
     def begins(self, base: data.View) -> Value:
-        """Whether the base with this number is not the `total` before."""
+        """Return whether the base with this number is not the result of the step before."""
         return ~base.group[0] | base.half
 
     def fault(self, limit: Value) -> Value:
-        """The fault where a limit, given by its number, is exceeded; NONE where that is noted."""
+        """Return the fault that exceeding a limit raises; NONE for a limit that is only noted.
+
+        `limit` is the number of the limit.
+        """
         faults = [Fault.NONE if each is None or each.notes else each.fault for each in self.limits]
         return _constant([int(fault) for fault in faults], len(Const(0, Fault)), limit)
 
     def overlaps(self, limit: Value, base: Value) -> Value:
-        """Whether a limit, given by its number, is where an overlap ends that begins at `base`."""
+        """Return whether a limit is one of OVERLAP, and its value is `base`.
+
+        `limit` is the number of the limit.
+        """
         found = [
             (limit == number) & (Value.cast(each.value) == base)
             for number, each in enumerate(self.limits)
@@ -198,7 +227,7 @@ class WalkTable:
         return Cat(found).any()
 
     def _all(self, layout: data.StructLayout) -> list[int]:
-        """What the rows have of a layout."""
+        """Return the part of each row that has this layout."""
         choices = {"a": self.a, "b": self.b, "base": self.bases}
         return [
             layout.const(
@@ -211,7 +240,7 @@ class WalkTable:
         ]
 
     def _limit(self, limit: Limit | None) -> int:
-        """The number of a limit."""
+        """Return the number of a limit."""
         names = [repr(each and replace(each, value=Value.cast(each.value))) for each in self.limits]
         name = repr(limit and replace(limit, value=Value.cast(limit.value)))
         if name not in names:
@@ -220,7 +249,7 @@ class WalkTable:
         return names.index(name)
 
     def _into(self, registers: tuple[str, ...]) -> int:
-        """The number of the registers that a step goes into."""
+        """Return the number of the registers that take a step's result."""
         if registers not in self.intos:
             self.intos.append(registers)
         return self.intos.index(registers)

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the decoder keeps of Set_Config_Window, and what walks over feature maps take from it."""
+"""Numbers that follow from Set_Config_Window, and their use in walks over feature maps."""
 
 from amaranth.lib import data
 
 
 class WindowProducts(data.StructLayout):
-    """What follows from the fields alone: `pixels` windows, `taps` of each, `map_lines` from one
-    block of channels to the next, lines from one row of windows (`row_step`) or of taps
-    (`tap_step`) to the next."""
+    """A layout that holds the products of fields of Set_Config_Window.
+
+    | field       | meaning |
+    |---|---|
+    | `pixels`    | windows in a feature map |
+    | `taps`      | taps of a window |
+    | `map_lines` | lines from one block of channels to the next |
+    | `row_step`  | lines from one row of windows to the next |
+    | `tap_step`  | lines from one row of taps to the next |
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -16,8 +23,11 @@ class WindowProducts(data.StructLayout):
 
 
 def walk_rows(walk: data.View, shape: data.View, products: data.View) -> list[object]:
-    """The rows of a `walk` over the window `shape`, of taps and of windows, without their number.
-    Lines of blocks of channels, and the line of the first tap, are up to the user."""
+    """Return the assignments of a `walk` that step through rows of taps and of windows.
+
+    `shape` is the window. Counts, the lines of blocks of channels, and the line of the first tap
+    are set elsewhere.
+    """
     return [
         walk.start.y.eq(shape.top),
         walk.step.ky.line.eq(products.tap_step),
@@ -28,7 +38,10 @@ def walk_rows(walk: data.View, shape: data.View, products: data.View) -> list[ob
 
 
 def walk_columns(walk: data.View, shape: data.View) -> list[object]:
-    """The columns of a `walk` over the window `shape`, where each is a line of its own."""
+    """Return the assignments of a `walk` that step through columns, each a line of its own.
+
+    `shape` is the window.
+    """
     return [
         walk.start.x.eq(shape.left),
         walk.step.kx.line.eq(shape.dilation_x),

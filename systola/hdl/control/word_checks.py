@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes an instruction fail beside its steps: its word, and whether there is a window."""
+"""Checks of an instruction's word, and of the presence of a window."""
 
 from collections.abc import Container
 from itertools import pairwise
@@ -32,10 +32,12 @@ def word_checks(
     shape: data.View,
     windowed: Value,
 ) -> list[Value]:
-    """What is wrong with the instruction `given`: an opcode of no kind, four sorts of illegal
-    fields, another machine than it names, hardware that is not there, no window. Each is about as
-    deep as logic may be. The minima of the fields `walked` are checked elsewhere; `shape` is the
-    window, if there has been one."""
+    """Return the failures of the instruction `given`, a bit each.
+
+    In order: undefined opcode, four kinds of illegal fields, another machine named, missing
+    hardware, no window. Each bit is about as deep as logic may be in one cycle. The minima of the
+    fields `walked` are checked elsewhere. `shape` is the present window, valid if `windowed`.
+    """
     return [
         ~given.kind.any(),
         _has_more(config, given),
@@ -48,7 +50,7 @@ def word_checks(
 
 
 def _has_no_window(given: data.View, shape: data.View, windowed: Value) -> Value:
-    """What makes WINDOW beside the steps."""
+    """Return whether fault WINDOW is raised for a reason that no step checks."""
     kind, convolve = given.kind, fields_of(given.word)[Opcode.CONVOLVE]
     unpackable = (convolve.k_tiles != 1) | (shape.dilation_x != 1)
     uses = is_one_of(kind, Opcode.CONVOLVE, Opcode.DEPTHWISE, Opcode.POOL)
@@ -57,7 +59,7 @@ def _has_no_window(given: data.View, shape: data.View, windowed: Value) -> Value
 
 
 def _has_more(config: Config, given: data.View) -> Value:
-    """Whether bits are set that are no fields of the instruction `given`."""
+    """Return whether bits outside all fields of the instruction `given` are set."""
     word, kind = given.word, given.kind
     reserved = {
         entry.opcode: _reserved(config, entry) for entry in instructions_of(links=config.links)
@@ -78,8 +80,11 @@ def _has_more(config: Config, given: data.View) -> Value:
 def _are_illegal(
     config: Config, given: data.View, walked: Container[tuple[Opcode, str]]
 ) -> tuple[Value, Value]:
-    """Whether a field of the instruction `given` has a value without a name or below its minimum,
-    for every other opcode each; the minima of the fields `walked` are checked elsewhere."""
+    """Return whether a field of the instruction `given` has an unnamed value or is too small.
+
+    The first bit is for one half of the opcodes, the second for the other half. The minima of the
+    fields `walked` are checked elsewhere.
+    """
     fields = fields_of(given.word)
     wrong: list[Value] = []
     for entry in instructions_of(links=config.links):
@@ -93,7 +98,7 @@ def _are_illegal(
 
 
 def _is_misfit(config: Config, given: data.View) -> Value:
-    """Whether fields of the instruction `given` do not fit together, or with the machine."""
+    """Return whether fields of the instruction `given` contradict each other or the machine."""
     fields = fields_of(given.word)
     align = exact_log2(config.host_bus_bytes)
     wrong = [is_one_of(given.kind, *READS, *LOADS, *STORES) & given.sums[0][:align].any()]
@@ -105,7 +110,7 @@ def _is_misfit(config: Config, given: data.View) -> Value:
 
 
 def _reserved(config: Config, entry: Instruction) -> list[tuple[int, int]]:
-    """The bits that are no fields of an instruction, as ranges."""
+    """Return the bits outside all fields of an instruction, as ranges."""
     ranges = list(entry.reserved)
     if entry.opcode is Opcode.ACTIVATE and not config.training:
         place = entry.offset("stochastic")
@@ -114,14 +119,14 @@ def _reserved(config: Config, entry: Instruction) -> list[tuple[int, int]]:
 
 
 def _out_of_range(field: Field, value: Value) -> Value:
-    """Whether the value of a field is below its minimum or has no name."""
+    """Return whether the value of a field is below its minimum or has no name."""
     if field.values is not None:
         return ~Cat(value == int(member) for member in field.values).any()
     return value < field.minimum if field.minimum is not None else Const(0, 1)
 
 
 def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
-    """What is wrong beyond single fields: alignment, lengths, combinations."""
+    """Return whether alignment, lengths or combinations of an instruction's fields are wrong."""
     align = exact_log2(config.host_bus_bytes)
     wrong: Value = Const(0)
     if opcode in (*READS, *STORES):
@@ -153,14 +158,14 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
 
 
 def _names_another(config: Config, given: data.View) -> Value:
-    """Whether the instruction `given` requires another machine than this."""
+    """Return whether the instruction `given` requires a machine of another kind."""
     fields = fields_of(given.word)[Opcode.REQUIRE_MACHINE]
     other = Cat(fields[name] != value for name, value in machine_operands(config).items()).any()
     return is_one_of(given.kind, Opcode.REQUIRE_MACHINE) & other
 
 
 def _is_unavailable(config: Config, given: data.View) -> Value:
-    """Whether the instruction `given` needs hardware that is not there."""
+    """Return whether the instruction `given` needs hardware that this machine lacks."""
     fields = fields_of(given.word)
     matrix, activate = fields[Opcode.MATRIX_MULTIPLY], fields[Opcode.ACTIVATE]
     vector = fields[Opcode.VECTOR]

@@ -74,7 +74,13 @@ class PartSignature(wiring.Signature):
 class AccumulatorReadSignature(wiring.Signature):
     """A signature that reads rows of the accumulators, seen from the reader.
 
-    A row is there for one cycle, `accumulators.READ_LATENCY` cycles after `enable` & `ready`.
+    | member    | meaning |
+    |---|---|
+    | `enable`  | asks for a read |
+    | `ready`   | the read is accepted |
+    | `address` | the row |
+    | `data`    | the row, for one cycle, `accumulators.READ_LATENCY` cycles after `enable` &
+                  `ready` |
     """
 
     def __init__(self, *, config: Config):
@@ -91,8 +97,13 @@ class AccumulatorReadSignature(wiring.Signature):
 class AccumulatorUpdateSignature(wiring.Signature):
     """A signature that updates rows of the accumulators, seen from its user.
 
-    The update is taken in the cycle of `enable` & `ready`, together with `sums`. The accumulators
-    themselves need `sums` `accumulators.SUMS_LATENCY` cycles later.
+    | member    | meaning |
+    |---|---|
+    | `enable`  | asks for an update |
+    | `ready`   | the update is accepted |
+    | `address` | the row |
+    | `adds`    | adds to the row; else the row is replaced |
+    | `sums`    | with `enable`: the sums. The accumulators use them SUMS_LATENCY cycles later |
     """
 
     def __init__(self, *, config: Config):

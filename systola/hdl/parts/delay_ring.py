@@ -13,7 +13,10 @@ from systola.hdl.parts.ring import stepped
 class DelayRing(wiring.Component):
     """A delay of `cycles` cycles for a value of `width` bits.
 
-    `output` is `input` as it was `cycles` cycles ago. In the first `cycles` cycles it is undefined.
+    | port     | meaning |
+    |---|---|
+    | `input`  | the value |
+    | `output` | `input` as it was `cycles` cycles ago; undefined in the first `cycles` cycles |
     """
 
     def __init__(self, *, width: int, cycles: int):

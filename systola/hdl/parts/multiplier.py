@@ -18,12 +18,17 @@ _ICE40_BITS = 16
 
 
 class Multiplier(wiring.Component):
-    """An exact multiplier: `product` = `a` * `b`.
+    """An exact multiplier with the registers of a DSP block.
+
+    | port      | meaning |
+    |---|---|
+    | `a`, `b`  | operands of up to 18 bits, signed or not |
+    | `enable`  | the cycle counts; without it nothing moves |
+    | `product` | `a` * `b` |
 
     Latency: LATENCY cycles, or one less without `pipeline`, the register between the others. Loops
-    through the multiplier leave it out. Throughput: one product a cycle. In a cycle without
-    `enable` nothing moves, and the cycle does not count. Operands have up to 18 bits, signed or
-    not. The multiplier is one DSP block, except on fabrics with smaller blocks.
+    through the multiplier leave it out. Throughput: one product a cycle. The multiplier is one DSP
+    block, except on fabrics with smaller blocks.
     """
 
     def __init__(self, *, a: Shape, b: Shape, pipeline: bool = True):

@@ -9,10 +9,15 @@ from systola.hdl.parts.fabric import Fabric, fabric_of
 
 
 class Replica(wiring.Component):
-    """A register of `width` bits without reset: `output` is `input` a cycle later.
+    """A register of `width` bits without reset, one of several that share the users of a value.
 
-    After power-up it holds ones. Several of these share the users of one value where they are many
-    and far apart. Synthesis merges equal registers, but leaves the flip-flops of a fabric alone.
+    | port     | meaning |
+    |---|---|
+    | `input`  | the value |
+    | `output` | the value one cycle later; all ones after power-up |
+
+    Several replicas serve a value that has many users far apart. Synthesis merges equal registers,
+    but leaves the flip-flops of a fabric alone.
     """
 
     def __init__(self, *, width: int = 1):

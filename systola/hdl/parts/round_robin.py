@@ -9,10 +9,16 @@ from systola.hdl.parts.promise import at_most_one, promised
 
 
 class RoundRobin(wiring.Component):
-    """A combinational choice in turn: `chosen` has one of the bits of `wants`, or is 0 with them.
+    """A choice in turn among `count` requesters, combinational.
 
-    With `take` the chosen requester comes last from the next cycle on, and the order of a circle
-    stays. So a requester waits for `count` - 1 others at most.
+    | port     | meaning |
+    |---|---|
+    | `wants`  | a bit for each requester |
+    | `chosen` | the bit of the chosen requester, or 0 without a request |
+    | `take`   | the chosen requester is served, and comes last from the next cycle on |
+
+    The requesters form a circle, and `take` does not change their order in it. So a requester waits
+    for `count` - 1 others at most.
     """
 
     def __init__(self, *, count: int):

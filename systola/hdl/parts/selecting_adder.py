@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An adder of which one operand is chosen, in the look-up tables of the adder."""
+"""An adder that chooses one of its operands, in the same look-up tables that add."""
 
 from amaranth.hdl import Cat, Const, Instance, Module, Signal
 from amaranth.lib import wiring
@@ -8,18 +8,26 @@ from amaranth.lib.wiring import In, Out
 from systola.hdl.parts.fabric import Fabric, fabric_of
 
 _INIT = 0x665A
-"""Table of a cell: A ^ (D ? B : C). Without C and D it is A, as the cell's carry needs: where both
-operands have the same bit, this bit is the carry. The inverse table has ~A for A."""
+"""Contents of a cell's look-up table: A ^ (D ? B : C).
+
+Without C and D it is A, as the cell's carry needs: where both operands have the same bit, this bit
+is the carry. The inverse table has ~A for A.
+"""
 
 
 class SelectingAdder(wiring.Component):
-    """An adder: `total` = `a` + (`b` if `choose_b` else `c`) + `carry` modulo 2^width.
+    """An adder with a choice between two operands, combinational.
 
-    It is combinational. If `subtracted`, -1 - `a` takes the place of `a`. The choice is made bit by
-    bit.
+    | port       | meaning |
+    |---|---|
+    | `a`        | first operand; `subtracted` replaces it by -1 - `a` |
+    | `b`, `c`   | the two choices for the second operand |
+    | `choose_b` | a bit for each bit of the operand: `b` is chosen, else `c` |
+    | `carry`    | added as a one |
+    | `total`    | the sum, modulo 2^width |
 
-    On an ECP5 it takes one look-up table a bit, where synthesis would take two. The cell of the
-    carry chains has two inputs more than an adder needs: Lattice FPGA-TN-02032, "CCU2C".
+    On an ECP5 the adder takes one look-up table a bit, but synthesis would take two. The cell of
+    the carry chains has two inputs more than an adder needs: Lattice FPGA-TN-02032, "CCU2C".
     """
 
     def __init__(self, *, width: int, subtracted: bool = False):

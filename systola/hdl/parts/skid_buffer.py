@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A register in a stream that does not pass `ready` on in the same cycle."""
+"""A register in a stream that cuts the path of `ready` through it."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -9,11 +9,16 @@ from systola.hdl.parts.promise import promised, promised_offer
 
 
 class SkidBuffer(wiring.Component):
-    """A buffer that offers each payload of `input` at `output`, in order, a cycle after it came.
+    """A buffer that passes each payload on, in order, one cycle after it came.
 
-    A payload that comes while `output` waits is kept in a second place. Throughput: one a cycle.
-    All outputs are registers, `input.ready` too: it is low while the second place is in use.
-    Payloads of `output` stay as they are until they are taken.
+    | port     | meaning |
+    |---|---|
+    | `input`  | stream of payloads |
+    | `output` | the same stream; a payload stays until it is taken |
+
+    A payload that comes while `output` waits is kept in a second place. Throughput: one payload a
+    cycle. All outputs are registers, also `input.ready`: it is low while the second place is in
+    use.
     """
 
     def __init__(self, *, payload: data.StructLayout):

@@ -118,13 +118,13 @@ class BranchedForward(Forward):
         return flat
 
     def _used(self, at: int, given: range) -> None:
-        """Give back the rows that a stage has taken of a result, where they are a copy."""
+        """Give back the rows `given` to a stage if they are a copy; note that they are used."""
         if given != self._results[at]:
             self._writer.free(given)
         self._taken(at)
 
     def _taken(self, at: int) -> None:
-        """Note that a stage has taken a result, which is given back after the last one."""
+        """Note that a stage has taken a result; give its rows back after the last such stage."""
         self._left_to_do.remove(at)
         if at not in self._left_to_do and at not in self.maps:
             self._writer.free(self._results.pop(at))
@@ -132,7 +132,7 @@ class BranchedForward(Forward):
     # Joins.
 
     def _join(self, number: int) -> range:
-        """Write a join; return its units, with room for ones after them where they are rows."""
+        """Write a join; return its units. Rows of units have room after them for a bias of one."""
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         shape = layout.shapes[number]
         rows = shape.units * layout.samples * shape.left

@@ -21,7 +21,7 @@ from systola.training.update import WHOLE
 from systola.training.writer import WIDE, Writer
 
 SCRATCH = 7
-"""Exponent register that is overwritten beside SHIFT."""
+"""Exponent register that is overwritten, as SHIFT is."""
 
 
 class Kept:

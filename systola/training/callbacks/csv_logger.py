@@ -36,7 +36,7 @@ class CSVLogger(Callback):
         self._text = ""
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Look at the file: rows are added to its text, or replace it."""
+        """Check the file: with `append` rows are added to its text, else they replace it."""
         if self._path.is_dir():
             raise TrainingError(f"cannot write to {self._path}: it is a folder")
         check_writable(self._path)

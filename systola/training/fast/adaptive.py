@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The update of Adam and RMSprop: the numbers of `systola.training.moments`."""
+"""The update of Adam and RMSprop in numpy, with the same numbers as `systola.training.moments`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AdaptiveUpdate:
     def add(
         self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
     ) -> None:
-        """Keep the sums: the exponents of a first step depend on all of them."""
+        """Store the sums for later: exponents of a first step depend on the sums of all tensors."""
         self._parts.append(_Part(tensor, rows, sums, bits, sum_bits))
 
     def state(self) -> State:
@@ -107,7 +107,7 @@ class AdaptiveUpdate:
 
 
 def _cut(codes: Wide, most: int) -> Wide:
-    """Cut codes off at a limit; 0 is none."""
+    """Limit the magnitude of codes; a limit of 0 leaves them as they are."""
     return codes.clip(-most, most) if most else codes
 
 

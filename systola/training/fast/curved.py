@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of a curve from sums of int8: the numbers of `systola.training.curved`."""
+"""The units of a curve from int8 sums, with the same numbers as `systola.training.curved`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GRU forward and back through time: the numbers of `systola.training.gru`.
+"""A GRU forward and back through time, with the same numbers as `systola.training.gru`.
 
 The parts of all arrays are in Keras's order: z, r, and the candidate.
 """

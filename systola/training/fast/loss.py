@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss and gradient of logits, (samples, units) int16: the numbers of `systola.training.loss`."""
+"""Loss and gradient of int16 logits, (samples, units), as `systola.training.loss` has them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An LSTM forward and back through time: the numbers of `systola.training.recurrent`.
+"""An LSTM forward and back through time, with the same numbers as `systola.training.recurrent`.
 
 The gates of all arrays are in Keras's order: input, forget, cell, output.
 """

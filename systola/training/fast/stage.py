@@ -33,7 +33,7 @@ def weights(masters: Wide) -> Narrow:
 
 
 def one(bits: int, *, wide: bool) -> int:
-    """Return the code of one with so many fraction bits, an int8, or int16 where it is `wide`."""
+    """Return the code of the number 1 with `bits` fraction bits, as int8, or as int16 if `wide`."""
     code = scaled(np.array(1 << _ONE_BITS), Entry(), held(_ONE_BITS - 1 - bits))
     return min(int(code), (1 << (15 if wide else 7)) - 1)
 
@@ -49,7 +49,7 @@ class Products:
     inputs: Integers
     """Inputs, (samples, pixels, channels); a Dense has one pixel."""
     bias: int
-    """The code that stands for one beside each row of inputs; 0 where there are no biases."""
+    """Code of the number 1 that is added to each row of inputs for the bias; 0 without biases."""
     kernel: Narrow
     """Kernel, (inputs, units); of a DepthwiseConv2D (taps, units)."""
     biases: Narrow

@@ -144,7 +144,7 @@ class Keeper:
         writer.write(self._place(block), lines)
 
     def end(self) -> None:
-        """Give the lines that only `keep` takes back to the buffer, after the last sums."""
+        """After the last sums, give back to the buffer the lines that only `keep` uses."""
         self._writer.free(self._wide_mask, self._minus)
 
     def kept(self, block: int) -> Kept:
@@ -154,5 +154,5 @@ class Keeper:
         return Kept(self._writer, lines, self._masked)
 
     def free(self) -> None:
-        """Give all other lines back to the buffer."""
+        """Give the remaining lines back to the buffer."""
         self._writer.free(*self._rooms)

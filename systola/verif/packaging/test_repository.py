@@ -30,7 +30,7 @@ WITHOUT_LICENCE_LINE = {
     ".svg",
     ".tflite",
 }
-WITHOUT_LICENCE_LINE_NAMES = {".gitignore", "LICENSE", "NOTICE", "plain_english.txt", "py.typed"}
+WITHOUT_LICENCE_LINE_NAMES = {".gitignore", "LICENSE", "NOTICE", "py.typed"}
 FOR_DEVELOPERS = {
     Path("systola/models/make_digits.py"),
     Path("systola/models/make_networks.py"),

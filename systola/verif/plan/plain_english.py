@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that docstrings and comments are in plain English, as CONTRIBUTING.md has it.
+"""Checks that docstrings and comments of all files are in plain English (CONTRIBUTING.md).
 
-Files that broke the rule when the check was made stand in plain_english.txt, which only shrinks.
-`python -m systola.verif.plan.plain_english FILE...` shows the places in a file.
+`python -m systola.verif.plan.plain_english FILE...` shows the places in some files only.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pathlib import Path
 
 from systola.verif.kit.checkout import ROOT
 
-EXCEPTIONS = "systola/verif/plan/plain_english.txt"
 MOST_WORDS = 25
 """Words of a sentence."""
 PATTERNS = {
@@ -97,40 +95,21 @@ def moods(files: list[str], root: Path = ROOT) -> dict[str, list[tuple[int, str]
     return found
 
 
-def check(found: dict[str, bool], listed: list[str], before: list[str]) -> list[str]:
-    """Return the problems: `found` has for each file whether it breaks the rule.
-
-    `before` is the list of exceptions as it was.
-    """
-    problems = [f"{EXCEPTIONS} is not sorted"] * (listed != sorted(set(listed)))
-    problems += [f"{file} is new in {EXCEPTIONS}" for file in listed if file not in before]
-    for file in listed:
-        if not found.get(file, False):
-            problems.append(f"{file} is in plain English: take its line out of {EXCEPTIONS}")
-    problems += [
-        f"{file} is not in plain English: python -m systola.verif.plan.plain_english {file}"
-        for file, is_broken in found.items()
-        if is_broken and file not in listed
+def check(files: list[str], root: Path = ROOT) -> list[str]:
+    """Return a line for each place in the files that breaks the rule."""
+    mood = moods(files, root)
+    return [
+        f"{file}:{line}: {text}"
+        for file in files
+        for line, text in sorted(breaches((root / file).read_text()) + mood.get(file, []))
     ]
-    return problems
 
 
 def main() -> int:
-    """Check all files in the repository, or show the places in those that are given."""
-    if files := sys.argv[1:]:
-        mood = moods(files)
-        for file in files:
-            for line, text in sorted(breaches((ROOT / file).read_text()) + mood.get(file, [])):
-                print(f"{file}:{line}: {text}")
-        return 0
-    git = ["git", "-C", str(ROOT)]
-    names = subprocess.run([*git, "ls-files", "*.py"], capture_output=True, text=True, check=True)
-    files = [name for name in names.stdout.splitlines() if (ROOT / name).is_file()]
-    mood = moods(files)
-    found = {name: name in mood or bool(breaches((ROOT / name).read_text())) for name in files}
-    listed = (ROOT / EXCEPTIONS).read_text().splitlines()
-    old = subprocess.run([*git, "show", f"HEAD:{EXCEPTIONS}"], capture_output=True, text=True)
-    problems = check(found, listed, listed if old.returncode else old.stdout.splitlines())
+    """Check the given files, or else all files in the repository."""
+    git = ["git", "-C", str(ROOT), "ls-files", "*.py"]
+    names = subprocess.run(git, capture_output=True, text=True, check=True).stdout.splitlines()
+    problems = check(sys.argv[1:] or [name for name in names if (ROOT / name).is_file()])
     print("\n".join(problems), end="\n" if problems else "", file=sys.stderr)
     return int(bool(problems))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of the language finds breaches, lets plain English be, and its list shrinks."""
+"""The check of the language finds breaches and accepts plain English."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from systola.verif.plan.plain_english import EXCEPTIONS, ROOT, breaches, check, moods
+from systola.verif.plan.plain_english import breaches, check, moods
 
 BROKEN = [
     '"""Of each level how many iterations are left."""',
@@ -49,21 +49,10 @@ def test_mood(tmp_path: Path) -> None:
     assert [line for line, _ in moods([str(source)], tmp_path)["functions.py"]] == [2]
 
 
-def test_the_list_only_shrinks() -> None:
-    found = {"clean.py": False, "broken.py": True, "new.py": True}
-    assert check(found, ["broken.py", "new.py"], ["broken.py", "new.py"]) == []
-    for listed, before, problem in (
-        (["broken.py"], ["broken.py"], "new.py is not in plain English"),
-        (["broken.py", "new.py"], ["broken.py"], "new.py is new in"),
-        (["broken.py", "clean.py", "new.py"], None, "clean.py is in plain English"),
-        (["broken.py", "gone.py", "new.py"], None, "gone.py is in plain English"),
-        (["new.py", "broken.py"], None, "is not sorted"),
-    ):
-        (told,) = check(found, listed, before or listed)
-        assert problem in told
-
-
-def test_golden_is_plain() -> None:
-    """The golden model is off the list for good."""
-    listed = (ROOT / EXCEPTIONS).read_text().splitlines()
-    assert not [file for file in listed if file.startswith("systola/golden/")]
+def test_places(tmp_path: Path) -> None:
+    """The check names file and line of both kinds of breaches, and no clean file."""
+    (tmp_path / "clean.py").write_text('"""A module."""\n')
+    (tmp_path / "words.py").write_text('"""A module."""\n# The cycle behind the load.\n')
+    (tmp_path / "mood.py").write_text('def f():\n    """The value."""\n')
+    places = check(["clean.py", "words.py", "mood.py"], tmp_path)
+    assert [":".join(place.split(":")[:2]) for place in places] == ["words.py:2", "mood.py:2"]
