@@ -21,13 +21,33 @@ def of_single(name: str, otherwise: Callable[[float], float]) -> Callable[[Numbe
     Libraries differ in the last bits of these functions, and LiteRT takes its computer's library.
     Where it has no such function, `otherwise`, in float64, is rounded to float32.
     """
+    function = _found(name, 1) or otherwise
+
+    def each(x: Numbers) -> Numbers:
+        return np.array([function(float(one)) for one in x], np.float32)
+
+    return each
+
+
+@cache
+def of_two(
+    name: str, otherwise: Callable[[float, float], float]
+) -> Callable[[Numbers | np.float32, Numbers | np.float32], Numbers]:
+    """Return a function of two arrays or numbers of float32, as `of_single` does for one."""
+    function = _found(name, 2) or otherwise
+
+    def each(x: Numbers | np.float32, y: Numbers | np.float32) -> Numbers:
+        pairs = np.broadcast(x, y)
+        return np.array([function(float(a), float(b)) for a, b in pairs], np.float32)
+
+    return each
+
+
+def _found(name: str, arguments: int) -> Callable[..., float] | None:
+    """Return a function of the C library with so many arguments of float32; None if missing."""
     library = ctypes.util.find_library("m")
     found = getattr(ctypes.CDLL(library), name, None) if library else None
     if found is not None:
         found.restype = ctypes.c_float
-        found.argtypes = (ctypes.c_float,)
-
-    def each(x: Numbers) -> Numbers:
-        return np.array([(found or otherwise)(float(one)) for one in x], np.float32)
-
-    return each
+        found.argtypes = (ctypes.c_float,) * arguments
+    return found

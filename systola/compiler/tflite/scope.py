@@ -38,6 +38,15 @@ class Padded:
     fill: int
 
 
+@dataclass(frozen=True, eq=False)
+class Dequantised:
+    """A value of float32 that is a function of codes of int8, element by element."""
+
+    codes: Value
+    numbers: NDArray[np.float32]
+    """Numbers that the codes stand for, for all codes in the order of INT8."""
+
+
 @dataclass(frozen=True)
 class Moved:
     """A value of int8 that is made from another value by moves alone."""
@@ -68,9 +77,7 @@ class Scope:
         self.inexact_channels = 0
         self.padded: dict[Value, Padded] = {}
         self.moved: dict[Value, Moved] = {}
-        self.dequantised: dict[Value, tuple[Value, Tensor]] = {}
-        """Codes of int8, and a tensor with their scale, for values of float32 that are dequantised
-        codes."""
+        self.dequantised: dict[Value, Dequantised] = {}
         self.halves: dict[tuple[Value, int], Value] = {}
         """Rows of low and of high bytes, by a value of int16 and the length of its rows."""
         self._values: dict[int, Value] = {}

@@ -12,6 +12,11 @@ from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.activations import without_rare_activations
 from systola.compiler.tflite.dilated import dilated_convolutions
 from systola.compiler.tflite.element_moves import ELEMENT_MOVES
+from systola.compiler.tflite.float_curves import (
+    FLOAT_CURVES,
+    FLOAT_ONLY,
+    translate_float_curve,
+)
 from systola.compiler.tflite.fold import fold_constants
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 from systola.compiler.tflite.scope import Scope
@@ -78,6 +83,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     **dict.fromkeys(OPERATIONS, translate_binary),
     **dict.fromkeys(("MAXIMUM", "MINIMUM"), translate_extreme),
     **dict.fromkeys(TABLES, translate_table),
+    **dict.fromkeys(FLOAT_ONLY, translate_float_curve),
     "PRELU": translate_prelu,
     "RESIZE_BILINEAR": translate_resize_bilinear,
     "QUANTIZE": translate_quantize,
@@ -95,21 +101,26 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
 }
 
 
-def _of_any_width(kind: str) -> Callable[[Scope, Operator], None]:
-    """Return the translator of a kind that the machine has for int8 and for int16."""
+def _of_any_type(kind: str) -> Callable[[Scope, Operator], None]:
+    """Return the translator of a kind that is there for several types of inputs."""
 
-    def translate_either(scope: Scope, operator: Operator) -> None:
+    def translate_one(scope: Scope, operator: Operator) -> None:
         last = len(operator.inputs) - 1
         position = min(2, last) if kind == "TRANSPOSE_CONV" else 0
-        wide = last >= 0 and scope.tensor(operator, position).dtype == "int16"
-        (WIDE_TRANSLATORS if wide else TRANSLATORS)[kind](scope, operator)
+        dtype = scope.tensor(operator, position).dtype if last >= 0 else ""
+        if dtype == "int16" and kind in WIDE_TRANSLATORS:
+            WIDE_TRANSLATORS[kind](scope, operator)
+        elif dtype == "float32" and kind in FLOAT_CURVES:
+            translate_float_curve(scope, operator)
+        else:
+            TRANSLATORS[kind](scope, operator)
 
-    return translate_either
+    return translate_one
 
 
 _ALL_TRANSLATORS = {
     **TRANSLATORS,
-    **{kind: _of_any_width(kind) for kind in WIDE_TRANSLATORS},
+    **{kind: _of_any_type(kind) for kind in (*WIDE_TRANSLATORS, *FLOAT_CURVES)},
     FLIP_SIGN: translate_flip_sign,
 }
 

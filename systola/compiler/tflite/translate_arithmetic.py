@@ -36,7 +36,6 @@ from systola.compiler.quantise import (
     relu_limits,
     requantise_table,
     table_bytes,
-    to_float,
     to_int8,
     to_single,
 )
@@ -355,16 +354,17 @@ def translate_quantize(scope: Scope, operator: Operator) -> None:
 
 
 def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Tensor) -> None:
-    """Translate QUANTIZE after DEQUANTIZE to a table, or to nothing."""
-    codes, before = scope.dequantised[source]
-    floats = to_float(INT8.astype(np.int8), before.scale, before.zero_point)
-    table = to_int8(floats, tensor.scale, tensor.zero_point)
+    """Translate QUANTIZE of a function of codes to a table, or to nothing."""
+    before = scope.dequantised[source]
+    # Not-a-numbers become the least code.
+    numbers = np.nan_to_num(before.numbers, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    table = to_int8(numbers, tensor.scale, tensor.zero_point)
     result, _ = scope.result(operator)
     check_same_shape(source, result)
     if np.array_equal(table, INT8):
-        scope.add(Reshape(operator=str(operator), source=codes, result=result))
+        scope.add(Reshape(operator=str(operator), source=before.codes, result=result))
     else:
-        _add_table(scope, operator, codes, result, table)
+        _add_table(scope, operator, before.codes, result, table)
 
 
 def _byte_table(source: Tensor, result: Tensor) -> NDArray[Any]:

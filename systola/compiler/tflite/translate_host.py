@@ -20,9 +20,10 @@ from systola.compiler.host_stage import (
     Softmax,
 )
 from systola.compiler.operations import Value
+from systola.compiler.quantise import INT8, to_float
 from systola.compiler.tflite.element_moves import checked_axis
 from systola.compiler.tflite.graph import NUMPY_TYPES, Operator
-from systola.compiler.tflite.scope import Scope, one_result
+from systola.compiler.tflite.scope import Dequantised, Scope, one_result
 from systola.compiler.tflite.translate_moves import translate_move
 from systola.compiler.whole_numbers import WHOLE_TYPES
 
@@ -56,7 +57,8 @@ def translate_dequantize(scope: Scope, operator: Operator) -> None:
     result, _ = scope.result(operator, dtype="float32")
     check_same_shape(source, result)
     scope.host(operator, Dequantise(tensor.scale, tensor.zero_point), result, source)
-    scope.dequantised[result] = source, tensor
+    numbers = to_float(INT8.astype(np.int8), tensor.scale, tensor.zero_point)
+    scope.dequantised[result] = Dequantised(source, numbers)
 
 
 def translate_gather(scope: Scope, operator: Operator) -> None:

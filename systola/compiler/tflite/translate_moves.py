@@ -27,7 +27,14 @@ from systola.compiler.tflite.element_moves import (
     view_shape,
 )
 from systola.compiler.tflite.graph import Operator, Tensor
-from systola.compiler.tflite.scope import Moved, Padded, Scope, one_result, same_quantisation
+from systola.compiler.tflite.scope import (
+    Dequantised,
+    Moved,
+    Padded,
+    Scope,
+    one_result,
+    same_quantisation,
+)
 
 
 def translate_reshape(scope: Scope, operator: Operator) -> None:
@@ -50,7 +57,7 @@ def translate_reshape(scope: Scope, operator: Operator) -> None:
     else:
         add_view(scope, operator, source, result)
     if source in scope.dequantised:
-        add_view(scope, operator, scope.dequantised[source][0], _twin(scope, source, result))
+        add_view(scope, operator, scope.dequantised[source].codes, _twin(scope, source, result))
     padded = scope.padded.get(source)
     if padded:
         _reshape_padded(scope, padded, source, result)
@@ -110,7 +117,7 @@ def translate_move(scope: Scope, operator: Operator) -> None:
         one = _of_one_sample(scope, origin, tensor.size)
         add_move(scope, operator, source, result, one, fill)
         if source in scope.dequantised:
-            codes = scope.dequantised[source][0]
+            codes = scope.dequantised[source].codes
             scope.add(*moved(str(operator), codes, _twin(scope, source, result), one))
     if operator.kind in ("PAD", "PADV2"):
         pairs = read_padding(call, tensor.shape)
@@ -145,7 +152,7 @@ def _by_host(items: list[Item]) -> bool:
 def _twin(scope: Scope, source: Value, result: Value) -> Value:
     """Return the value of int8 that stands for `result`, which is `source` in another order."""
     twin = Value(f"{result.name} quantised", result.shape)
-    scope.dequantised[result] = twin, scope.dequantised[source][1]
+    scope.dequantised[result] = Dequantised(twin, scope.dequantised[source].numbers)
     return twin
 
 

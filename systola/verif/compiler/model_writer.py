@@ -22,6 +22,7 @@ OPTIONS = {
     "CALL_ONCE": "CallOnceOptions",
     "CONCATENATION": "ConcatenationOptions",
     "CONV_2D": "Conv2DOptions",
+    "DIV": "DivOptions",
     "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
     "DEPTH_TO_SPACE": "DepthToSpaceOptions",
     "FULLY_CONNECTED": "FullyConnectedOptions",

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of float32 between DEQUANTIZE and QUANTIZE as tables of the machine, and LiteRT."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from systola.arch.config import preset
+from systola.compiler.errors import ModelError
+from systola.compiler.operations import Operations
+from systola.runtime.iss import GoldenBackend
+from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.compiler.test_networks import network_of
+from systola.verif.kit.run_network import run_network
+from systola.verif.kit.seeds import random_seed
+
+CODES = np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 256)
+CHAINS = {
+    "SIN": ["SIN"],
+    "COS": ["COS"],
+    "POW": ["POW 2.5"],
+    "POW of the number": ["1.3 POW"],
+    "chain": ["ABS", "SQRT", "ADD 0.7 RELU6", "2.5 DIV", "TANH"],
+    "roots": ["SQUARE", "ADD 1", "RSQRT", "LOG", "NEG"],
+    "bounds": ["EXP", "FLOOR", "MINIMUM 3", "SUB 1.5 RELU", "MAXIMUM 0.5", "RELU_0_TO_1"],
+    "differences": ["SQUARED_DIFFERENCE 0.4", "MUL 0.6", "RELU_N1_TO_1", "SIGN"],
+    "activations": ["MUL -3", "RELU", "RELU6"],
+}
+"""Operators, each with the constant before or after it, and its fused activation."""
+
+
+def model(names: list[str], scales: tuple[float, float], zeros: tuple[int, int]) -> bytes:
+    """Return a model of operators in float32 between int8 and int8."""
+    writer = ModelWriter()
+    source, result = (
+        writer.tensor((1, 256), "int8", scale, zero)
+        for scale, zero in zip(scales, zeros, strict=True)
+    )
+    numbers = writer.tensor((1, 256), "float32")
+    writer.operator("DEQUANTIZE", [source], [numbers])
+    for name in names:
+        words = name.split()
+        place = next(n for n, word in enumerate(words) if word[0].isupper())
+        inputs = [numbers]
+        for n, word in enumerate(words):
+            if word[-1].isdigit() and not word[0].isupper():
+                constant = writer.tensor((1,), "float32", data=np.array([word], np.float32))
+                inputs.insert(0 if n < place else 1, constant)
+        options = {}
+        if words[-1] != words[place]:
+            options = {"fusedActivationFunction": {"RELU": 1, "RELU6": 3}.get(words[-1], 0)}
+        numbers = writer.tensor((1, 256), "float32")
+        writer.operator(words[place], inputs, [numbers], **options)
+    writer.operator("QUANTIZE", [numbers], [result])
+    return writer.content([source], [result])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SIN", *(pytest.param(name, marks=pytest.mark.thorough) for name in list(CHAINS)[1:])],
+)
+def test_all_codes(name: str) -> None:
+    """Check all codes at several scales: all of it is a table of the machine."""
+    rng = np.random.default_rng(random_seed())
+    for _ in range(10):
+        scales = 10 ** rng.uniform(-2.5, -0.5), 10 ** rng.uniform(-3, -1)
+        # LiteRT's codes of not-a-numbers depend on the processor.
+        least = -128 if name == "POW" else int(rng.integers(-128, 128))
+        zeros = least, int(rng.integers(-128, 128))
+        content = model(CHAINS[name], scales, zeros)
+        network = network_of(content)
+        assert all(isinstance(stage, Operations) for stage in network.stages)
+        run = run_network(GoldenBackend(preset("small")), network, CODES)
+        assert np.array_equal(run.y, interpret(content, CODES)), (scales, zeros)
+
+
+def test_float_result() -> None:
+    """Numbers that the network gives as they are come from a table of the host."""
+    writer = ModelWriter()
+    source = writer.tensor((1, 256), "int8", 0.05, 3)
+    numbers, result = (writer.tensor((1, 256), "float32") for _ in range(2))
+    writer.operator("DEQUANTIZE", [source], [numbers])
+    writer.operator("SIN", [numbers], [result])
+    content = writer.content([source], [result])
+    run = run_network(GoldenBackend(preset("small")), network_of(content), CODES)
+    assert run.y.tobytes() == interpret(content, CODES).tobytes()
+
+
+def test_refusals() -> None:
+    """Numbers that are no function of codes, and two calculated tensors, are refused."""
+    writer = ModelWriter()
+    source = writer.tensor((1, 4), "float32")
+    result = writer.tensor((1, 4), "float32")
+    writer.operator("SIN", [source], [result])
+    with pytest.raises(ModelError, match=r"its input is float32, supported is int8"):
+        network_of(writer.content([source], [result]))
+    writer = ModelWriter()
+    source = writer.tensor((1, 4), "int8", 0.1)
+    numbers, result = (writer.tensor((1, 4), "float32") for _ in range(2))
+    writer.operator("DEQUANTIZE", [source], [numbers])
+    writer.operator("POW", [numbers, numbers], [result])
+    with pytest.raises(ModelError, match=r"one calculated tensor and one constant number"):
+        network_of(writer.content([source], [result]))
+    writer = ModelWriter()
+    source, result = (writer.tensor((1, 4), "int8", 0.1) for _ in range(2))
+    writer.operator("DIV", [source, source], [result])
+    with pytest.raises(ModelError, match=r"this kind of operator is not supported on int8"):
+        network_of(writer.content([source], [result]))
