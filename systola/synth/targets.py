@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from systola.hdl.parts.fabric import Fabric
 from systola.synth.ecp5_delays import ecp5_models
 from systola.synth.errors import SynthesisUsageError
-from systola.synth.floorplan import DspBlocks
 from systola.synth.resources import Kind
 
 PINS = "pins.txt"
@@ -34,10 +33,6 @@ class Target:
     """Name of the family's nextpnr; None if no place and route is published."""
     options: tuple[str, ...] = ()
     """Options of nextpnr; `{speed}` stands for the speed grade."""
-    machine_options: tuple[str, ...] = ()
-    """Further options of nextpnr for the whole machine."""
-    dsp_blocks: DspBlocks | None = None
-    """Places of the DSP blocks, to which this project assigns the whole machine's multipliers."""
     pins: str = ""
     """Constraints on the pins of the frame, for the file PINS, if nextpnr does not choose them."""
     speeds: tuple[str, ...] = ("",)
@@ -77,15 +72,9 @@ TARGETS = {
                 *("--85k", "--package", "CABGA381", "--speed", "{speed}"),
                 "--lpf-allow-unconstrained",
             ),
-            # It needs a tenth less wire than the default placer, which is better for units.
-            machine_options=("--placer", "static"),
-            dsp_blocks=DspBlocks(
-                rows=(10, 34, 58),
-                columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
-            ),
             speeds=("6", "7", "8"),
             frequency=160,
-            machine_frequency=125,
+            machine_frequency=100,
             capacity={
                 Kind.LUT: 83640,
                 Kind.FF: 83640,
