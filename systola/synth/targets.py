@@ -146,6 +146,17 @@ TARGETS = {
             },
         ),
         Target(
+            name="gatemate-a1",
+            device="Cologne Chip GateMate CCGM1A1",
+            fabric=Fabric.GATEMATE,
+            synthesis="synth_gatemate -luttree -nomx8",
+            memory_step="map_bram",
+            place_and_route="nextpnr-himbaechel-gatemate",
+            options=("--device", "CCGM1A1", "--vopt", "allow-unconstrained"),
+            frequency=20,
+            capacity={Kind.LUT: 40960, Kind.FF: 40960, Kind.BLOCK_RAM: 64},
+        ),
+        Target(
             name="xc7a100t",
             device="Xilinx Artix-7 100T, synthesis only",
             fabric=Fabric.XILINX7,
@@ -159,10 +170,24 @@ TARGETS = {
                 Kind.BLOCK_RAM: 270,
             },
         ),
+        Target(
+            name="xc7z020",
+            device="Xilinx Zynq-7020, synthesis only",
+            fabric=Fabric.XILINX7,
+            synthesis="synth_xilinx -family xc7 -flatten -noiopad",
+            memory_step="map_memory",
+            place_and_route=None,
+            capacity={
+                Kind.LUT: 53200,
+                Kind.FF: 106400,
+                Kind.DSP: 220,
+                Kind.BLOCK_RAM: 280,
+            },
+        ),
     )
 }
 """Targets by name. DSP blocks are counted as multipliers of 18x18 bits (25x18 on Xilinx, 16x16 on
-iCE40), block RAM in the smallest piece: 16 or 18 Kbit, 4 Kbit on iCE40."""
+iCE40), block RAM in the smallest piece: 16 to 20 Kbit, 4 Kbit on iCE40."""
 
 DEFAULT_TARGET = "ecp5-85f"
 
