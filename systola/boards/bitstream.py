@@ -45,7 +45,7 @@ def build(
     machine does not fit the FPGA or misses the clock.
     """
     check_board(config, memory_bytes)
-    platform = _platform(board)
+    platform = platform_of(board)
     clock = pll_settings(platform, mhz * 1e6)
     divisor = uart_divisor(clock, baud)
     folder = build_folder("boards", board.name)
@@ -53,7 +53,8 @@ def build(
     environment = {variable: _tool(name) for variable, name in board.tools.items()}
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     name = f"{board.name}_{config.name}"
-    plan = platform.prepare(design, name, verbose=True, nextpnr_opts=f"--seed {seed}")
+    options = f"--seed {seed} --freq {clock.hz / 1e6:g}"
+    plan = platform.prepare(design, name, verbose=True, nextpnr_opts=options)
     shutil.rmtree(folder)
     plan.extract(folder)
     log = folder / f"{name}.log"
@@ -90,9 +91,13 @@ def _reason(log: str, used: dict[str, tuple[int, int]]) -> str:
     return errors[0] if errors else "a tool stopped"
 
 
-def _platform(board: Board) -> Any:
+def platform_of(board: Board) -> Any:
+    """Return the Amaranth platform of a board.
+
+    Raises SynthesisUsageError if amaranth-boards is not installed.
+    """
     try:
-        module = import_module(f"amaranth_boards.{board.module}")
+        module = import_module(board.module)
     except ImportError:
         raise SynthesisUsageError(
             "boards need the Python package amaranth-boards (pip install 'systola[synth]')"
@@ -104,9 +109,12 @@ def _tool(name: str) -> str:
     """Return the path of a tool; tools that pack bits come with the nextpnr of their family."""
     if name.startswith(("yosys", "nextpnr")):
         return find_tool(name).path
-    packaged = f"yowasp-{name}"
-    beside = Path(sys.executable).with_name(packaged)
-    found = shutil.which(name) or (str(beside) if beside.exists() else shutil.which(packaged))
+    places = (
+        shutil.which(name),
+        *(Path(sys.executable).with_name(each) for each in (name, f"yowasp-{name}")),
+        shutil.which(f"yowasp-{name}"),
+    )
+    found = next((str(place) for place in places if place and Path(place).exists()), None)
     if not found:
         raise SynthesisUsageError(f"{name} is missing: it comes with nextpnr for the board's FPGA")
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from amaranth.hdl import ClockDomain, ClockSignal, Const, Instance, Module, Signal
 from amaranth.lib import io
 from amaranth.lib.cdc import ResetSynchronizer
-from amaranth.vendor import LatticeECP5Platform
+from amaranth.vendor import GowinPlatform, LatticeECP5Platform
 
 from systola.arch.config import ConfigError
 
@@ -61,6 +61,23 @@ def ice40_pll(input_hz: float, wanted_hz: float) -> PllSettings:
     return _nearest(found, wanted_hz)
 
 
+def gowin_pll(input_hz: float, wanted_hz: float) -> PllSettings:
+    """Return the settings of the rPLL of a GW2A that come nearest to a frequency, in hertz.
+
+    Sources: Gowin UG286, "Gowin Clock User Guide"; DS102, "GW2A series of FPGA Products", speed C8.
+    """
+    found = [
+        PllSettings(hz, reference, feedback, divider)
+        for reference in range(1, 65)
+        if input_hz / reference >= 3e6
+        for feedback in range(1, 65)
+        for divider in (2, 4, 8, *range(16, 129, 16))
+        if 3.90625e6 <= (hz := input_hz * feedback / reference) <= 625e6
+        and 500e6 <= hz * divider <= 1250e6
+    ]
+    return _nearest(found, wanted_hz)
+
+
 def _nearest(found: list[PllSettings], wanted_hz: float) -> PllSettings:
     best = min(found, key=lambda settings: abs(settings.hz - wanted_hz))
     if abs(best.hz - wanted_hz) > 0.02 * wanted_hz:
@@ -73,7 +90,11 @@ def _nearest(found: list[PllSettings], wanted_hz: float) -> PllSettings:
 
 def pll_settings(platform: Any, wanted_hz: float) -> PllSettings:
     """Return the settings for the FPGA of an Amaranth platform."""
-    make = ecp5_pll if isinstance(platform, LatticeECP5Platform) else ice40_pll
+    make = ice40_pll
+    if isinstance(platform, LatticeECP5Platform):
+        make = ecp5_pll
+    elif isinstance(platform, GowinPlatform):
+        make = gowin_pll
     return make(platform.default_clk_frequency, wanted_hz)
 
 
@@ -99,6 +120,26 @@ def add_clock(m: Module, platform: Any, settings: PllSettings) -> None:
             i_STDBY=Const(0),
             i_ENCLKOP=Const(0),
             o_CLKOP=ClockSignal(),
+            o_LOCK=locked,
+        )
+    elif isinstance(platform, GowinPlatform):
+        m.submodules.clock_pin = pin = io.Buffer("i", pin)
+        m.submodules.pll = Instance(
+            "rPLL",
+            p_FCLKIN=f"{platform.default_clk_frequency / 1e6:g}",
+            p_IDIV_SEL=settings.reference - 1,
+            p_FBDIV_SEL=settings.feedback - 1,
+            p_ODIV_SEL=settings.divider,
+            p_CLKFB_SEL="internal",
+            **{f"p_DYN_{which}_SEL": "false" for which in ("IDIV", "FBDIV", "ODIV")},
+            p_DEVICE="GW2A-18C",
+            i_CLKIN=pin.i,
+            i_CLKFB=Const(0),
+            i_RESET=Const(0),
+            i_RESET_P=Const(0),
+            **{f"i_{which}": Const(0, 6) for which in ("FBDSEL", "IDSEL", "ODSEL")},
+            **{f"i_{which}": Const(0, 4) for which in ("PSDA", "DUTYDA", "FDLY")},
+            o_CLKOUT=ClockSignal(),
             o_LOCK=locked,
         )
     else:

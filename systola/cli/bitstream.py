@@ -61,10 +61,11 @@ def execute(arguments: argparse.Namespace) -> int:
     from systola.boards.bitstream import build
 
     chosen: Board = arguments.board
+    config = arguments.preset or preset(chosen.preset)
     try:
         made = build(
             chosen,
-            arguments.preset or preset(chosen.preset),
+            config,
             mhz=arguments.mhz or chosen.mhz,
             baud=arguments.baud,
             memory_bytes=arguments.memory or chosen.memory_bytes,
@@ -73,7 +74,15 @@ def execute(arguments: argparse.Namespace) -> int:
     except SynthesisUsageError as error:
         raise UserError(str(error)) from None
     print(f"{chosen.text}: {made.path}")
+    print(f"load it: {chosen.load} {made.path}")
+    print("try it:  tpu selftest --port DEVICE" + _selftest_options(config.name, arguments.baud))
     print(f"clock {made.clock_hz / 1e6:g} MHz, the routed design allows {made.fmax_mhz:g} MHz")
     for kind, (used, room) in made.used.items():
         print(f"  {kind:<16}{used:>9,} of {room:,}")
     return 0
+
+
+def _selftest_options(name: str, baud: int) -> str:
+    """Return the options that `tpu selftest` needs for a bitstream."""
+    chosen = f" --preset {name}"
+    return chosen if baud == DEFAULT_BAUD else f"{chosen} --baud {baud}"

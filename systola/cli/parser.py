@@ -15,7 +15,7 @@ from systola.sim.notices import Level
 GROUPS: Mapping[str, Sequence[str]] = {
     "networks": ("run", "check", "quantize", "compile", "image", "train", "demo"),
     "programs": ("asm", "disasm", "gemm"),
-    "hardware": ("verilog", "deliver", "synth", "bitstream", "info"),
+    "hardware": ("verilog", "deliver", "synth", "bitstream", "selftest", "info"),
     "this command": ("cache", "completion"),
 }
 """Names of the commands by group. Each command is a module of this package with HELP,

@@ -39,6 +39,10 @@ RESET_SECONDS = 5.0
 _BLOCK = MAX_WORDS * WORD_BYTES
 
 
+class RoomError(BackendError):
+    """An error for a program that needs more memory than the board has."""
+
+
 class SerialBackend:
     """A Backend that runs programs on the board at the other end of `line`.
 
@@ -92,7 +96,7 @@ class SerialBackend:
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Run the program of `image`, see Backend.
 
-        Raises BackendError if the windows are larger than the memory of the board. Raises
+        Raises RoomError if the windows are larger than the memory of the board. Raises
         UnavailableError if the board no longer answers, or the program takes too long.
         """
         check_image(self._config, image)
@@ -100,7 +104,7 @@ class SerialBackend:
         size = len(image.host)
         weights = -(-size // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
         if (needed := weights + len(image.weights)) > self._size:
-            raise BackendError(
+            raise RoomError(
                 f"the program needs {needed:,} bytes for its windows, the board has {self._size:,}"
             )
         self._reset()

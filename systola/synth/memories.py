@@ -21,7 +21,7 @@ FLIP_FLOP_LIMIT = 512
 """Largest memory in flip-flops, in bits. Without LUT RAM, as on the iCE40, queues have no other
 place, and the limit of LUT RAM holds. They are wide and short, and would take tens of block RAMs.
 """
-_WITHOUT_LUT_RAM = frozenset({Fabric.ICE40})
+_WITHOUT_LUT_RAM = frozenset({Fabric.ICE40, Fabric.GATEMATE})
 
 _CELL = re.compile(r"^  cell \$mem_v2 (\S+)\n(.*?)^  end", re.M | re.S)
 _MAPPED = re.compile(r"^mapping memory (\S+) via (\S+)", re.M)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from systola.hdl.parts.fabric import Fabric
 from systola.synth.ecp5_delays import ecp5_models
 from systola.synth.errors import SynthesisUsageError
-from systola.synth.floorplan import DspBlocks
 from systola.synth.resources import Kind
 
 PINS = "pins.txt"
@@ -34,10 +33,6 @@ class Target:
     """Name of the family's nextpnr; None if no place and route is published."""
     options: tuple[str, ...] = ()
     """Options of nextpnr; `{speed}` stands for the speed grade."""
-    machine_options: tuple[str, ...] = ()
-    """Further options of nextpnr for the whole machine."""
-    dsp_blocks: DspBlocks | None = None
-    """Places of the DSP blocks, to which this project assigns the whole machine's multipliers."""
     pins: str = ""
     """Constraints on the pins of the frame, for the file PINS, if nextpnr does not choose them."""
     speeds: tuple[str, ...] = ("",)
@@ -77,15 +72,9 @@ TARGETS = {
                 *("--85k", "--package", "CABGA381", "--speed", "{speed}"),
                 "--lpf-allow-unconstrained",
             ),
-            # It needs a tenth less wire than the default placer, which is better for units.
-            machine_options=("--placer", "static"),
-            dsp_blocks=DspBlocks(
-                rows=(10, 34, 58),
-                columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
-            ),
             speeds=("6", "7", "8"),
             frequency=160,
-            machine_frequency=125,
+            machine_frequency=100,
             capacity={
                 Kind.LUT: 83640,
                 Kind.FF: 83640,
@@ -157,6 +146,17 @@ TARGETS = {
             },
         ),
         Target(
+            name="gatemate-a1",
+            device="Cologne Chip GateMate CCGM1A1",
+            fabric=Fabric.GATEMATE,
+            synthesis="synth_gatemate -luttree -nomx8",
+            memory_step="map_bram",
+            place_and_route="nextpnr-himbaechel-gatemate",
+            options=("--device", "CCGM1A1", "--vopt", "allow-unconstrained"),
+            frequency=20,
+            capacity={Kind.LUT: 40960, Kind.FF: 40960, Kind.BLOCK_RAM: 64},
+        ),
+        Target(
             name="xc7a100t",
             device="Xilinx Artix-7 100T, synthesis only",
             fabric=Fabric.XILINX7,
@@ -170,10 +170,24 @@ TARGETS = {
                 Kind.BLOCK_RAM: 270,
             },
         ),
+        Target(
+            name="xc7z020",
+            device="Xilinx Zynq-7020, synthesis only",
+            fabric=Fabric.XILINX7,
+            synthesis="synth_xilinx -family xc7 -flatten -noiopad",
+            memory_step="map_memory",
+            place_and_route=None,
+            capacity={
+                Kind.LUT: 53200,
+                Kind.FF: 106400,
+                Kind.DSP: 220,
+                Kind.BLOCK_RAM: 280,
+            },
+        ),
     )
 }
 """Targets by name. DSP blocks are counted as multipliers of 18x18 bits (25x18 on Xilinx, 16x16 on
-iCE40), block RAM in the smallest piece: 16 or 18 Kbit, 4 Kbit on iCE40."""
+iCE40), block RAM in the smallest piece: 16 to 20 Kbit, 4 Kbit on iCE40."""
 
 DEFAULT_TARGET = "ecp5-85f"
 

@@ -22,6 +22,7 @@ class Fabric(Enum):
     ICE40 = "ice40"
     NEXUS = "nexus"
     GOWIN = "gowin"
+    GATEMATE = "gatemate"
     XILINX7 = "xilinx7"
 
 

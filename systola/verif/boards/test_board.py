@@ -20,6 +20,7 @@ from systola.compiler.schedule import compile_chain
 from systola.runtime import api
 from systola.runtime.backend import BackendError, UnavailableError
 from systola.runtime.iss import GoldenBackend
+from systola.runtime.self_test import self_test
 from systola.runtime.serial_backend import SerialBackend
 from systola.verif.compiler.products import random_layer
 from systola.verif.kit.images import make_image
@@ -139,6 +140,21 @@ async def network(dut):
 
     result = await bridge(host)()
     assert np.array_equal(result.y, expected)
+
+
+@cocotb.test
+async def every_check(dut):
+    """Run the self-test: all is well, and a wrong preset is found."""
+    line = await start(dut)
+
+    def host():
+        checks = list(self_test(CONFIG, line))
+        assert not any(check.problem or check.skipped for check in checks), checks
+        assert len(checks) == 6
+        *_, machine = self_test(preset("6x10"), line)
+        assert machine.name == "machine" and "an array of 4x4, which is not" in machine.problem
+
+    await bridge(host)()
 
 
 @cocotb.test

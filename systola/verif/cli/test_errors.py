@@ -190,7 +190,7 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ("synth --json nowhere/j", "cannot write nowhere/j"),
         (
             "bitstream --board nope",
-            "unknown board 'nope' (known: ulx3s, ulx3s-25f, ecpix5, icebreaker)",
+            "unknown board 'nope' (known: ulx3s, ulx3s-25f, ulx3s-12f, ecpix5, tang-nano-20k, ",
         ),
         ("bitstream", "--board"),
         ("bitstream --board ulx3s --preset nope", "unknown preset 'nope'"),
@@ -198,6 +198,8 @@ RUN_P = "run p.tpu --backend iss --input x.npz --output y.npz"
         ("bitstream --board ulx3s --preset tiny --baud 9000000", "makes no 9000000 baud"),
         ("bitstream --board ulx3s --preset tiny --memory 9000", "multiple of 4096 bytes"),
         ("bitstream --board ulx3s --preset v1", "must be equally wide"),
+        ("selftest", "--port"),
+        ("selftest --port nowhere", "cannot open serial port nowhere"),
         ("deliver -o out --preset nope", "unknown preset 'nope'"),
         ("deliver -o out --shared-memory 64", "--shared-memory goes with --cores"),
         ("verilog -o v.v --cores 2 --shared-memory 8", "the shared port has 8 bytes"),

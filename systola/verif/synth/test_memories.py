@@ -57,6 +57,7 @@ def test_refused_in_flip_flops() -> None:
         (Fabric.ECP5, 513, "flip-flops", False),
         (Fabric.ICE40, 2048, "flip-flops", True),  # has no LUT RAM
         (Fabric.ICE40, 2049, "flip-flops", False),
+        (Fabric.GATEMATE, 2048, "flip-flops", True),  # nor has it
     ],
 )
 def test_limits(fabric: Fabric, bits: int, place: str, allowed: bool) -> None:

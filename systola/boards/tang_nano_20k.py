@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Tang Nano 20K as an Amaranth platform: amaranth-boards does not have this board."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.build import Attrs, Clock, Pins, Resource
+from amaranth.vendor import GowinPlatform
+from amaranth_boards.resources import UARTResource
+
+_ROUTE = """
+    {{invoke_tool("nextpnr-himbaechel-gowin")}}
+        {{get_override("nextpnr_opts")|options}}
+        --device {{platform.part}}
+        --vopt family=GW2A-18C
+        --vopt cst={{name}}.cst
+        --json {{name}}.syn.json
+        --write {{name}}.pnr.json
+"""
+_PACK = """
+    {{invoke_tool("gowin_pack")}}
+        -d GW2A-18C
+        -o {{name}}.fs
+        {{name}}.pnr.json
+"""
+
+
+class TangNano20kPlatform(GowinPlatform):
+    """A platform with the board's clock and the serial line of its USB port.
+
+    The pins are those of Sipeed's schematic of the board. Amaranth's own build script runs a
+    nextpnr that is no longer published, so this one runs its successor.
+    """
+
+    part = "GW2AR-LV18QN88C8/I7"
+    family = "GW2AR-18C"
+    default_clk = "clk27"
+    resources = (
+        Resource("clk27", 0, Pins("4", dir="i"), Clock(27e6), Attrs(IO_TYPE="LVCMOS33")),
+        UARTResource(0, rx="70", tx="69", attrs=Attrs(IO_TYPE="LVCMOS33", PULL_MODE="UP")),
+    )
+    connectors = ()
+    required_tools = ("yosys", "nextpnr-himbaechel-gowin", "gowin_pack")
+
+    @property
+    def command_templates(self) -> list[str]:
+        """The commands of the build script: synthesis as Amaranth has it, and two of our own."""
+        return [super().command_templates[0], _ROUTE, _PACK]
+
+    def toolchain_prepare(self, fragment: Any, name: str, **options: Any) -> Any:
+        """Write the files of a build, see TemplatedPlatform in Amaranth."""
+        return super().toolchain_prepare(fragment, name, synth_opts="-family gw2a", **options)

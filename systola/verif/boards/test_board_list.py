@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that each board has a clock, a baud rate and a build script, without running its tools."""
+
+from __future__ import annotations
+
+import pytest
+from amaranth.hdl import Module, Signal
+
+from systola.arch.config import preset
+from systola.boards.bitstream import platform_of
+from systola.boards.board_design import uart_divisor
+from systola.boards.board_list import BOARDS
+from systola.boards.board_top import check_board
+from systola.boards.clock import add_clock, gowin_pll, pll_settings
+from systola.runtime.serial_port import DEFAULT_BAUD
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_clock(name: str) -> None:
+    """Reach the board's clock and the default baud rate, with a memory that can be built."""
+    board = BOARDS[name]
+    clock = pll_settings(platform_of(board), board.mhz * 1e6)
+    assert clock.hz == pytest.approx(board.mhz * 1e6, rel=0.01)
+    uart_divisor(clock, DEFAULT_BAUD)
+    check_board(preset(board.preset), board.memory_bytes)
+
+
+@pytest.mark.parametrize("mhz", [27, 50, 81, 100])
+def test_gowin_clock(mhz: int) -> None:
+    """Stay within the limits of the PLL: phase detector, oscillator and output."""
+    settings = gowin_pll(27e6, mhz * 1e6)
+    assert settings.hz == 27e6 * settings.feedback / settings.reference
+    assert settings.hz == pytest.approx(mhz * 1e6, rel=0.02)
+    assert 27e6 / settings.reference >= 3e6
+    assert 500e6 <= settings.hz * settings.divider <= 1250e6
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_build_script(name: str) -> None:
+    """Run exactly the tools that the board names, and name the bitstream as the board does."""
+    board = BOARDS[name]
+    platform = platform_of(board)
+    m = Module()
+    add_clock(m, platform, pll_settings(platform, board.mhz * 1e6))
+    count = Signal(3)
+    m.d.sync += count.eq(count + 1)
+    plan = platform.prepare(m, "design", verbose=True, nextpnr_opts="--seed 7 --freq 50")
+    script = plan.files["build_design.sh"]
+    script = script if isinstance(script, str) else script.decode()
+    used = {line.split(":=")[0][4:] for line in script.splitlines() if ":=" in line}
+    assert used - {"OPENFPGALOADER"} == set(board.tools)  # Amaranth names it, and does not run it
+    assert "--seed 7 --freq 50" in script
+    assert f"design.{board.product}" in script
