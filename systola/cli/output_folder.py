@@ -22,7 +22,7 @@ _PART = ".systola-part-"
 class OutputFolder:
     """A folder that is known, before the work begins, to be new, empty, or of the same command.
 
-    A context manager: folders that were not there before and are not written after all go away.
+    A context manager that removes the folders it has made if they are not written in the end.
     Raises UserError where the folder cannot be made, and where it holds anything that the command
     did not write: a file that SHA256SUMS does not list, or one that was changed since.
     """

@@ -50,7 +50,7 @@ class Session:
         optimised: bool = True,
         probe: bool = False,
     ) -> None:
-        """`optimised`: False to leave the graph as it is, for ONNX Runtime.
+        """Open the model; without `optimised` ONNX Runtime leaves the graph as it is.
 
         `probe`: True to find sizes that are known after a run only, by a run on zeros.
         """

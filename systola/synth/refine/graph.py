@@ -27,7 +27,7 @@ CARRY = "CCU2"
 CONSTANTS = ("$PACKER_GND", "$PACKER_VCC")
 """Names of nextpnr's sources of 0 and 1."""
 NEVER = -99.0
-"""Arrival of a constant, and rest of a path after an output that leads nowhere, in nanoseconds."""
+"""Time for "no path", in nanoseconds: arrival of a constant, and delay after an unused output."""
 
 _LUT_INPUTS = ("A", "B", "C", "D", "FCI")
 _MUX_INPUTS = ("F1", "FXA", "FXB")

@@ -169,7 +169,7 @@ class Reader:
         return found
 
     def _gathers(self, f: Fields) -> bool:
-        """Whether a Vector takes its sums from a table of int32."""
+        """Return whether a Vector takes its sums from a table of int32."""
         return f["function"] == Function.QUOTIENT and f["operation"] == Operation.COPY
 
     def consumed(self, opcode: Opcode, f: Fields) -> int:
