@@ -65,7 +65,7 @@ class OutputFolder:
             for name in self._old - {*contents, SUMS}:
                 (self._folder / name).unlink(missing_ok=True)
                 for parent in list(Path(name).parents)[:-1]:
-                    with suppress(OSError):  # where other files are in it
+                    with suppress(OSError):  # the folder has other files
                         (self._folder / parent).rmdir()
         except OSError as error:
             raise self._refusal(error) from None

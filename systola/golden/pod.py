@@ -36,7 +36,7 @@ class Core:
         self.arrived = 0
         """Barriers that the core has come to."""
         self.end: Outcome | None = None
-        """How the program ended, as far as it has."""
+        """The end of the program; None while it runs."""
         self._channels = {
             LinkPart.SEND_LEFT: sends[Side.LEFT],
             LinkPart.SEND_RIGHT: sends[Side.RIGHT],

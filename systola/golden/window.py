@@ -64,7 +64,7 @@ class Window:
         }
 
     def fits_packed(self, channels: int, size: int) -> bool:
-        """Return whether Convolve takes `channels` > 0 packed channels; the array has `size` rows."""
+        """Return whether Convolve takes `channels` > 0 packed channels with `size` array rows."""
         return (
             self.dilation_x == 1
             and self.kernel_width * channels <= size

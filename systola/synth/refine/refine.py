@@ -24,7 +24,7 @@ PASSES = 24
 WORSE = 0.5
 """Excess in cost, in nanoseconds squared, that a place may have in the first pass, on average."""
 COOLING = 0.7
-"""Part of the passes in which this excess falls to nothing."""
+"""Part of the passes, from the first one on, in which the excess WORSE falls to zero."""
 ROUNDS = 12
 """Number of rounds of neighbourhoods, each followed by passes over single groups."""
 SHIFTS, PASSES_BEHIND = 500, 2
