@@ -16,8 +16,8 @@ from systola.hdl.control.command_words import FIXED
 from systola.hdl.control.sequenced_decoder import LATENCY, SequencedDecoder
 from systola.hdl.control.setting_numbers import SettingNumbers
 from systola.hdl.control.transfer_assembly import LAYOUTS, TransferAssembly
-from systola.verif.units.decoder_model import WINDOWED
 from systola.verif.units.given_word import WORD, give
+from systola.verif.units.instruction_reader import WINDOWED
 from systola.verif.units.staged_decoder import Staged
 
 UNITS = {

@@ -20,7 +20,14 @@ from systola.hdl.commands import (
     table_space,
     vector_walk,
 )
-from systola.verif.units.decoder_model import ALTERNATE, COPIES, TRAINING, Fields, Reader, Region
+from systola.verif.units.instruction_reader import (
+    ALTERNATE,
+    COPIES,
+    TRAINING,
+    Fields,
+    Reader,
+    Region,
+)
 
 SAMPLE = 300
 """Number of lines of a copy that are checked one by one, at either end."""

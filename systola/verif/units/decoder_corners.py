@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from systola.arch.isa import BY_OPCODE, Fault, Function, Opcode, Operation, Source
-from systola.verif.units.decoder_model import Fields
 from systola.verif.units.decoder_words import Writer
+from systola.verif.units.instruction_reader import Fields
 
 _FITTING: Fields = {
     **{"rows": 1, "n_tiles": 1, "accumulator": 0, "parameter": 0, "exponent": 0},

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from systola.arch.isa import BY_OPCODE, Opcode
-from systola.verif.units.decoder_model import Fields
+from systola.verif.units.instruction_reader import Fields
 
 ONE = {field.name: 1 for field in BY_OPCODE[Opcode.SET_CONFIG_WINDOW].fields} | {
     "top": 0,

@@ -21,7 +21,7 @@ from systola.arch.isa import (
 )
 from systola.hdl.commands import PC_BITS
 from systola.hdl.control.scalar_unit import LINKED_OPCODES, OPCODES
-from systola.verif.units.decoder_model import (
+from systola.verif.units.instruction_reader import (
     COPIES,
     COPIES_OUT,
     TRAINING,

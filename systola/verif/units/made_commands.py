@@ -8,7 +8,7 @@ from typing import Any
 from systola.arch.config import Config
 from systola.arch.isa import Opcode, Operation
 from systola.hdl.commands import OTHER, Kind, Other, Source, line_bits
-from systola.verif.units.decoder_model import TRAINING
+from systola.verif.units.instruction_reader import TRAINING
 from systola.verif.units.packing import Fields
 from systola.verif.units.step_words import LOADS
 

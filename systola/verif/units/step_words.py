@@ -20,8 +20,8 @@ from systola.hdl.commands import (
 )
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.step_row import TWO_LINES
-from systola.verif.units.decoder_model import COPIES, TRAINING
 from systola.verif.units.decoder_words import LINKS
+from systola.verif.units.instruction_reader import COPIES, TRAINING
 
 LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
 _RUN = {"address": "transfer.address", "beats": "transfer.beats"}

@@ -24,9 +24,9 @@ from systola.verif.units.command_bench import (
     fetches,
     opcodes_of,
 )
-from systola.verif.units.decoder_model import WINDOWED, Reader, word
 from systola.verif.units.decoder_words import Writer
 from systola.verif.units.given_word import WORD
+from systola.verif.units.instruction_reader import WINDOWED, Reader, word
 from systola.verif.units.made_commands import fields_of, meaningful, shown_command
 from systola.verif.units.packing import from_bits, to_bits
 from systola.verif.units.scalar_model import kind

@@ -12,7 +12,8 @@ from systola.hdl.control.scalar_unit import EffectiveInstruction
 from systola.verif.kit.stream import StreamSource, never, randomly
 from systola.verif.units.decoder_checks import check_operands
 from systola.verif.units.decoder_extremes import EXTREMES, ONE, packed_limits
-from systola.verif.units.decoder_model import (
+from systola.verif.units.decoder_words import Writer, payload, some
+from systola.verif.units.instruction_reader import (
     SETTINGS,
     TRAINING,
     WEIGHT_QUEUE,
@@ -21,7 +22,6 @@ from systola.verif.units.decoder_model import (
     operands_of,
     word,
 )
-from systola.verif.units.decoder_words import Writer, payload, some
 from systola.verif.units.packing import from_bits, to_bits
 from systola.verif.units.scalar_model import KNOWN, kind
 from systola.verif.units.staged_decoder import Staged
@@ -145,7 +145,7 @@ def check(text, instruction, raw):
     else:
         opcode = Opcode(bits & 0xFF)
         assert d.kind == kind(opcode)
-        check_operands(d, opcode, operands_of(opcode, bits), text)
+        check_operands(d, opcode, operands_of(bits), text)
     text.execute(bits)
     return cause
 

@@ -19,8 +19,8 @@ from systola.verif.kit.expect import expect
 from systola.verif.kit.stream import StreamSource, never
 from systola.verif.units.both_decoders import WORD
 from systola.verif.units.both_scoreboards import BothScoreboards
-from systola.verif.units.decoder_model import SETTINGS, Reader, word
 from systola.verif.units.decoder_words import Writer, payload
+from systola.verif.units.instruction_reader import SETTINGS, Reader, word
 from systola.verif.units.packing import to_bits
 from systola.verif.units.scalar_model import kind
 from systola.verif.units.test_sequenced_decoder import Registers

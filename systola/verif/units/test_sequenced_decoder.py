@@ -18,17 +18,17 @@ from systola.verif.kit.stream import StreamSource, never, randomly
 from systola.verif.units.both_decoders import BothDecoders
 from systola.verif.units.decoder_corners import corners
 from systola.verif.units.decoder_extremes import EXTREMES, ONE, packed_limits
-from systola.verif.units.decoder_model import (
+from systola.verif.units.decoder_words import Writer, payload, some
+from systola.verif.units.given_word import WORD
+from systola.verif.units.instruction_reader import (
     COPIES,
     SETTINGS,
     WEIGHT_QUEUE,
     WINDOWED,
     Reader,
-    reserved_mask,
+    has_reserved_bits,
     word,
 )
-from systola.verif.units.decoder_words import Writer, payload, some
-from systola.verif.units.given_word import WORD
 from systola.verif.units.packing import from_bits, to_bits
 from systola.verif.units.scalar_model import MODULO, kind
 from systola.verif.units.step_words import LOADS, PERSISTENT, Shown
@@ -97,7 +97,7 @@ class Registers:
             given = (bits >> offset) - register & mask
             bits = bits & ~(mask << offset) | given << offset
             sums.append((given + register) % MODULO)
-        if bits & 0xFF == Opcode.SET_REGISTER and not bits & reserved_mask(entry.opcode):
+        if bits & 0xFF == Opcode.SET_REGISTER and not has_reserved_bits(entry.opcode, bits):
             selectors = ("first", "second")
             for name in selectors:
                 bits |= self.random.getrandbits(3) << entry.offset(name)

@@ -38,8 +38,8 @@ from systola.hdl.control.step_row import (
     Times,
     When,
 )
-from systola.verif.units.decoder_model import Reader, word
 from systola.verif.units.decoder_words import Writer
+from systola.verif.units.instruction_reader import Reader, word
 from systola.verif.units.unit import rng, small_config
 
 CONFIG = small_config(
