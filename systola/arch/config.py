@@ -41,7 +41,7 @@ class Config:
     products_per_dsp: int = 1
     """Products of the array in one DSP block, 1 or 2, on FPGAs that leave the choice (ECP5)."""
     rows_in_logic: int = 0
-    """Rows of the array, or of each tile of a large one, with products made by look-up tables."""
+    """Rows of the array, or of each of its tiles, that multiply in look-up tables instead."""
     buffer_lines: int
     """Unified buffer depth in lines of `line_bytes`."""
     buffer_banks: int = 4

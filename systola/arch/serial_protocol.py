@@ -54,7 +54,7 @@ class Operation(IntEnum):
 
     @property
     def is_write(self) -> bool:
-        """Return whether words go to the board."""
+        """Return whether the request writes words on the board."""
         return bool(self & 1)
 
 

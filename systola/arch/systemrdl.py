@@ -44,7 +44,7 @@ _PAIRS: Mapping[Register, tuple[int, _Fields]] = {
     Register.COUNTERS: (len(CycleClass), (("low", 31, 0), ("high", 47, 32))),
     Register.TRACE: (TRACE_DEPTH, (("cycle", 31, 0), ("tag", 63, 32))),
 }
-"""Entries of 64 bits, read as two words, and their fields."""
+"""Registers that are arrays of 64-bit entries, read as two words each: their length and fields."""
 
 
 def systemrdl(cores: int | None = None) -> str:

@@ -22,7 +22,7 @@ _PART = ".systola-part-"
 class OutputFolder:
     """A folder that is known, before the work begins, to be new, empty, or of the same command.
 
-    A context manager: folders that were not there before and are not written after all go away.
+    A context manager that removes the folders it has made if they are not written in the end.
     Raises UserError where the folder cannot be made, and where it holds anything that the command
     did not write: a file that SHA256SUMS does not list, or one that was changed since.
     """
@@ -65,7 +65,7 @@ class OutputFolder:
             for name in self._old - {*contents, SUMS}:
                 (self._folder / name).unlink(missing_ok=True)
                 for parent in list(Path(name).parents)[:-1]:
-                    with suppress(OSError):  # where other files are in it
+                    with suppress(OSError):  # the folder has other files
                         (self._folder / parent).rmdir()
         except OSError as error:
             raise self._refusal(error) from None

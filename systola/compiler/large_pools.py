@@ -23,7 +23,7 @@ from systola.compiler.quantise import INT8, table_bytes
 MOST_COUNTS = 64
 """Largest number of taps of a window that reaches over the edge, on the preset `base`."""
 MOST_STEPS = 256
-"""Largest number of instructions for a pooling with larger such windows."""
+"""Largest number of instructions for a pooling that has windows with more taps at the edge."""
 
 
 def with_small_pools(translation: Translation) -> Translation:

@@ -42,7 +42,7 @@ class ActivationUnit(State):
         exponent: int,
         stochastic: int,
     ) -> None:
-        """Requantises accumulator rows, applies the function and writes buffer lines."""
+        """Requantise accumulator rows, apply the function and write buffer lines."""
         shape = n_tiles, rows, self.config.cols
         sums = self.accumulators[accumulator : accumulator + n_tiles * rows].reshape(shape)
         entries = range(parameter, parameter + n_tiles)
@@ -70,7 +70,7 @@ class ActivationUnit(State):
         ceiling: int,
         fill: int,
     ) -> None:
-        """Convolves each channel with its own kernel and requantises the sums."""
+        """Convolve each channel with its own kernel and requantise the sums."""
         window, cols = self._window, self.config.cols
         kernels = self._lines(taps, blocks, window.taps)[:, :, :cols]
         for b in range(blocks):
@@ -93,7 +93,7 @@ class ActivationUnit(State):
         floor: int,
         ceiling: int,
     ) -> None:
-        """Reduces the taps of each window and requantises the result."""
+        """Reduce the taps of each window and requantise the result."""
         window, cols = self._window, self.config.cols
         for b in range(blocks):
             lines = self.buffer[buffer + b * window.map_lines :, :cols]
@@ -177,7 +177,7 @@ class ActivationUnit(State):
         self._exponents.set(exponent, result)
 
     def transpose(self, *, buffer: int, destination: int, count: int, step: int) -> None:
-        """Transposes tiles of lines."""
+        """Transpose tiles of lines."""
         size = self.config.cols
         tiles = np.empty((count, size, size), np.int8)
         for t in range(count):

@@ -79,7 +79,7 @@ class Checks(State):
                 raise ValueError(f"{cause.name} is no check of an instruction")
 
     def _window_fits(self, opcode: Opcode, at: Mapping[str, int]) -> bool:
-        """Whether the window is one that the instruction can use."""
+        """Return whether the window is set and suits the instruction."""
         window = self._window
         if window is UNSET:
             return False

@@ -44,7 +44,7 @@ class Control(State):
         self._scalar.open_loop(count, self._next)
 
     def end_loop(self) -> None:
-        """Goes back to the beginning of the innermost loop, or closes it."""
+        """Go back to the beginning of the innermost loop, or close it."""
         body = self._scalar.end_loop()
         if body is not None:
             self._next = body

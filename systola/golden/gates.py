@@ -22,7 +22,7 @@ Values = NDArray[np.int64]
 
 
 def sigmoid(x: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
-    """1 / (1 + exp(-x)) in Q0.15 for int16 values in Q3.12, any shape."""
+    """Return 1 / (1 + exp(-x)) in Q0.15 for int16 values in Q3.12, any shape."""
     a = x.astype(np.int64)
     positive = _one_over_one_plus(_exp_on_negative(-np.abs(a), SIGMOID_INTEGER_BITS))
     result = np.where(a > 0, positive, _INT16_MAX - positive)
@@ -30,7 +30,7 @@ def sigmoid(x: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
 
 
 def tanh(x: NDArray[np.integer[Any]], integer_bits: int) -> NDArray[np.int16]:
-    """tanh(x) in Q0.15 for int16 values of `integer_bits` integer bits (0 to 4), any shape."""
+    """Return tanh(x) in Q0.15 for int16 of `integer_bits` integer bits (0 to 4), any shape."""
     a = x.astype(np.int64)
     # exp(-2|x|): the same bits read with one integer bit more.
     t = _one_minus_over_one_plus(_exp_on_negative(-np.abs(a), integer_bits + 1))
@@ -38,17 +38,17 @@ def tanh(x: NDArray[np.integer[Any]], integer_bits: int) -> NDArray[np.int16]:
 
 
 def exponential(x: NDArray[np.integer[Any]], integer_bits: int) -> NDArray[np.int16]:
-    """exp(-|x|) in Q0.15 for int16 values of `integer_bits` integer bits (0 to 4), any shape."""
+    """Return exp(-|x|) in Q0.15 for int16 of `integer_bits` integer bits (0 to 4), any shape."""
     return _exp_on_negative(-np.abs(x.astype(np.int64)), integer_bits).astype(np.int16)
 
 
 def inverse_root(x: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
-    """1 / sqrt(|x|) in Q1.14 for int16 values in Q0.15, any shape; what does not fit is 32767."""
+    """Return 1 / sqrt(|x|) in Q1.14 for int16 in Q0.15, any shape; 32767 if it is too large."""
     return _where_it_fits(x, _inverse_root(x))
 
 
 def reciprocal(x: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
-    """1 / |x| in Q2.13 for int16 values in Q0.15, any shape; what does not fit is 32767."""
+    """Return 1 / |x| in Q2.13 for int16 in Q0.15, any shape; 32767 if it is too large."""
     root = _inverse_root(x)
     return _where_it_fits(x, _product(root, root))
 
@@ -59,7 +59,7 @@ def _where_it_fits(x: NDArray[np.integer[Any]], result: Values) -> NDArray[np.in
 
 
 def _inverse_root(x: NDArray[np.integer[Any]]) -> Values:
-    """Three Newton steps y + y (1 - |x| y^2) / 2, for |x| above 1/4; elsewhere anything."""
+    """Make three Newton steps y + y (1 - |x| y^2) / 2, for |x| above 1/4 only."""
     minus = -np.maximum(np.abs(x.astype(np.int64)), 1 << 13)
     y = _INT16_MAX + _product(minus, 15500)
     for _ in range(3):
@@ -103,7 +103,7 @@ def _divided(x: Values, exponent: int) -> Values:
 
 
 def _exp_near_zero(a: Values) -> Values:
-    """exp(a) for -1/4 <= a < 0, both in Q0.15: a Taylor series around -1/8."""
+    """Return exp(a) for -1/4 <= a < 0, both in Q0.15: a Taylor series around -1/8."""
     x = a + (1 << 12)
     x2 = _product(x, x)
     x3 = _product(x2, x)
@@ -113,7 +113,7 @@ def _exp_near_zero(a: Values) -> Values:
 
 
 def _exp_on_negative(a: Values, integer_bits: int) -> Values:
-    """exp(a) in Q0.15 for a <= 0 of `integer_bits` integer bits."""
+    """Return exp(a) in Q0.15 for a <= 0 of `integer_bits` integer bits."""
     fraction_bits = 15 - integer_bits
     quarter = 1 << (fraction_bits - 2)
     part = (a & (quarter - 1)) - quarter
@@ -127,7 +127,7 @@ def _exp_on_negative(a: Values, integer_bits: int) -> Values:
 
 
 def _reciprocal(a: Values) -> Values:
-    """2 / (1 + a) in Q2.13 for 0 <= a < 1 in Q0.15: three Newton-Raphson steps."""
+    """Return 2 / (1 + a) in Q2.13 for 0 <= a < 1 in Q0.15: three Newton-Raphson steps."""
     half_denominator = (a + _INT16_MAX + 1) >> 1
     x = _RECIPROCAL_START + _product(half_denominator, _RECIPROCAL_SLOPE)
     for _ in range(3):
@@ -137,10 +137,10 @@ def _reciprocal(a: Values) -> Values:
 
 
 def _one_over_one_plus(a: Values) -> Values:
-    """1 / (1 + a) for 0 <= a < 1, both in Q0.15."""
+    """Return 1 / (1 + a) for 0 <= a < 1, both in Q0.15."""
     return _saturated(_reciprocal(a) << 1)
 
 
 def _one_minus_over_one_plus(a: Values) -> Values:
-    """(1 - a) / (1 + a) for 0 <= a < 1, both in Q0.15."""
+    """Return (1 - a) / (1 + a) for 0 <= a < 1, both in Q0.15."""
     return _saturated((_reciprocal(a) - _ONE_Q2) << 2)

@@ -21,7 +21,7 @@ from systola.arch.isa import (
 def fields_legal(
     config: Config, entry: Instruction, operands: Mapping[str, int], word: bytes
 ) -> bool:
-    """Whether nothing about the instruction is ILLEGAL_FIELD. `operands` are the effective ones."""
+    """Return whether the instruction has no ILLEGAL_FIELD; `operands` have registers added."""
     if reserved_bits(entry, word):
         return False
     for field in entry.fields:
@@ -51,7 +51,7 @@ def fields_legal(
 
 
 def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
-    """Whether `function` of Activate or Vector goes with `wide`, `accumulate` and `table`."""
+    """Return whether `function` goes with `wide`, `accumulate` and `table`."""
     function = operands["function"]
     if function == Function.QUOTIENT:
         # Of the two instructions only Vector has an operation.

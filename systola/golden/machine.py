@@ -82,7 +82,7 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
     def start(
         self, host: NDArray[np.uint8], weights: NDArray[np.uint8], program_offset: int
     ) -> None:
-        """Before the first instruction of a program; see `run`."""
+        """Reset the state and check the windows, as `run` does before the first instruction."""
         config = self.config
         if host.ndim != 1 or host.size % HOST_PAGE_BYTES or not host.flags.c_contiguous:
             raise ValueError(
@@ -144,5 +144,5 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
 
 @lru_cache(maxsize=4096)
 def _decoded(word: bytes) -> tuple[Instruction, Mapping[str, int]] | None:
-    """`decode`, remembered for the passes of a loop."""
+    """Return the result of `decode`, stored for further iterations of a loop."""
     return decode(word)

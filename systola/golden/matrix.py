@@ -15,7 +15,7 @@ class MatrixUnit(State):
     """The weight FIFO, the array, and the sums that it adds to the accumulators."""
 
     def read_weights(self, *, tile: int, count: int) -> None:
-        """Queues `count` tiles from tile number `tile` on."""
+        """Queue `count` tiles from tile number `tile` on."""
         self._queue.append(range(tile, tile + count))
 
     def matrix_multiply(
@@ -32,7 +32,7 @@ class MatrixUnit(State):
         from_buffer: int,
         weights: int,
     ) -> None:
-        """Multiplies buffer lines by the next tiles, or other lines, into accumulator rows."""
+        """Multiply buffer lines by the next tiles, or other lines, into accumulator rows."""
         size = self.config.rows
         depth = k_tiles * size
         # Element m, k * R + i is byte i of line buffer + k * rows + m, or of a pair of lines. A
@@ -69,7 +69,7 @@ class MatrixUnit(State):
         channels: int,
         fill: int,
     ) -> None:
-        """Multiplies the pixels under the taps of each window by the next tiles."""
+        """Multiply the pixels under the taps of each window by the next tiles."""
         window, cols = self._window, self.config.cols
         depth = k_tiles * self.config.rows
         if channels:

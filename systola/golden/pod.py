@@ -36,7 +36,7 @@ class Core:
         self.arrived = 0
         """Barriers that the core has come to."""
         self.end: Outcome | None = None
-        """How the program ended, as far as it has."""
+        """The end of the program; None while it runs."""
         self._channels = {
             LinkPart.SEND_LEFT: sends[Side.LEFT],
             LinkPart.SEND_RIGHT: sends[Side.RIGHT],
@@ -48,7 +48,7 @@ class Core:
         self._at_barrier = False
 
     def start(self, image: Image) -> None:
-        """Before the first instruction; the host window of `image` is modified in place."""
+        """Prepare for the first instruction; the host window of `image` is modified in place."""
         self.machine.start(image.host, image.weights, image.program_offset)
         self.arrived, self.end = 0, None
         self._under_way, self._next, self._at_barrier = [], None, False
@@ -68,7 +68,7 @@ class Core:
         return self.machine.stopped(Fault.LINK_KIND, 0, wrong) if wrong else None
 
     def timeout(self) -> Outcome:
-        """How a core ends that waits for others in vain."""
+        """Return the end of a core that waits for other cores in vain."""
         waits = sum(transfer.part for transfer in self._heads())
         if self._at_barrier:
             waits += LinkPart.BARRIER

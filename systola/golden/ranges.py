@@ -32,7 +32,7 @@ _READ_ONLY = (
     *(Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE, Opcode.MATRIX_MULTIPLY),
     *(Opcode.CONVOLVE, Opcode.MEASURE, Opcode.SEND),
 )
-"""Instructions that write no line; of the others' regions the last one is the result."""
+"""Instructions that write no line. For all others, the last region is the result."""
 _SUMMING = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.REDUCE)
 """Instructions that write accumulator rows."""
 
@@ -47,7 +47,7 @@ class Access:
     writes: bool
 
     def meets(self, other: Access) -> bool:
-        """Whether the order of the two shows."""
+        """Return whether the order of both accesses makes a difference."""
         return (
             self.accumulators == other.accumulators
             and (self.writes or other.writes)
@@ -72,14 +72,14 @@ def accesses(entry: Instruction, at: Operands, window: Window, size: int) -> lis
 
 
 def uses_accumulators(opcode: Opcode, at: Operands) -> bool:
-    """Whether an instruction that may use accumulator rows does."""
+    """Return whether an instruction uses accumulator rows; its opcode may use them."""
     if opcode == Opcode.SEND:
         return bool(at["sums"])
     return opcode != Opcode.MEASURE or at["source"] == Source.ACCUMULATORS
 
 
 def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tuple[range, ...]:
-    """Regions of the unified buffer in the order of their checks; results come last.
+    """Return the regions of the unified buffer in the order of their checks, results last.
 
     `size` is R, the rows of the array.
     """
@@ -137,13 +137,13 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tup
 
 
 def accumulator_rows(opcode: Opcode, at: Operands, window: Window) -> range:
-    """Accumulator rows."""
+    """Return the accumulator rows that an instruction uses."""
     rows = window.windows if opcode == Opcode.CONVOLVE else at["rows"]
     return range(at["accumulator"], at["accumulator"] + rows * at.get("n_tiles", 1))
 
 
 def parameter_entries(opcode: Opcode, at: Operands, window: Window) -> range:
-    """Parameter entries."""
+    """Return the parameter entries that an instruction uses."""
     match opcode:
         case Opcode.LOAD_PARAMETERS:
             count = at["count"]
@@ -159,7 +159,7 @@ def parameter_entries(opcode: Opcode, at: Operands, window: Window) -> range:
 
 
 def tables(opcode: Opcode, at: Operands) -> range:
-    """Tables; none from table 0 on where the instruction uses none."""
+    """Return the numbers of the tables in use; an empty range at 0 without a table."""
     if opcode == Opcode.LOAD_TABLE:
         return range(at["table"], at["table"] + 1)
     number = 0
@@ -171,7 +171,7 @@ def tables(opcode: Opcode, at: Operands) -> range:
 
 
 def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:
-    """Bytes of the host window, whole pitches."""
+    """Return the bytes of the host window in use, in whole pitches."""
     match opcode:
         case Opcode.LOAD_PARAMETERS:
             size = at["count"] * PARAMETER_PLANES * config.output_pitch
@@ -185,7 +185,7 @@ def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:
 
 
 def tiles_consumed(opcode: Opcode, at: Operands, window: Window) -> int:
-    """Weight tiles that MatrixMultiply or Convolve takes from the queue."""
+    """Return the number of tiles that MatrixMultiply or Convolve takes from the weight queue."""
     tiles = at["n_tiles"] * at["k_tiles"]
     if opcode == Opcode.MATRIX_MULTIPLY:
         if at["from_buffer"]:

@@ -70,7 +70,7 @@ def requantise(
 
 
 def shifted(h: NDArray[np.int64], r: NDArray[np.int64]) -> NDArray[np.int64]:
-    """h / 2^r, halves away from zero: `r = 0 ? h : (h + 2^(r-1) - (h < 0)) >> r`."""
+    """Return h / 2^r, halves away from zero: `r = 0 ? h : (h + 2^(r-1) - (h < 0)) >> r`."""
     nudge = (np.int64(1) << np.maximum(r - 1, 0)) - (h < 0)
     return np.where(r == 0, h, (h + nudge) >> r)
 
@@ -121,5 +121,5 @@ def activate_wide(
 
 
 def clamped(v: NDArray[np.int64], low: int, high: int) -> NDArray[np.int64]:
-    """`v` within [low, high]; `high` where the bounds cross."""
+    """Return `v` clamped to [low, high]; if the bounds cross, it is `high`."""
     return np.minimum(np.maximum(v, low), high)

@@ -57,12 +57,12 @@ class State:
         self._generators = Generators(self.config.cols)
 
     def _lines(self, first: int, groups: int, rows: int) -> NDArray[np.int8]:
-        """Buffer lines from `first` on as a view: (groups, rows, line_bytes)."""
+        """Return buffer lines from `first` on as a view: (groups, rows, line_bytes)."""
         lines = self.buffer[first : first + groups * rows]
         return lines.reshape(groups, rows, self.config.line_bytes)
 
     def _values(self, first: int, groups: int, rows: int, wide: bool) -> Integers:
-        """Whole lines as int8, or pairs of lines as int16: (groups, rows, line_bytes)."""
+        """Return whole lines as int8, or pairs of lines as int16: (groups, rows, line_bytes)."""
         if not wide:
             return self._lines(first, groups, rows)
         return joined(self._lines(first, groups * rows, 2)).reshape(groups, rows, -1)

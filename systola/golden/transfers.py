@@ -50,7 +50,7 @@ class Transfers(State):
         """Copy the first C bytes of buffer lines to host memory, row after row."""
         size, pitch = self.config.cols, self.config.output_pitch
         lines = self._lines(buffer, rows, blocks).view(np.uint8)
-        # Where rows do not overlap, their order does not show.
+        # If rows do not overlap, they may be written in any order.
         apart = stride >= blocks * pitch
         spans = [slice(0, rows)] if apart else [slice(row, row + 1) for row in range(rows)]
         for span in spans:
@@ -80,5 +80,5 @@ class Transfers(State):
             lines[block, :, :count] = source.view(np.int8)
 
     def _host_rows(self, offset: int, rows: int, stride: int, count: int) -> NDArray[np.uint8]:
-        """`count` bytes of host memory every `stride` bytes as a view: (rows, count)."""
+        """Return `count` bytes at every `stride` bytes of host memory, as a view: (rows, count)."""
         return as_strided(self._host[offset:], shape=(rows, count), strides=(stride, 1))

@@ -14,5 +14,5 @@ def joined(pairs: NDArray[np.int8]) -> NDArray[np.int16]:
 
 
 def parted(values: NDArray[np.int16]) -> NDArray[np.int8]:
-    """Part int16 values into pairs of lines: (..., bytes) to (..., 2, bytes)."""
+    """Split int16 values into pairs of lines: (..., bytes) to (..., 2, bytes)."""
     return np.stack((values & 0xFF, values >> 8), axis=-2).astype(np.int8)

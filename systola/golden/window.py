@@ -64,7 +64,7 @@ class Window:
         }
 
     def fits_packed(self, channels: int, size: int) -> bool:
-        """Whether Convolve takes `channels` > 0 packed channels on an array of `size` rows."""
+        """Return whether Convolve takes `channels` > 0 packed channels with `size` array rows."""
         return (
             self.dilation_x == 1
             and self.kernel_width * channels <= size
@@ -74,7 +74,7 @@ class Window:
         )
 
     def tap_lines(self, i: int, j: int) -> tuple[Indices, Mask]:
-        """Tap (i, j) of each window: its line, counted from the map's first, and whether inside.
+        """Return the line of tap (i, j) of each window, and whether it is inside the map.
 
         Both have shape (windows,); the line of a tap outside the map is 0.
         """
@@ -85,7 +85,7 @@ class Window:
         return lines.ravel(), inside.ravel()
 
     def packed_bytes(self, i: int, channels: int, size: int) -> tuple[Indices, Indices, Mask]:
-        """Row i of the kernel in each window of a map of packed channels, `size` bytes to a line.
+        """Return row i of the kernel in each window; channels are packed, `size` bytes to a line.
 
         Line (counted from the map's first) and byte of each of `size` elements, and whether it is
         inside the map: shape (windows, size). Line and byte of an element outside are 0.
@@ -104,7 +104,7 @@ class Window:
         return line.reshape(shape), byte.reshape(shape), inside.reshape(shape)
 
     def _rows(self, i: int) -> tuple[Indices, Mask]:
-        """Row of the map under row i of the kernel, and whether inside: shape (out_height,)."""
+        """Return the map's row under row i of the kernel, and whether it is inside."""
         y = self.top + i * self.dilation_y + self.stride_y * np.arange(self.out_height)
         return y, (y >= 0) & (y < self.height)
 

@@ -84,7 +84,7 @@ Sessions = dict[bytes, Session]
 _idle: WeakKeyDictionary[CompiledNetwork, Sessions] = WeakKeyDictionary()
 """Interpreters that no run uses at present: it takes most of a second to start one."""
 _MOST_IDLE = 4
-"""Networks with such interpreters."""
+"""Largest number of networks that keep idle interpreters."""
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class Session:
         optimised: bool = True,
         probe: bool = False,
     ) -> None:
-        """`optimised`: False to leave the graph as it is, for ONNX Runtime.
+        """Open the model; without `optimised` ONNX Runtime leaves the graph as it is.
 
         `probe`: True to find sizes that are known after a run only, by a run on zeros.
         """
@@ -171,7 +171,7 @@ class _LiteRt:
         ]
 
     def probed(self) -> list[tuple[int | str, str, list[int]]]:
-        """Return the same after a run on zeros."""
+        """Return number, type and shape of each tensor, as they are after a run on zeros."""
         details = self._interpreter.get_input_details()
         zeros: list[NDArray[Any]] = [np.zeros(each["shape"], each["dtype"]) for each in details]
         self.run(zeros)

@@ -83,7 +83,7 @@ class Report:
     activity: Activity
     """Counts of the work of each part of the machine; the host is left out."""
     energy: tuple[Energy, ...]
-    """The energy of that activity, in each technology of systola.timing.technology."""
+    """The energy of `activity`, in each technology of systola.timing.technology."""
 
     @property
     def cycles(self) -> float:

@@ -25,7 +25,7 @@ class Target:
     synthesis: str
     """Yosys' command for the family, with options that all its designs need."""
     memory_step: str
-    """Step of that command that begins to map memories."""
+    """Step of the family's synthesis command at which the mapping of memories begins."""
     models: str = ""
     """Verilog of cells, with delays and the wires to them, for Yosys' mapper; empty for its own
     models."""

@@ -483,7 +483,7 @@ class ActivationUnit:
         used[first : first + count] = end
 
     def _tables_written(self, operands: Mapping[str, int]) -> float:
-        """When a step may read the last byte of the tables of an instruction, if there are any."""
+        """Return the cycle from which a step may read all tables of an instruction."""
         written: Times = self._regions.tables.written
         return float(written[tables(operands)].max(initial=-FOLLOWS)) + FOLLOWS
 

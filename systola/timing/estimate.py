@@ -161,7 +161,7 @@ class _Loop:
     """Number of successive iterations that took the same course as the iteration before."""
     periods: list[float] = field(default_factory=list[float])
     resumed: tuple[float, Record] | None = None
-    """Cycle in which the present iteration must end, and the record before it.
+    """Cycle in which the present iteration must end, and the record as it was before the iteration.
 
     It is None except for the first iteration after skipped ones.
     """
@@ -394,7 +394,7 @@ class Walk:
         """
         entry, operands = self._decoded_at(pc)
         if indexed := self._indexed[pc]:
-            self._open = None  # The state has no registers, so the segment ends here.
+            self._open = None  # _State has no index registers, so no segment may go on here.
             operands = dict(operands)
             for name, register in indexed:
                 total = operands[name] + registers[register]

@@ -149,7 +149,7 @@ class _Core(Walk):
         Instructions of the links do not count. The addresses are lines (False) or rows (True).
         """
         self._shape = UNSET
-        """Window for the next instruction."""
+        """Fields of the window (Set_Config_Window) that is in force for the next instruction."""
         self.halted = False
 
     def steps(self) -> list[tuple[float, float, int, LinkPart | None]]:

@@ -6,6 +6,7 @@ There are few sets of data for tests with a bound that is not proven for all dat
 
 import pytest
 
+from systola.verif.kit.checkout import module_name
 from systola.verif.kit.launch import cocotb_tests
 from systola.verif.kit.seeds import random_seed
 
@@ -18,15 +19,15 @@ pytest_plugins = (
     "systola.verif.soak.outcomes",
 )
 
-FOLDERS = ("boards", "integration", "system", "units")
+FOLDERS = ("boards/", "integration/", "system/", "units/")
 """Folders with cocotb tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        folder, module = item.path.parent.name, item.path.stem
-        if folder in FOLDERS:
-            names = cocotb_tests(f"systola.verif.{folder}.{module}")
+        module = module_name(item.path)
+        if module.startswith(FOLDERS):
+            names = cocotb_tests(f"systola.verif.{module.replace('/', '.')}")
             item.extra_keyword_matches.update(names)
 
 

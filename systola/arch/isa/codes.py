@@ -13,11 +13,11 @@ TABLE_BYTES = 256
 CURVE_ENTRIES = 513
 """Numbers of a curve: the ends of its straight lines, from the least argument to the largest."""
 CURVE_SHIFT = 7
-"""Bits of an argument that tell the place on a straight line of a curve."""
+"""Low bits of an argument of a curve: its place between the two ends of a straight line."""
 CURVE_TABLES = 5
-"""Tables that a curve lies in; of the last one it has the first number alone."""
+"""Number of successive tables that hold a curve. The last table holds only its last number."""
 LONG_TABLES = 4
-"""Tables that a table of int32 lies in."""
+"""Number of successive tables that together hold one table of int32."""
 WEIGHT_READS_IN_FLIGHT = 8
 """Read_Weights instructions that may all have tiles waiting for their MatrixMultiply at one
 time."""

@@ -36,7 +36,7 @@ class Field:
     indexes: str | None = None
     """Name of the operand to which the index register with the number in this field is added."""
     less: int = 0
-    """Number that is subtracted from the operand for the word."""
+    """Number that is subtracted from the operand to get the bits in the word."""
     at: int | None = None
     """Place of the lowest bit. None: the next half byte after the field before, or the next bit if
     the field is `beside` it."""

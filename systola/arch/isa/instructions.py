@@ -19,7 +19,7 @@ LINK_OPCODES = frozenset(entry.opcode for entry in LINKS)
 
 
 def instructions_of(*, links: bool) -> tuple[Instruction, ...]:
-    """Return the instructions that a core knows; without links they end with INSTRUCTIONS."""
+    """Return the instructions that a core knows: INSTRUCTIONS and, with `links`, also LINKS."""
     return (*INSTRUCTIONS, *LINKS) if links else INSTRUCTIONS
 
 

@@ -42,7 +42,7 @@ DEVIATION = 45.0
 GATE_SCALE, CELL_SCALE = 1 / 16, 1 / 32
 """Values of one code of a gate's argument, and of a cell."""
 GATE_DEVIATION = 24.0
-"""Deviation of the arguments of gates from zero, in codes: a value of one and a half."""
+"""Standard deviation of the arguments of gates, in codes. It stands for a value of 1.5."""
 
 
 @dataclass(frozen=True)

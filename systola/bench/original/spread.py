@@ -340,9 +340,9 @@ class _Spreading:
                     self._read(core, value, range(block, block + 1))
 
     def _multiply(self, units: Sequence[Sequence[_Unit]], *, early: bool) -> None:
-        """Add sums over parts of the Products' inputs.
+        """Multiply some parts of the Products' inputs, and add the results to their sums.
 
-        With `early` these are the parts that come from the host, or else all other parts.
+        With `early` these are the parts that come from the host, else all other parts.
         """
         for number, own in enumerate(units):
             if not own:

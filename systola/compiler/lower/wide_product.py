@@ -131,7 +131,7 @@ class WideProductStep(MapStep):
         `place` is the first of the tiles.
         """
         source = self.source
-        # One instruction finds the next block where the vectors of this one end.
+        # If a block has just as many lines as the vectors take, one instruction covers all blocks.
         whole = rows * LINES == source.plane
         parts = [run] if whole else [range(block, block + 1) for block in run]
         for part in parts:

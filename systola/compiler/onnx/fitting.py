@@ -18,12 +18,12 @@ from systola.compiler.errors import ModelError
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
 
 _CANDIDATES = (0, -1, 1)
-"""Distances from the nearest multiplier that are tried with a bias."""
+"""Differences from the nearest multiplier that are tried, each with a fitting bias."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A requantisation, with the number of sums to which it gives another result."""
+    """A requantisation that comes close to a model's; `differing` is the number of unequal sums."""
 
     multiplier: int
     shift: int

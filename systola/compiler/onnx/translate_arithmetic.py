@@ -78,7 +78,7 @@ def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
 
 
 def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) -> None:
-    """Define Max and Min, of codes with the result's scale, which grow with the numbers."""
+    """Define Max and Min: they compare codes of the result's scale, as codes grow with numbers."""
     operands: list[Dequantised] = []
     for entry in entries:
         if not isinstance(entry, Dequantised) or len(node.inputs) != len(entries):

@@ -30,7 +30,7 @@ def translate_max_pool(scope: Scope, node: OnnxNode) -> None:
     """Translate MaxPool and GlobalMaxPool, of codes or of the numbers that they stand for."""
     source = scope.entry(node, 0)
     if isinstance(source, Dequantised) and bool((np.diff(source.numbers) >= 0).all()):
-        # Numbers that grow with the codes have their maximum where the codes have it.
+        # If a larger code never stands for a smaller number, the largest code gives the maximum.
         codes = _max_pool(scope, node, source.codes)
         scope.result(node, replace(source, codes=codes))
     elif isinstance(source, Codes):

@@ -134,7 +134,7 @@ def translate_transpose(scope: Scope, node: OnnxNode) -> None:
 
 
 def _later(entry: Pending, shape: tuple[int, ...], view: Callable[[Codes], Codes]) -> Pending:
-    """Return a result that is calculated first, once its scale is known, and then viewed."""
+    """Return a pending result in another shape: `view` is applied once its scale is known."""
 
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
         return view(entry.finish(quantisation, limits))

@@ -198,6 +198,6 @@ def list_of(mask: str) -> str:
 
 
 def list_bits(name: str, config: Config) -> int:
-    """Bits of the addresses that the instructions in a list walk through."""
+    """Return the bits of the addresses that the instructions in a list walk through."""
     is_rows = name in ("matrix_summing", "activate_reading")
     return row_bits(config) if is_rows else address_bits(config)

@@ -360,7 +360,7 @@ class MatrixUnit(wiring.Component):
         return m
 
     def _plan(self, m: Module, interlock: Interlock) -> None:
-        """Plan: from the command to the items that the interlock receives."""
+        """Connect the plan: it turns the command into items for the interlock."""
         config = self._config
         command = self.command
         walker = m.submodules.walker = Walker(walk=matrix_walk(config))

@@ -47,7 +47,7 @@ def compare(
 def check_labels(labels: ArrayLike, expected: Sequence[NDArray[Any]]) -> NDArray[np.integer[Any]]:
     """Return `labels` as an array, one class for each sample of the float outputs `expected`.
 
-    Raises ModelError where they are none, or where the network has no classes.
+    Raises ModelError if `labels` are not such classes, or if the network has no classes.
     """
     array = np.asarray(labels)
     if _classes(expected) is None:

@@ -25,7 +25,7 @@ from systola.runtime.write_file import write_file
 FORMS = ("int8", "16x8")
 """Codes of activations and weights: both of 8 bits, or of 16 and 8."""
 WORST = 5
-"""Layers that are named for their noise."""
+"""Number of layers that the report names as those with the most noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ def quantize_float(
         raise ModelError("there are no samples to calibrate with")
     names = [each.name for each in model.inputs]
     samples: list[Sample] = [
-        # A sample of an input without axes is a number of numpy otherwise.
+        # np.asarray: a sample of an input without axes would be a numpy number, not an array.
         {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
         for arrays in zip(*given.arrays, strict=True)
     ]

@@ -350,7 +350,7 @@ ONE_LESS = {"tail"}
 
 
 def extremes(mnemonic: str) -> dict[str, tuple[int, int]]:
-    """Smallest and largest value of each field."""
+    """Return the smallest and largest value of each field."""
     ends: dict[str, tuple[int, int]] = {}
     for name, (high, low) in LAYOUT[mnemonic][1].items():
         width = high - low + 1

@@ -45,7 +45,7 @@ def test_places() -> None:
 
 @pytest.mark.parametrize("mnemonic", LAYOUT)
 def test_extremes(mnemonic: str) -> None:
-    """Each field at both ends while the others are all at one end."""
+    """Each field is encoded with its extreme values, beside extreme values of all others."""
     number, spans = LAYOUT[mnemonic]
     opcode = Opcode(number)
     ends = extremes(mnemonic)

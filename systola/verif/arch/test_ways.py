@@ -27,7 +27,7 @@ from systola.golden.ranges import accesses, host_bytes, parameter_entries
 from systola.golden.window import Window
 from systola.hdl.control.hazards import COMPLETES, CONFLICTS, LINK_MASKS, MASKS, groups_of, list_of
 from systola.verif.kit.seeds import case_seed
-from systola.verif.units.scoreboard_model import LISTS, QUEUE
+from systola.verif.units.control.scoreboard_model import LISTS, QUEUE
 
 ONLY_ISSUED = (
     *("nop", "halt", "synchronize", "interrupt_host"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quick links of the chain, and differences that must be seen."""
+"""The chain of comparisons: its quick links hold, and it notices planted differences."""
 
 from dataclasses import replace
 

@@ -240,7 +240,7 @@ def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_mistakes(line: str, says: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Each is one line, and no file is written or changed."""
+    """Each mistake gives one line of text, and no file is written or changed."""
     before = tree(folder)
     status, out, err = run(f"quantize {line} -o q", capfd)
     assert (status, out) == (2, "")

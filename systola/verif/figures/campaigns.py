@@ -92,8 +92,8 @@ CAMPAIGNS = (
         name="multipliers",
         what="all products of two operands, in the blocks of each fabric",
         module="pytest",
-        arguments=("-q", "verif/units/test_multiplier_row.py"),
-        command="pytest verif/units/test_multiplier_row.py",
+        arguments=("-q", "verif/units/matrix/test_multiplier_row.py"),
+        command="pytest verif/units/matrix/test_multiplier_row.py",
         pattern=_PASSED,
     ),
     Campaign(

@@ -144,7 +144,7 @@ class NumbersHarness(Harness):
         ]
 
     def _bound_entries(self) -> None:
-        """Prove that no more entries have left than were there at the scan, and came since."""
+        """Prove that only entries have left that were there at the scan or have come since."""
         m, awaited = self._m, self._lists["awaited"]
         self._entered = entered = Signal(GHOST, name="entered")  # since the scan
         with m.If(self._scans):

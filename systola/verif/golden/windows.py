@@ -49,19 +49,19 @@ class Windows:
         return self.height * self.pitch
 
     def positions(self) -> Iterator[tuple[int, int]]:
-        """(p, q) of each window, row by row."""
+        """Return (p, q) of each window, row by row."""
         for p in range(self.out_height):
             for q in range(self.out_width):
                 yield p, q
 
     def kernel(self) -> Iterator[tuple[int, int]]:
-        """(i, j) of each tap, row by row."""
+        """Return (i, j) of each tap, row by row."""
         for i in range(self.kernel_height):
             for j in range(self.kernel_width):
                 yield i, j
 
     def line(self, p: int, q: int, i: int, j: int) -> int | None:
-        """Line of a tap, counted from the first line of the map; None outside the map."""
+        """Return the line of a tap, counted from the map's first line; None outside the map."""
         y = self.top + p * self.stride_y + i * self.dilation_y
         x = self.left + q * self.stride_x + j * self.dilation_x
         if 0 <= y < self.height and 0 <= x < self.width:
@@ -70,7 +70,7 @@ class Windows:
 
 
 def random_windows(rng: random.Random) -> Windows:
-    """Small maps, windows inside, at the edges and wholly outside."""
+    """Return small maps, with windows inside, at the edges and wholly outside."""
     width = rng.randint(1, 7)
     return Windows(
         height=rng.randint(1, 6),

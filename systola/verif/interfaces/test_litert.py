@@ -110,7 +110,7 @@ def test_same_calls(name: str) -> None:
 
 @pytest.mark.parametrize("name", [CNN, "mlp_floatio"])
 def test_number_of_samples(name: str) -> None:
-    """A first size that is resized counts samples."""
+    """If a user resizes the first size of an input, it is the number of samples."""
     model = content(name)
     assert_same(script(ours, model, 3), script(original, model, 3))
 

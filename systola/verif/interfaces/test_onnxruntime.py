@@ -116,7 +116,7 @@ def test_mistakes(mistake: str) -> None:
             made.run(None, feeds(made.get_inputs()[0].name)[mistake])
         kind = caught.type
         raised.append(ValueError if kind.__module__.startswith("onnxruntime") else kind)
-    # A list has no names: either library asks it for them in its own way.
+    # With a list in place of a mapping each library fails in a way of its own.
     assert raised[0] is raised[1] or mistake == "no mapping"
 
 

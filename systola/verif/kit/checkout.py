@@ -8,3 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 """The folder with README.md and pyproject.toml; `systola/` in it has all packages."""
 PACKAGE = ROOT / "systola"
+
+
+def module_name(path: Path) -> str:
+    """Return the name of a test module, such as "units/matrix/test_mxu": its path in verif/."""
+    parts = path.with_suffix("").parts
+    return "/".join(parts[len(parts) - parts[::-1].index("verif") :])

@@ -207,7 +207,7 @@ def test_only_those_with_a_verdict_count(tmp_path):
     assert record.score() == 1 / 3
     assert [n for n in (1, 2, 3, 4) if record.untested(n, "tests")] == [3, 4]
     record.add_tested(3, "tests")
-    record.add(Verdict(4, UNIT, "units/test_fetch", 0.1), 0)
+    record.add(Verdict(4, UNIT, "units/control/test_fetch", 0.1), 0)
     again = Record.of(tmp_path, mutants, "some")
     assert again.counts() == {**counts, UNIT: 1, "survived": 1}
     assert again.score() == 2 / 3

@@ -135,9 +135,11 @@ def test_verdicts():
     )
     inside = mutant(watchdog, adder, bit=0)
     outside = replace(mutant("tpu", core, port=port, bit=0), number=2)
-    assert tests.tests_for(inside) == ["test_bus_watchdog"]
+    assert tests.tests_for(inside) == ["units/host/test_bus_watchdog"]
     shown = []
     verdicts = dict(tests.judge_all([inside, outside], 1, shown.append))
-    assert (verdicts[1].how, verdicts[1].by) == (UNIT, "units/test_bus_watchdog")
+    assert (verdicts[1].how, verdicts[1].by) == (UNIT, "units/host/test_bus_watchdog")
     assert verdicts[2] is None
-    assert [line.partition(":")[0] for line in shown] == ["test_bus_watchdog without a fault"]
+    assert [line.partition(":")[0] for line in shown] == [
+        "units/host/test_bus_watchdog without a fault"
+    ]

@@ -17,18 +17,19 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
 from systola.sim.build import content_key
+from systola.verif.kit.checkout import PACKAGE, module_name
 from systola.verif.mutation.campaign import Verdict
 from systola.verif.mutation.design import Design, M
 from systola.verif.mutation.fault_place import FaultPlace, Modules, source_file
 from systola.verif.mutation.mutants import Mutant
 from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, asked_for, modules_of
 
+_FOLDER = PACKAGE / "verif" / "units"
 UNIT = "found in a unit"
 """Verdict on a mutant found here."""
 _SLOWER = 4
@@ -55,9 +56,7 @@ class UnitTests:
 
     def key(self) -> str:
         """Return a key that changes with any test of a unit."""
-        folder = files("systola.verif.units")
-        texts = (file.read_text() for file in folder.iterdir() if file.name.endswith(".py"))
-        return content_key(*sorted(texts))
+        return content_key(*sorted(file.read_text() for file in _FOLDER.rglob("*.py")))
 
     def judge_all(
         self, mutants: Sequence[Mutant], jobs: int, shown: Callable[[str], None]
@@ -73,9 +72,8 @@ class UnitTests:
         """Return the tests of the fault's unit and of the units around it, by their names."""
         module, tests = mutant.module, list[str]()
         while module:
-            test = f"test_{source_file(self.modules[module])}"
-            if test not in tests and files("systola.verif.units").joinpath(f"{test}.py").is_file():
-                tests.append(test)
+            found = _FOLDER.rglob(f"test_{source_file(self.modules[module])}.py")
+            tests += [test for file in found if (test := module_name(file)) not in tests]
             module = module.rpartition(".")[0]
         return tests
 
@@ -97,7 +95,7 @@ class UnitTests:
         for test in self.tests_for(mutant):
             status, output = self._run(test, place, self._limit(test, shown))
             if status is None or (status == _FAILED and _SIGN in output):
-                what = f"units/{test}{'' if status else ': no end'}"
+                what = f"{test}{'' if status else ': no end'}"
                 return mutant.number, Verdict(
                     mutant.number, UNIT, what, round(time.monotonic() - started, 2)
                 )
@@ -111,7 +109,7 @@ class UnitTests:
         self, test: str, place: FaultPlace | None, limit: float | None
     ) -> tuple[int | None, str]:
         """Return exit status and output of the tests in a file; the status is None if they hang."""
-        file = str(files("systola.verif.units").joinpath(f"{test}.py"))
+        file = str(PACKAGE / "verif" / f"{test}.py")
         environment: Mapping[str, str] = {
             **os.environ,
             **asked_for(place),

@@ -48,12 +48,12 @@ def _processor_time() -> float:
 
 
 def measured(report: Path) -> dict[str, dict[str, float]]:
-    """Return tests and seconds of each module, such as "units/test_mxu", from a JUnit report."""
+    """Return tests and seconds of each module, such as "cli/test_gemm", from a JUnit report."""
     counts: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
-        names = case.attrib["classname"].split(".")
-        module = "/".join([name for name in names if not name.startswith("Test")][-2:])
+        names = case.attrib["classname"].partition("verif.")[2].split(".")
+        module = "/".join(name for name in names if not name.startswith("Test"))
         counts[module] += 1
         for entry in case.iter("property"):
             if entry.attrib["name"] == _PROPERTY:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from systola.verif.kit.checkout import ROOT
+from systola.verif.kit.checkout import ROOT, module_name
 
 WHOLE_MACHINE = ("system/test_instructions",)
 """Tests of the whole machine that always run, since every unit is in the machine."""
@@ -26,7 +26,7 @@ def units() -> dict[str, Path]:
 
 
 def dependents(unit: str) -> frozenset[str]:
-    """Return the test modules, such as "units/test_walker", that use `hdl/**/unit.py`.
+    """Return the test modules, such as "units/parts/test_walker", that use `hdl/**/unit.py`.
 
     A test depends on the components that it or its helpers import, and on all components that these
     instantiate. A file without a component (commands, fabric) is a part of every file that imports
@@ -36,10 +36,8 @@ def dependents(unit: str) -> frozenset[str]:
         near = get_close_matches(unit, units(), n=3) or sorted(units())
         raise UnknownUnitError(f"unknown unit '{unit}' (did you mean {', '.join(near)}?)")
     folder = ROOT / "verif" / "units"
-    tests = {
-        f"units/{path.stem}" for path in folder.glob("test_*.py") if unit in _parts(path, unit)
-    }
-    return frozenset(tests | set(WHOLE_MACHINE))
+    files = (path for path in folder.rglob("test_*.py") if unit in _parts(path, unit))
+    return frozenset({*map(module_name, files), *WHOLE_MACHINE})
 
 
 def _parts(test: Path, unit: str) -> set[str]:
@@ -48,7 +46,8 @@ def _parts(test: Path, unit: str) -> set[str]:
     left = [test]
     while left:
         for package, name, imported in _imports(left.pop()):
-            if package == "verif.units" and (helper := test.parent / f"{name}.py").exists():
+            helper = ROOT / package.replace(".", "/") / f"{name}.py"
+            if f"{package}.".startswith("verif.units.") and helper.is_file():
                 if helper != test and helper not in left and f"helper {name}" not in found:
                     found.add(f"helper {name}")
                     left.append(helper)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from systola.verif.kit.checkout import module_name
 from systola.verif.plan.dependents import UnknownUnitError, dependents
 
 _OF_A_KIND = ("simulator", "variant")
@@ -60,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in items if item not in shown]
     if unit := os.environ.get("UNIT"):
         modules = dependents(unit)
-        kept = [item for item in kept if f"{item.path.parent.name}/{item.path.stem}" in modules]
+        kept = [item for item in kept if module_name(item.path) in modules]
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
@@ -89,7 +90,7 @@ def _repeated(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     installed = shutil.which("iverilog") is not None
     kinds: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.path.parent.name == "units":
+        if module_name(item.path).startswith("units/"):
             others = {k: v for k, v in _parameters(item).items() if k != "simulator"}
             kinds[item.nodeid.partition("[")[0], repr(others)].append(item)
     return {

@@ -45,28 +45,28 @@ def chosen(folder, *options, **environment):
     return names, done.stderr
 
 
-@pytest.fixture(params=["units", "system"])
+@pytest.fixture(params=["units/parts", "system"])
 def folder(request, tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = thorough\n")
-    tests = tmp_path / request.param
-    tests.mkdir()
+    tests = tmp_path / "verif" / request.param
+    tests.mkdir(parents=True)
     (tests / "test_walker.py").write_text(TESTS)
     return tests
 
 
 def test_quick_and_rest_are_all(folder):
     quick, rest, everything = (chosen(folder, *o)[0] for o in (["--quick"], ["--rest"], []))
-    icarus = shutil.which("iverilog") and folder.name == "units"
+    icarus = shutil.which("iverilog") and folder.name == "parts"
     assert quick == [ON_ICARUS if icarus else ON_VERILATOR, "test_short"]
     other = "verilator" if icarus else "icarus"
-    repeated = [name for name in everything if other in name and folder.name == "units"]
-    assert len(everything) == 10 and len(repeated) == (4 if folder.name == "units" else 0)
+    repeated = [name for name in everything if other in name and folder.name == "parts"]
+    assert len(everything) == 10 and len(repeated) == (4 if folder.name == "parts" else 0)
     assert sorted([*quick, *rest, *repeated]) == sorted(everything)
 
 
 def test_of_a_unit(folder):
     names, _ = chosen(folder, "--quick", UNIT="walker")
-    assert bool(names) == (folder.name == "units")
+    assert bool(names) == (folder.name == "parts")
     assert chosen(folder, UNIT="mxu")[0] == []
     names, said = chosen(folder, UNIT="waker")
     assert names == [] and "unknown unit 'waker' (did you mean walker?)" in said
@@ -79,12 +79,27 @@ def test_nothing_is_left_of_both(folder):
 @pytest.mark.parametrize(
     ("unit", "tests"),
     [
-        ("walker", {"walker", "matrix_unit", "activation_unit", "promise_faults"}),
+        (
+            "walker",
+            {
+                *("parts/test_walker", "matrix/test_matrix_unit"),
+                *("activation/test_activation_unit", "test_promise_faults"),
+            },
+        ),
         (
             "decoder",
-            {"decoder", "sequenced_decoder", "numbered_scoreboard", "command_memory"},
+            {
+                *("control/test_decoder", "control/test_sequenced_decoder"),
+                *("control/test_numbered_scoreboard", "control/test_command_memory"),
+            },
         ),
-        ("multiplier_row_ecp5", {"multiplier_row", "mxu_tile", "mxu", "matrix_unit"}),
+        (
+            "multiplier_row_ecp5",
+            {
+                *("matrix/test_multiplier_row", "matrix/test_mxu_tile"),
+                *("matrix/test_mxu", "matrix/test_matrix_unit"),
+            },
+        ),
         ("tpu", set()),
     ],
 )
@@ -93,19 +108,19 @@ def test_dependents(unit, tests):
 
     Tests that merely share a constant with it are not found.
     """
-    assert dependents(unit) == {*(f"units/test_{test}" for test in tests), *WHOLE_MACHINE}
+    assert dependents(unit) == {*(f"units/{test}" for test in tests), *WHOLE_MACHINE}
 
 
 def test_a_file_without_a_unit():
-    assert {"units/test_decoder", "units/test_walker"} < dependents("commands")
+    assert {"units/control/test_decoder", "units/parts/test_walker"} < dependents("commands")
     with pytest.raises(UnknownUnitError, match=r"unknown unit 'mux' \(did you mean mxu"):
         dependents("mux")
 
 
 REPORT = """<testsuites><testsuite>
-<testcase classname="verif.units.test_mxu" name="test_mxu[a]"><properties>
+<testcase classname="verif.units.matrix.test_mxu" name="test_mxu[a]"><properties>
 <property name="processor_seconds" value="2.5"/></properties></testcase>
-<testcase classname="verif.units.test_mxu" name="test_mxu[b]"><properties>
+<testcase classname="verif.units.matrix.test_mxu" name="test_mxu[b]"><properties>
 <property name="processor_seconds" value="1"/></properties></testcase>
 </testsuite></testsuites>"""
 
@@ -113,22 +128,22 @@ REPORT = """<testsuites><testsuite>
 def test_measured(tmp_path):
     (tmp_path / "tests.xml").write_text(REPORT)
     assert budget.measured(tmp_path / "tests.xml") == {
-        "units/test_mxu": {"tests": 2, "seconds": 3.5}
+        "units/matrix/test_mxu": {"tests": 2, "seconds": 3.5}
     }
 
 
 def test_over_the_budget():
-    stored = {"modules": {"units/test_mxu": {"tests": 2, "seconds": budget.BUDGET + 1.0}}}
-    (line,) = budget.problems(stored, {"units/test_mxu": 2})
-    assert line.endswith("most in units/test_mxu")
+    stored = {"modules": {"units/matrix/test_mxu": {"tests": 2, "seconds": budget.BUDGET + 1.0}}}
+    (line,) = budget.problems(stored, {"units/matrix/test_mxu": 2})
+    assert line.endswith("most in units/matrix/test_mxu")
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_other_tests_than_were_measured(count):
-    stored = {"modules": {"units/test_mxu": {"tests": 2, "seconds": 1.0}}}
-    assert budget.problems(stored, {"units/test_mxu": 2}) == []
-    assert len(budget.problems(stored, {"units/test_mxu": count})) == 1
-    assert len(budget.problems(stored, {"units/test_mxu": 2, "units/test_new": count})) == 1
+    stored = {"modules": {"units/matrix/test_mxu": {"tests": 2, "seconds": 1.0}}}
+    assert budget.problems(stored, {"units/matrix/test_mxu": 2}) == []
+    assert len(budget.problems(stored, {"units/matrix/test_mxu": count})) == 1
+    assert len(budget.problems(stored, {"units/matrix/test_mxu": 2, "units/test_new": count})) == 1
 
 
 def test_stored_times():

@@ -20,9 +20,9 @@ from systola.verif.plan.testplan import (
 RUN = """<testsuites><testsuite>
 <testcase classname="verif.system.test_faults" name="test_faults[verilator]"/>
 <testcase classname="verif.system.test_faults" name="test_many_faults[1]"><failure/></testcase>
-<testcase classname="verif.units.test_mxu" name="test_mxu[a]"><skipped type="pytest.skip"/>
+<testcase classname="verif.units.matrix.test_mxu" name="test_mxu[a]"><skipped type="pytest.skip"/>
 </testcase>
-<testcase classname="verif.units.test_mxu" name="test_mxu[b]"><skipped type="pytest.xfail"/>
+<testcase classname="verif.units.matrix.test_mxu" name="test_mxu[b]"><skipped type="pytest.xfail"/>
 </testcase>
 </testsuite></testsuites>"""
 
@@ -51,10 +51,10 @@ def test_every_instruction_is_expected():
 
 
 def test_a_module_without_a_feature_is_noticed():
-    assert "units/test_mxu is in no feature's tests" in problems([])
+    assert "units/matrix/test_mxu is in no feature's tests" in problems([])
 
 
-@pytest.mark.parametrize("test", ["units/test_nothing", "units/test_mxu:nothing"])
+@pytest.mark.parametrize("test", ["units/test_nothing", "units/matrix/test_mxu:nothing"])
 def test_a_missing_test_is_noticed(test):
     feature = replace(named("unit.mxu"), tests=(test,))
     assert f"unit.mxu: no test {test}" in problems([feature])

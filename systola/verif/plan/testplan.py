@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 
 from systola.arch.isa import BY_OPCODE, Fault
 from systola.arch.pages import table, write_or_check
+from systola.verif.kit.checkout import module_name
 
 VERIF = Path(__file__).parents[1]
 PLAN = Path(__file__).with_name("testplan.toml")
@@ -69,8 +70,8 @@ def problems(plan: Sequence[Feature]) -> list[str]:
     ]
     found += [f"{feature.name}: no tests" for feature in plan if not feature.tests]
     named = {test for feature in plan for test in feature.tests}
-    for path in sorted(VERIF.glob("*/test_*.py")):
-        module = f"{path.parent.name}/{path.stem}"
+    for path in sorted(VERIF.rglob("test_*.py")):
+        module = module_name(path)
         if not any(test.partition(":")[0] == module for test in named):
             found.append(f"{module} is in no feature's tests")
     promised = {feature.name for feature in plan}
@@ -146,7 +147,7 @@ def verdicts(results: Path) -> Mapping[str, Counter[str]]:
     """
     found = defaultdict[str, Counter[str]](Counter)
     for case in ElementTree.parse(results).iter("testcase"):
-        module = "/".join(case.attrib["classname"].split(".")[-2:])
+        module = case.attrib["classname"].partition("verif.")[2].replace(".", "/")
         name = case.attrib["name"].partition("[")[0]
         outcome = "passed"
         for child in case:

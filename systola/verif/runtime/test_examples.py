@@ -155,7 +155,7 @@ def test_first_program() -> None:
     page = (root / "docs" / "first-program.md").read_text()
     script = (FOLDER / "matrix_product.py").read_text().split("\n", 1)[1].strip()
     assert f"```python\n{script}\n```" in page
-    assert "\nSEED=1 .venv/bin/pytest verif/units/test_mxu_tile.py " in page
+    assert "\nSEED=1 .venv/bin/pytest verif/units/matrix/test_mxu_tile.py " in page
     line = "m.d.sync += total.eq(partial[c] + products.products[c])"
     assert line in page
     assert (root / "hdl" / "matrix" / "mxu_tile.py").read_text().count(line) == 1

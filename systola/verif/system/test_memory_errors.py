@@ -109,7 +109,7 @@ async def each_is_told(dut):
         told = result.status, result.fault_cause, result.fault_pc, result.fault_address
         expected = Status.FAULT, Fault.MEMORY_ERROR, 0, int(which)
         assert told == expected, f"bank {index}, word {address}, bit {bit}"
-    # Without a flip the same memories are in order, after they have been written again.
+    # Without a flipped bit the next program, which writes the memories again, ends well.
     await tb.check_program(image)
 
 

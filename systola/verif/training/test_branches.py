@@ -249,7 +249,7 @@ def test_gradients_of_three_lstms() -> None:
 
 
 def test_sums_have_no_drift() -> None:
-    """Halves, which sums of few codes are often, go up as often as down."""
+    """Sums that end in a half, as many do, are rounded up as often as down."""
     total, _ = added([(np.arange(-100, 101, dtype=np.int8), 3), (np.ones(201, np.int8), 3)])
     codes = total - np.int16(64)
     for shift in (5, 6, 9):

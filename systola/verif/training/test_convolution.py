@@ -62,8 +62,10 @@ FARTHEST = {"depthwise": 0.3}
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_steps_move_weights_as_in_float32(name: str, data_set: int) -> None:
-    """One step each of some networks with other weights and samples, taken together: in one alone
-    much depends on which pixel of a window is the largest where two are nearly so."""
+    """Steps of several networks, taken together, move weights as float32 does.
+
+    A single network may differ more: much depends on which of two nearly equal pixels is larger.
+    """
     (x, y), _ = images()
     count = 15
     sums = []

@@ -107,7 +107,7 @@ def test_summary_before_the_shape_is_known(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_summary_without_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of plain characters gets plain ones."""
+    """A terminal that has only ASCII characters gets a table without lines of Unicode."""
     plain = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(plain, encoding="ascii"))
     Sequential(WORDS).summary()

@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 
 from systola.verif.kit.launch import simulators
-from systola.verif.units.unit import run_unit
+from systola.verif.units.unit import file_of, run_unit
 
 
 @pytest.mark.thorough
@@ -25,5 +25,6 @@ from systola.verif.units.unit import run_unit
 )
 def test_netlists(netlist, module, variant, monkeypatch):
     monkeypatch.setenv("NETLIST", netlist)
-    unit = import_module(f"systola.verif.units.{module}").unit(variant)
+    room = file_of(module).parent.name
+    unit = import_module(f"systola.verif.units.{room}.{module}").unit(variant)
     run_unit(module, simulators()[0], unit, variant=variant)

@@ -40,6 +40,8 @@ from systola.verif.units.packing import from_bits, to_bits
 
 TOP = "unit"
 SIMULATED = Checked(Fabric.GENERIC)
+FOLDER = Path(__file__).parent
+"""Folder of the tests of units, with the same rooms as hdl/."""
 _VARIANT = "TPU_UNIT_VARIANT"
 _ESCAPED = "_"
 
@@ -91,6 +93,12 @@ def _readable(text: str) -> str:
     return f"// verilator lint_off SYMRSVDWORD\n{text}"
 
 
+def file_of(name: str) -> Path:
+    """Return the file of the test module `name`, which is in one of the rooms of this folder."""
+    (file,) = FOLDER.rglob(f"{name}.py")
+    return file
+
+
 def run_unit(
     name: str,
     simulator: str,
@@ -100,7 +108,7 @@ def run_unit(
     modules: str = "",
     fabric: Fabric = Fabric.GENERIC,
 ) -> None:
-    """Run the cocotb tests of verif/units/`name`.py on `component`.
+    """Run the cocotb tests of verif/units/*/`name`.py on `component`.
 
     The tests see `variant` in `chosen_variant`. `modules` is the Verilog of modules that the
     component places by name; it may leave out blocks of `fabric`. NETLIST asks for the netlist of
@@ -120,7 +128,8 @@ def run_unit(
         text = f"{convert(component, platform=platform)}\n{modules}"
     text = netlist_of(text, TOP, fabric) if fabric is netlist else f"{text}\n{models_of(text)}"
     environment = {_VARIANT: variant}
-    run_module(f"units.{name}", simulator, verilog=text, top=TOP, extra_env=environment)
+    module = file_of(name).relative_to(FOLDER.parent).with_suffix("")
+    run_module(".".join(module.parts), simulator, verilog=text, top=TOP, extra_env=environment)
 
 
 def variants(*names: str) -> list[tuple[str, str]]:

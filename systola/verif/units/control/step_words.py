@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of commands and the regions that follow from a decoded instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from amaranth.hdl import Shape
+from amaranth.lib import data
+
+from systola.arch.config import Config
+from systola.arch.isa import BY_OPCODE, Opcode, Operation
+from systola.hdl.commands import (
+    MeasureLayout,
+    Other,
+    line_bits,
+    parameter_space,
+    table_space,
+)
+from systola.hdl.control.decoded import Decoded
+from systola.hdl.control.step_row import TWO_LINES
+from systola.verif.units.control.decoder_words import LINKS
+from systola.verif.units.control.instruction_reader import COPIES, TRAINING
+
+LOADS = (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE)
+_RUN = {"address": "transfer.address", "beats": "transfer.beats"}
+_TRANSFER = {**_RUN, "rows": "transfer.rows", "blocks": "transfer.blocks"}
+_RESULTS = {"destination": "activate.destination", "parameter": "activate.parameter"}
+_BOUNDS = {"low": "activate.low", "high": "activate.high"}
+_SCALE = {
+    "scale_a": ("activate.scale.multiplier_a", "activate.scale.shift_a"),
+    "scale_b": ("activate.scale.multiplier_b", "activate.scale.shift_b"),
+    "zeros": ("activate.scale.zero_a", "activate.scale.zero_b"),
+}
+_WINDOW = {
+    "tap_step": "walk.step.ky.line",
+    "row_step": "walk.step.oy.line",
+    "height": "height",
+    "kernel_height": "walk.count.ky",
+    "out_width": "walk.count.ox",
+    "out_height": "walk.count.oy",
+}
+_OF_PAIRS = ("activate.walk.start.line", "activate.operand")
+"""Lines of operands, which a machine for training may read in pairs."""
+_COLUMNS = {
+    "left": "walk.start.x",
+    "width": "width",
+    "kernel_width": "walk.count.kx",
+}
+"""Numbers of a window that packed channels do not have."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Bits of a word that no part of a command has as they stand."""
+
+    width: int
+
+
+Part = str | tuple[str, int] | Skipped
+"""A part of Decoded, with its width in the word where the part is longer."""
+Word = str | tuple[Part, ...]
+
+_FUNCTION = (
+    *("activate.function", ("activate.table", 4), "activate.rounding"),
+    *("activate.wide", "activate.accumulate"),
+)
+_FLAGS: Mapping[Opcode, tuple[int, tuple[Part, ...]]] = {
+    Opcode.MATRIX_MULTIPLY: (
+        17,
+        ("matrix.accumulate", "matrix.wide_vectors", "matrix.wide_weights"),
+    ),
+    Opcode.CONVOLVE: (14, ("matrix.accumulate",)),
+    Opcode.ACTIVATE: (17, _FUNCTION),
+    Opcode.DEPTHWISE: (14, ("activate.rounding", ("activate.function", 2))),
+    Opcode.POOL: (14, ("activate.rounding",)),
+    Opcode.VECTOR: (17, _FUNCTION),
+    Opcode.SEND: (14, ("side", "link.sums")),
+    Opcode.RECEIVE: (11, ("side",)),
+    Opcode.REDUCE: (11, ("side", "link.adds")),
+}
+"""Flags of an instruction from their first bit on."""
+
+
+class Shown:
+    """An instruction as the decoder shows it, by the names of parts, as unsigned numbers."""
+
+    def __init__(self, config: Config, bits: int):
+        self._config = config
+        self._layout = Decoded(config=config)
+        self._bits = bits
+
+    def part(self, path: str) -> tuple[int, int]:
+        """Return the bits of a part and their number."""
+        layout: data.Layout = self._layout
+        offset, shape = 0, Shape(0)
+        if path.startswith("measured."):
+            # A Measure has its numbers in place of a multiplier.
+            at = MeasureLayout()[path.removeprefix("measured.")]
+            number = self.value("activate.scale.multiplier_b")
+            width = Shape.cast(at.shape).width
+            return number >> at.offset & ((1 << width) - 1), width
+        for name in path.split("."):
+            field = layout[name]
+            offset += field.offset
+            shape = Shape.cast(field.shape)
+            if isinstance(field.shape, data.Layout):
+                layout = field.shape
+        number = self._bits >> offset & ((1 << shape.width) - 1)
+        if path in _OF_PAIRS and self._is("activate.paired"):
+            # A pair is read from its second line on, and words have the first line, which is even.
+            number &= ~self.value("activate.wide_operands")
+        return number, shape.width
+
+    def value(self, path: str) -> int:
+        """Return the bits of a part."""
+        return self.part(path)[0]
+
+    def word(self, parts: Word) -> tuple[int, int]:
+        """Return the bits of a command word, and a mask of those that are known."""
+        number, known, at = 0, 0, 0
+        for part in (parts,) if isinstance(parts, str) else parts:
+            if isinstance(part, Skipped):
+                at += part.width
+                continue
+            path, width = part if isinstance(part, tuple) else (part, self.part(part)[1])
+            mask = (1 << width) - 1
+            number |= (self.value(path) & mask) << at
+            known |= mask << at
+            at += width
+        return number, known
+
+    def words(self, opcode: Opcode) -> Mapping[str, Word]:
+        """Return the parts of each word of the instruction's command. Words of its window or scale
+        are among them."""
+        flags = {"flags": self._flags(opcode)} if opcode in _FLAGS else {}
+        if opcode in LOADS:
+            return _RUN
+        if opcode in COPIES:
+            tail = {f"tail_{name}": f"tail.{name}" for name in ("line", "every", "bytes")}
+            return {**_TRANSFER, **tail, "stride": "transfer.stride"}
+        if opcode is Opcode.READ_WEIGHTS:
+            parts = {f"weight_{name}": f"weight_transfer.{name}" for name in ("address", "beats")}
+            return {**parts, "tiles": "tiles"}
+        if opcode in (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE):
+            return {**flags, **self._matrix(opcode)}
+        if opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR):
+            return {**flags, **_RESULTS, **_BOUNDS, **self._activate(opcode)}
+        if opcode in TRAINING:
+            return self._training(opcode)
+        if opcode in LINKS:
+            return {**flags, "place": "link.place", "link_rows": "link.rows"}
+        if opcode is Opcode.INTERRUPT_HOST:
+            return {"code": "code"}
+        return {"code": "code", "units": "units"} if opcode is Opcode.DEBUG_TAG else {}
+
+    def _flags(self, opcode: Opcode) -> tuple[Part, ...]:
+        """Return the flags of a command. Random numbers need another rounding than the field names,
+        and neither a quotient nor a table of int32 has a function."""
+        skipped = {"activate.rounding": 1} if self._is("activate.stochastic") else {}
+        if self._gathers() or self._is("activate.quotient"):
+            skipped |= {"activate.function": 3}
+        place, parts = _FLAGS[opcode]
+        more: tuple[Part, ...] = ()
+        if opcode is Opcode.VECTOR:
+            exponent: Part = ("activate.exponent", 2) if self._config.training else Skipped(2)
+            more = (exponent, "activate.wide_operands", "activate.operation")
+        elif self._config.training and opcode is Opcode.ACTIVATE:
+            more = ("activate.exponent", "activate.stochastic")
+        elif self._config.training and opcode is Opcode.MATRIX_MULTIPLY:
+            more = ("from_buffer",)
+        if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
+            parts = tuple(
+                Skipped(skipped[part]) if isinstance(part, str) and part in skipped else part
+                for part in parts
+            )
+        return (Skipped(place), *parts, *more)
+
+    def _is(self, path: str) -> bool:
+        """Return whether a flag for training is set."""
+        return self._config.training and bool(self.value(path))
+
+    def _training(self, opcode: Opcode) -> Mapping[str, Word]:
+        """Return the parts of an instruction that there is for training alone."""
+        if opcode is Opcode.MEASURE:
+            names = ("exponent", "bits", "first", "second", "third", "value")
+            about = {"measured": tuple(f"measured.{name}" for name in names)}
+            command = {"vector_rows": "walk.count.ox", TWO_LINES: "wide_operands"}
+            if self.value("activate.table") == Other.MEASURE:
+                lines = self.value("activate.wide_operands")
+                place = ("start_line", "walk.start.line") if lines else ("accumulator",) * 2
+                command |= dict([place])
+        elif opcode is Opcode.TRANSPOSE:
+            about = {}
+            command = {"n_tiles": "walk.count.block", "tile_step": "walk.step.block.line"}
+            command |= {"operand": "operand", "destination": "destination"}
+        else:
+            about = {"counter": ("activate.scale.multiplier_b", ("activate.scale.shift_b", 1))}
+            command = {"vector_rows": "walk.count.ox", "destination": "destination"}
+            command |= {"seed": "scale.multiplier_a"}
+        return {**about, **{word: f"activate.{path}" for word, path in command.items()}}
+
+    def _gathers(self) -> bool:
+        """Return whether the sums of Vector come from a table of int32."""
+        return self._config.attention and bool(self.value("activate.gathers"))
+
+    def _matrix(self, opcode: Opcode) -> Mapping[str, Word]:
+        found = {"tiles": "tiles"}
+        if opcode is Opcode.MATRIX_MULTIPLY and self._is("from_buffer"):
+            line = ("weight_transfer.address", line_bits(self._config))
+            found |= {"weight_address": (line,), "weight_beats": "weight_transfer.beats"}
+        command = {
+            "start_line": "walk.start.line",
+            "accumulator": "accumulator",
+            "n_tiles": "walk.count.n",
+        }
+        if opcode is Opcode.MATRIX_MULTIPLY:
+            command |= {"matrix_rows": "walk.count.oy", "k_tiles": "walk.count.kx"}
+            command |= {TWO_LINES: "wide_vectors"} if self._config.wide else {}
+        else:
+            command |= {**_WINDOW, "plane": "walk.step.block.line", "k_tiles": "walk.count.block"}
+            command |= {"fill": "fill"}
+            if self.value("matrix.packed"):
+                command |= {"start_byte": "walk.start.x", "row_bytes": "width"}
+                command |= {"byte": "byte", "byte_step": "byte_step"}
+            else:
+                command |= _COLUMNS
+        moves = {"moves": _moves("matrix", packed=bool(self.value("matrix.packed")))}
+        if opcode is Opcode.MATRIX_MULTIPLY:
+            moves = {}
+        return {**found, **moves, **{word: f"matrix.{path}" for word, path in command.items()}}
+
+    def _activate(self, opcode: Opcode) -> Mapping[str, Word]:
+        if opcode is Opcode.ACTIVATE:
+            command = {"accumulator": "accumulator", "table": "table"}
+            command |= {"vector_rows": "walk.count.ox", "n_tiles": "walk.count.block"}
+            command |= {"zero_point": "zero_point"}
+            return {word: f"activate.{path}" for word, path in command.items()}
+        command = {"start_line": "walk.start.line"}
+        lasting: Mapping[str, Word] = {"moves": _moves("activate", packed=False)}
+        if opcode is Opcode.VECTOR:
+            lasting = _SCALE
+            command |= {TWO_LINES: "wide_operands"} if self._config.wide else {}
+            command |= {"vector_rows": "walk.count.ox", "table": "table"}
+            if self.value("activate.operation") != Operation.COPY:
+                command |= {"operand": "operand"}
+        else:
+            command |= {**_WINDOW, **_COLUMNS, "n_tiles": "walk.count.block"}
+            command |= {"map_lines": "walk.step.block.line"}
+            if opcode is Opcode.DEPTHWISE:
+                command |= {"operand": "operand", "taps": "taps"}
+        fill: tuple[Part, ...] = ("activate.fill",) if opcode is Opcode.DEPTHWISE else ()
+        lasting = {**lasting, "zero_point": ("activate.zero_point", *fill)}
+        return {**lasting, **{word: f"activate.{path}" for word, path in command.items()}}
+
+    def regions(self, opcode: Opcode) -> dict[str, tuple[int, int]]:
+        """Return base and end of the regions of an instruction, by the names of their cells."""
+        found = {
+            cell: (self.value(f"{name}.base"), self.value(f"{name}.end"))
+            for cell, name in _regions(opcode, training=self._config.training).items()
+        }
+        loads = {Opcode.LOAD_PARAMETERS: parameter_space, Opcode.LOAD_TABLE: table_space}
+        spaces = {"entries": parameter_space(self._config), "table": table_space(self._config)}
+        if opcode in loads:
+            spaces["result"] = loads[opcode](self._config)
+        return {
+            cell: (base - spaces.get(cell, 0), end - spaces.get(cell, 0))
+            for cell, (base, end) in found.items()
+        }
+
+
+def _moves(unit: str, *, packed: bool) -> tuple[Part, ...]:
+    """Return the fields of a window that say how far one step goes, as they stand in its word."""
+    steps = (("oy.y", "stride_y"), ("ox.x", "stride_x"), ("ky.y", "dilation_y"))
+    steps += (("kx.x", "dilation_x"),)
+    fields = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
+    parts: list[Part] = []
+    for path, name in steps:
+        width = fields.field(name).width
+        skipped = packed and name == "stride_x"
+        parts.append(Skipped(width) if skipped else (f"{unit}.walk.step.{path}", width))
+    return (*parts, (f"{unit}.walk.start.y", fields.field("top").width))
+
+
+_OTHERS: Mapping[Opcode, Mapping[str, str]] = {
+    Opcode.MEASURE: {"sums": "accumulator", "source": "source"},
+    Opcode.TRANSPOSE: {"source": "source", "result": "buffer"},
+    Opcode.RANDOM: {"result": "buffer"},
+    Opcode.SEND: {"result": "buffer", "sums": "accumulator"},
+    Opcode.RECEIVE: {"result": "buffer"},
+    Opcode.REDUCE: {"sums": "accumulator"},
+}
+"""Regions of instructions that there are for training or for links alone."""
+
+
+def _regions(opcode: Opcode, *, training: bool) -> Mapping[str, str]:
+    if opcode in (*COPIES, *LOADS):
+        return {"result": "buffer", "host": "host"}
+    if opcode in (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE):
+        weights = training and opcode is Opcode.MATRIX_MULTIPLY
+        return {"result": "buffer", "sums": "accumulator"} | (
+            {"source": "source"} if weights else {}
+        )
+    if opcode in (*TRAINING, *LINKS):
+        return _OTHERS[opcode]
+    results = {"result": "buffer", "entries": "parameters"}
+    if opcode is Opcode.ACTIVATE:
+        return {**results, "sums": "accumulator", "table": "table"}
+    if opcode is Opcode.VECTOR:
+        return {**results, "source": "source", "operand": "operand", "table": "table"}
+    if opcode is Opcode.DEPTHWISE:
+        return {**results, "source": "source", "operand": "operand"}
+    return {**results, "source": "source"} if opcode is Opcode.POOL else {}
+
+
+PERSISTENT = (
+    *_WINDOW,
+    *_COLUMNS,
+    *_SCALE,
+    *("map_lines", "taps", "moves"),
+)
+"""Words that instructions find, as a Set_Config_Window or Set_Config_Scale has written them."""
