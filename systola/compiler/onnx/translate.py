@@ -13,6 +13,7 @@ import numpy as np
 
 from systola.compiler.errors import ModelError, result_name
 from systola.compiler.host_stage import Dequantise, FlipSign, HostFunction, HostStage, LookUp
+from systola.compiler.onnx.by_channel import BY_CHANNEL
 from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
 from systola.compiler.onnx.layout import plain
 from systola.compiler.onnx.model import OnnxInput, OnnxModel, OnnxNode
@@ -39,6 +40,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
     **LINEAR,
     **POOLING,
     **ARITHMETIC,
+    **BY_CHANNEL,
     **CURVES,
     **REDUCTIONS,
     **SOFTMAX,

@@ -35,8 +35,8 @@ Operand = Codes | NDArray[np.int64]
 
 
 def translate_binary(scope: Scope, node: OnnxNode) -> None:
-    """Translate Add, Sub, Mul, Max and Min of two tensors. With one tensor and a number, Div, Pow
-    and PRelu are translated, too.
+    """Translate Add, Sub, Mul, Max and Min of two tensors. With one tensor and a number, Div and
+    Pow are translated, too.
     """
     entries = scope.entry(node, 0), scope.entry(node, 1)
     if all(isinstance(entry, np.ndarray) for entry in entries):

@@ -2,7 +2,7 @@
 """Functions of one float32 between DEQUANTIZE and QUANTIZE, which the machine has as one table.
 
 A quantiser leaves the kinds of operators in float32 that LiteRT does not have for int8, such as SIN
-and POW. A chain of them is a function of one code: 256 numbers say all about it.
+and POW. A chain of them is a function of one code, which has 256 numbers.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _between(low: float, high: float) -> Callable[[Numbers], Numbers]:
 
 
 def _inverse_root(x: Numbers) -> Numbers:
-    return np.float32(1) / np.sqrt(x)
+    return (np.float32(1) / np.sqrt(x)).astype(np.float32)
 
 
 def _difference_squared(a: Numbers, b: Numbers) -> Numbers:
@@ -122,4 +122,4 @@ FLOAT_CURVES = (*_ONE, *_TWO)
 """Kinds of operators that are functions of one float32."""
 
 FLOAT_ONLY = ("COS", "DIV", "FLOOR", "POW", "SIGN", "SIN", "SQUARE", "SQUARED_DIFFERENCE")
-"""Those of them that the machine has in no other type."""
+"""Kinds among them that the machine has in no other type."""

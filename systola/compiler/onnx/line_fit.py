@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fit of weight, bias and multiplier to a line over all codes, rounding SINGLE.
+
+The machine makes floor((weight * code + bias) * m + 1/2), clamped to the codes. A weight of 7 bits
+times the code is finer than a code, so a bias puts the line between two results as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.compiler.errors import ModelError
+from systola.compiler.onnx.fitting import nearest_multiplier
+from systola.compiler.onnx.numbers import CODES
+
+_MOST_WEIGHT, _MOST_BIAS = 127, 1 << 30
+_BESIDE = (0, -1, 1)
+"""Distances from the nearest bias that are tried."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line: the machine's numbers for one channel."""
+
+    weight: int
+    bias: int
+    multiplier: int
+    shift: int
+    """Exponent, as in a parameter."""
+
+
+@dataclass(frozen=True)
+class WantedLine:
+    """A line with the results that it must have."""
+
+    results: NDArray[np.int64]
+    """Results of all codes, less the zero point."""
+    used: NDArray[np.bool_]
+    """Codes that occur; the results of others do not matter."""
+    low: int
+    """Bound of results, which are clamped to `low` to `high`."""
+    high: int
+    slope: float
+    """Results for each code more."""
+    offset: float
+    """Result of code 0, not rounded."""
+
+
+def fit_line(wanted: WantedLine) -> Line | None:
+    """Return a line that has all results, or None where none of those tried has them."""
+    results = wanted.results[wanted.used]
+    if bool((results == results[0]).all()):
+        # (1 * 2^30) * 2^(1 - 31) = 1
+        return Line(0, int(results[0]), 1 << 30, 1)
+    if not np.isfinite(wanted.slope) or wanted.slope == 0:
+        return None
+    sizes = np.arange(_MOST_WEIGHT, 0, -1) * int(np.sign(wanted.slope))
+    nearest = np.rint(sizes * (wanted.offset / wanted.slope))
+    pairs = [(sizes, nearest + distance) for distance in _BESIDE]
+    weights, biases = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    fits = np.abs(biases) < _MOST_BIAS
+    weights, biases = weights[fits], biases[fits].astype(np.int64)
+    if not weights.size:
+        return None
+    best, scale = _widest(wanted, weights[:, np.newaxis] * CODES + biases[:, np.newaxis])
+    try:
+        multiplier, shift = nearest_multiplier(scale)
+    except ModelError:
+        return None
+    line = Line(int(weights[best]), int(biases[best]), multiplier, shift)
+    made = np.clip(_rounded(line), wanted.low, wanted.high)
+    return line if bool((made == wanted.results)[wanted.used].all()) else None
+
+
+def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
+    """Return the row of `sums` that leaves most room for its scale, and the middle of the room."""
+    up = wanted.used & (wanted.results > wanted.low)
+    down = wanted.used & (wanted.results < wanted.high)
+    positive, negative = sums > 0, sums < 0
+    divisor = np.where(sums == 0, 1, sums)
+    above = (wanted.results - 0.5) / divisor
+    below = (wanted.results + 0.5) / divisor
+    least = np.maximum(
+        np.where(positive & up, above, 0).max(axis=1),
+        np.where(negative & down, below, 0).max(axis=1),
+    )
+    greatest = np.minimum(
+        np.where(positive & down, below, np.inf).min(axis=1),
+        np.where(negative & up, above, np.inf).min(axis=1),
+    )
+    # A sum of 0 has the result 0, whatever the scale.
+    zero = int(np.clip(0, wanted.low, wanted.high))
+    wrong = (wanted.used & (sums == 0) & (wanted.results != zero)).any(axis=1)
+    room = np.where(wrong, -np.inf, (greatest - least) / np.maximum(least, 1e-30))
+    best = int(room.argmax())
+    return best, float((least[best] + min(greatest[best], 2 * least[best])) / 2)
+
+
+def _rounded(line: Line) -> NDArray[np.int64]:
+    """Return the results of all codes, without bounds."""
+    sums = (line.weight * CODES + line.bias) * line.multiplier
+    return (sums + (1 << (30 - line.shift))) >> (31 - line.shift)
