@@ -15,7 +15,6 @@ tkinter = pytest.importorskip("tkinter", reason="this Python has no Tcl")
 
 SCRIPT = ROOT / "integration" / "vivado" / "build.tcl"
 STUBS = """
-rename exit {}
 proc exit {status} { error "exit $status" }
 set calls {}
 proc unknown {args} {
