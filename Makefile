@@ -259,11 +259,14 @@ site: .venv/site ## The pages as a site in build/site, with all links checked
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs/site . build/site
 	@echo build/site/index.html
 
-wheel: $(READY) ## Build the wheel and the source distribution in dist/
-	@rm -rf build/lib build/bdist.* && mkdir -p build
+wheel: $(READY) ## Build the wheel and the source distribution in dist/, and the types of Amaranth
+	@rm -rf build/lib build/bdist.* build/stubs && mkdir -p build
 	@$(BIN)/pip wheel -qq --disable-pip-version-check --no-deps --no-build-isolation \
 		--wheel-dir dist .
 	@$(BIN)/python -c "from setuptools import build_meta; build_meta.build_sdist('dist')" >build/sdist.log
+	@cp -rL typings build/stubs
+	@$(BIN)/pip wheel -qq --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir dist build/stubs
 
 clean: ## Remove everything that was made, except .venv
 	@rm -rf build dist systola.egg-info .pytest_cache .ruff_cache

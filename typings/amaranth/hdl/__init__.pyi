@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `hdl/` uses of Amaranth's language, which has no types of its own.
+"""The types of Amaranth's language, which has none of its own.
 
 Members of views, ports of components and parts of a module are made when the program runs: they are
 of any type here. What is checked is what functions take and give.
@@ -26,6 +26,7 @@ class ShapeCastable:
     def as_shape(self) -> ShapeLike: ...
     def const(self, init: Any, /) -> Any: ...
     def from_bits(self, raw: int, /) -> Any: ...
+    def format(self, obj: Any, spec: str, /) -> Any: ...
 
 ShapeLike: TypeAlias = Shape | ShapeCastable | int | range | type[Enum]
 
@@ -94,6 +95,9 @@ class Const(Value):
     ) -> Self: ...
     value: int
     width: int
+    signed: bool
+
+C = Const
 
 class Signal(Value):
     @overload
@@ -111,7 +115,12 @@ class Signal(Value):
         attrs: Mapping[str, Any] = ...,
     ) -> Self: ...
     name: str
+    width: int
+    signed: bool
+    init: Any
+    reset_less: bool
     attrs: dict[str, Any]
+    decoder: Any
     @classmethod
     def like(
         cls,
@@ -124,9 +133,12 @@ class Signal(Value):
     ) -> Any: ...
 
 class ClockSignal(Value):
+    domain: str
     def __init__(self, domain: str = "sync") -> None: ...
 
 class ResetSignal(Value):
+    domain: str
+    allow_reset_less: bool
     def __init__(self, domain: str = "sync", allow_reset_less: bool = False) -> None: ...
 
 class Array(MutableSequence[Any]):
@@ -142,6 +154,12 @@ def Cat(*parts: ValueLike | Iterable[ValueLike]) -> Value: ...
 def Assert(test: ValueLike, message: str | None = None) -> Statement: ...
 def Assume(test: ValueLike) -> Statement: ...
 def Cover(test: ValueLike) -> Statement: ...
+
+class Format:
+    def __init__(self, format: str, *args: Any, **kwargs: Any) -> None: ...
+
+class Print(Statement):
+    def __init__(self, *args: Any, sep: str = " ", end: str = "\n") -> None: ...
 
 class Elaboratable(Protocol):
     def elaborate(self, platform: Any) -> Any: ...
@@ -168,6 +186,36 @@ class Module:
     def State(self, name: str) -> AbstractContextManager[None]: ...
     def elaborate(self, platform: Any) -> Any: ...
 
+class IOValue:
+    metadata: tuple[Any, ...]
+    @staticmethod
+    def cast(obj: Any) -> IOValue: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: int | slice) -> IOValue: ...
+
+class IOPort(IOValue):
+    name: str
+    width: int
+    attrs: dict[str, Any]
+    def __init__(
+        self,
+        width: int,
+        *,
+        name: str | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        metadata: Iterable[Any] | None = None,
+    ) -> None: ...
+
+class IOBufferInstance:
+    def __init__(
+        self,
+        port: IOValue,
+        *,
+        i: ValueLike | None = None,
+        o: ValueLike | None = None,
+        oe: ValueLike | None = None,
+    ) -> None: ...
+
 class Instance:
     def __init__(self, type: str, *args: Any, **kwargs: Any) -> None: ...
     def elaborate(self, platform: Any) -> Any: ...
@@ -191,3 +239,40 @@ class ResetInserter:
 class EnableInserter:
     def __init__(self, controls: ValueLike | Mapping[str, ValueLike]) -> None: ...
     def __call__(self, elaboratable: _Elaboratable) -> _Elaboratable: ...
+
+class MemoryData:
+    shape: Any
+    depth: int
+    init: Any
+    def __init__(self, *, shape: ShapeLike, depth: int, init: Iterable[Any]) -> None: ...
+    def __getitem__(self, index: int) -> Any: ...
+
+class MemoryInstance:
+    def __init__(self, *, data: MemoryData, attrs: Mapping[str, Any] | None = None) -> None: ...
+    def read_port(
+        self,
+        *,
+        domain: str,
+        addr: ValueLike,
+        data: ValueLike,
+        en: ValueLike,
+        transparent_for: Iterable[int],
+    ) -> None: ...
+    def write_port(
+        self, *, domain: str, addr: ValueLike, data: ValueLike, en: ValueLike
+    ) -> int: ...
+
+# What Amaranth 0.5 keeps of earlier versions, and warns of.
+Memory: Any
+ReadPort: Any
+WritePort: Any
+DummyPort: Any
+Record: Any
+
+class AlreadyElaborated(Exception): ...
+class CombinationalCycle(Exception): ...
+class DomainError(Exception): ...
+class DriverConflict(Exception): ...
+class SyntaxError(Exception): ...
+class SyntaxWarning(Warning): ...
+class UnusedElaboratable(Warning): ...

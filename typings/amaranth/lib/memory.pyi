@@ -20,3 +20,12 @@ class Memory(wiring.Component):
     ) -> None: ...
     def read_port(self, *, domain: str = "sync", transparent_for: Iterable[Any] = ()) -> Any: ...
     def write_port(self, *, domain: str = "sync", granularity: int | None = None) -> Any: ...
+
+class ReadPort(wiring.PureInterface):
+    memory: Any
+    domain: str
+    transparent_for: tuple[WritePort, ...]
+
+class WritePort(wiring.PureInterface):
+    memory: Any
+    domain: str

@@ -14,3 +14,9 @@ class Signature(wiring.Signature):
         always_valid: bool = False,
         always_ready: bool = False,
     ) -> None: ...
+
+class Interface(wiring.PureInterface):
+    payload: Any
+    p: Any
+    valid: Any
+    ready: Any
