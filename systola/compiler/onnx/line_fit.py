@@ -91,7 +91,7 @@ def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
         np.where(positive & down, below, np.inf).min(axis=1),
         np.where(negative & up, above, np.inf).min(axis=1),
     )
-    # A sum of 0 has the result 0, whatever the scale.
+    # A sum of 0 has the result 0 with any scale.
     zero = int(np.clip(0, wanted.low, wanted.high))
     wrong = (wanted.used & (sums == 0) & (wanted.results != zero)).any(axis=1)
     room = np.where(wrong, -np.inf, (greatest - least) / np.maximum(least, 1e-30))

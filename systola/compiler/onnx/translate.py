@@ -24,6 +24,7 @@ from systola.compiler.onnx.translate_constants import CONSTANTS
 from systola.compiler.onnx.translate_curves import CURVES
 from systola.compiler.onnx.translate_linear import LINEAR
 from systola.compiler.onnx.translate_moves import MOVES
+from systola.compiler.onnx.translate_places import PLACES
 from systola.compiler.onnx.translate_pooling import POOLING
 from systola.compiler.onnx.translate_quantisation import translate_dequantize, translate_quantize
 from systola.compiler.onnx.translate_reduce import REDUCTIONS
@@ -43,6 +44,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
     **BY_CHANNEL,
     **CURVES,
     **REDUCTIONS,
+    **PLACES,
     **SOFTMAX,
     **MOVES,
     **VIEWS,

@@ -37,7 +37,6 @@ from systola.compiler.tflite.translate_convolution import (
     translate_transpose_conv,
 )
 from systola.compiler.tflite.translate_host import (
-    translate_arg_extreme,
     translate_cast,
     translate_dequantize,
     translate_embedding_lookup,
@@ -54,6 +53,7 @@ from systola.compiler.tflite.translate_moves import (
     translate_pack,
     translate_reshape,
 )
+from systola.compiler.tflite.translate_places import translate_arg_extreme
 from systola.compiler.tflite.translate_pooling import (
     translate_mean,
     translate_pool,

@@ -15,13 +15,11 @@ from systola.compiler.host_stage import (
     Convert,
     Dequantise,
     Embedding,
-    Extreme,
     FlipSign,
     Softmax,
 )
 from systola.compiler.operations import Value
 from systola.compiler.quantise import INT8, to_float
-from systola.compiler.tflite.element_moves import checked_axis
 from systola.compiler.tflite.graph import NUMPY_TYPES, Operator
 from systola.compiler.tflite.scope import Dequantised, Scope, one_result
 from systola.compiler.tflite.translate_moves import translate_move
@@ -100,26 +98,6 @@ def _add_embedding(scope: Scope, operator: Operator, table: int, numbers: int) -
     if result.shape != (*source.shape, *data.shape[1:]):
         raise ModelError(f"it makes shape {result.shape} of numbers of shape {source.shape}")
     scope.host(operator, Embedding(data), result, source)
-
-
-def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
-    """Translate ARG_MAX and ARG_MIN of int8, uint8 or float32, on the host."""
-    one_result(operator, 2)
-    tensor = scope.tensor(operator, 0)
-    if tensor.dtype not in ("int8", "uint8", "float32"):
-        raise ModelError(f"its input is {tensor.dtype}, supported are int8, uint8 and float32")
-    axes = scope.whole_numbers(operator, 1).reshape(-1).tolist()
-    if len(axes) != 1:
-        raise ModelError("it needs one axis")
-    axis = checked_axis(axes[0], len(tensor.shape))
-    source, _ = scope.source(operator, dtype=tensor.dtype)
-    dtype = scope.graph.tensors[operator.outputs[0]].dtype
-    if dtype not in ("int32", "int64") or (axis == 0 and scope.repeat > 1):
-        raise ModelError(f"a result of {dtype} along axis {axis} is not supported")
-    result, _ = scope.result(operator, dtype=dtype)
-    if result.shape != (*source.shape[:axis], *source.shape[axis + 1 :]):
-        raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
-    scope.host(operator, Extreme(axis, operator.kind == "ARG_MAX", dtype), result, source)
 
 
 def translate_cast(scope: Scope, operator: Operator) -> None:

@@ -73,6 +73,27 @@ def test_function_with_a_number(kind: str, number: float) -> None:
     assert np.array_equal(run.y, interpret(content, CODES))
 
 
+@pytest.mark.parametrize("kind", ["ArgMax", pytest.param("ArgMin", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    ("shape", "axis", "keep"), [((1, 10), 1, 0), ((1, 5, 3, 4), 1, 1), ((1, 3, 4, 300), -1, 0)]
+)
+def test_first_place(kind: str, shape: tuple[int, ...], axis: int, keep: int) -> None:
+    """Check the first of equal elements, of a result of an operator; 300 are for the host."""
+    writer = OnnxWriter()
+    a = writer.dequantise(writer.input(shape), 0.0313, 7, "int8")
+    a = writer.quantise(writer.node("Tanh", a), 0.005, 0, "int8")
+    a = writer.dequantise(a, 0.005, 0, "int8")
+    y = writer.node(kind, a, axis=axis, keepdims=keep)
+    made = [1 if number == axis % len(shape) else size for number, size in enumerate(shape)]
+    made = made if keep else np.delete(shape, axis).tolist()
+    content = writer.content((y, "int64", tuple(made)))
+    x = np.random.default_rng(random_seed()).integers(-20, 20, (6, *shape)).astype(np.int8)
+    run = api.compile(content, preset="small", batch=3).run(x, backend="iss")
+    expected = interpret(content, x)
+    assert run.y.dtype == expected.dtype and run.y.shape == expected.shape
+    assert np.array_equal(run.y, expected)
+
+
 @pytest.mark.parametrize("kind", ["Max", "Min"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_larger_and_smaller(kind: str, dtype: str) -> None:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The translation of ArgMax and ArgMin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import Extreme, HostStage
+from systola.compiler.onnx.element_moves import checked_axis
+from systola.compiler.onnx.entries import Codes, Dequantised, HostArray
+from systola.compiler.onnx.model import OnnxNode
+from systola.compiler.onnx.scope import Scope
+from systola.compiler.operations import Value
+from systola.compiler.places import first_places
+
+
+def translate_arg_extreme(scope: Scope, node: OnnxNode) -> None:
+    """Translate ArgMax and ArgMin of codes to two pools, along axes of up to 255 elements."""
+    entry = scope.entry(node, 0)
+    if isinstance(entry, Dequantised) and bool((np.diff(entry.numbers) > 0).all()):
+        entry = entry.codes
+    if not isinstance(entry, Codes):
+        raise ModelError("its input must come from a DequantizeLinear")
+    if node.integer("select_last_index", 0):
+        raise ModelError("the last of equal elements is not supported")
+    shape = entry.shape
+    axis = checked_axis(node.integer("axis", 0), len(shape))
+    if axis == 0 and (shape[0] > 1 or scope.repeat > 1):
+        raise ModelError("a reduction over samples is not supported")
+    rest = [number for number in range(len(shape)) if number != axis]
+    kept = tuple(1 if number == axis else size for number, size in enumerate(shape))
+    if not node.integer("keepdims", 1):
+        kept = tuple(shape[number] for number in rest)
+    result = Value(node.outputs[0], kept, "int64")
+    order = (*rest[:-1], axis, *rest[-1:])
+    channels = shape[rest[-1]] if rest else 1
+    columns = math.prod(shape) // (shape[axis] * channels)
+    smallest = node.kind == "ArgMin"
+    spread = (1, columns, shape[axis], channels)
+    source = scope.arranged(node, entry, order, spread)
+    found = first_places(str(node), source, result, "int64", smallest=smallest)
+    if found is None:
+        whole = scope.arranged(node, entry, range(len(shape)), shape, to_host=True)
+        function = Extreme(axis, not smallest, "int64")
+        found = [HostStage(operator=str(node), sources=(whole,), result=result, function=function)]
+    for item in found:
+        scope.add(item)
+    scope.result(node, HostArray(result))
+
+
+Translator = Callable[[Scope, OnnxNode], None]
+PLACES: dict[str, Translator] = dict.fromkeys(("ArgMax", "ArgMin"), translate_arg_extreme)

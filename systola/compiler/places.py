@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first place of the largest code along an axis: two pools, and operations between them.
+
+A pool finds the largest code. The place of an element that equals it, counted from the end, comes
+into the first element's place, and 0 into the others. The largest of these is the first place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from systola.arch.isa import Operation, Reduction, Rounding
+from systola.compiler.host_stage import HostStage, LookUp
+from systola.compiler.moves import moved
+from systola.compiler.operations import (
+    Binary,
+    Pooling,
+    Scale,
+    Unary,
+    Value,
+    Window,
+    scalar_requantisation,
+)
+from systola.compiler.partition import Item
+from systola.compiler.quantise import INT8, table_bytes
+
+MOST_PLACES = 255
+"""Most elements along the axis: a code counts them."""
+_FACTOR = 1 << 29
+"""Multiplier of an operand: x becomes x 2^20 2^29 / 2^31 = x 2^18, and the result divides by 2^18.
+"""
+
+
+def first_places(
+    operator: str, source: Value, result: Value, dtype: str, *, smallest: bool
+) -> list[Item] | None:
+    """Return the operations for the first place of the largest code of each column.
+
+    `source` is a map of 1 x columns x places x channels, `result` has whole numbers of type
+    `dtype`, columns x channels of them. With `smallest`, it is the place of the smallest code.
+    Returns None for more than MOST_PLACES places, and where the machine cannot repeat the pixels.
+    """
+    _, columns, places, channels = source.shape
+    if places > MOST_PLACES:
+        return None
+    items: list[Item] = []
+    taken = source
+    if smallest:
+        # The largest complement belongs to the smallest code.
+        taken = Value(f"{source.name} negated", source.shape)
+        complement = table_bytes((-1 - INT8).astype(np.int8))
+        items.append(Unary(operator=operator, result=taken, source=source, table=complement))
+    window = Window(kernel=(1, places), out=(columns, 1))
+    best_shape = (1, columns, 1, channels)
+    best = Value(f"largest for {operator}", best_shape)
+    items.append(_largest(operator, taken, best, window))
+    if columns > 1:
+        wide = Value(f"{best.name}, repeated", source.shape)
+        positions = np.arange(columns * channels).reshape(best_shape)
+        copies = moved(operator, best, wide, np.broadcast_to(positions, source.shape))
+        if any(isinstance(item, HostStage) for item in copies):
+            return None
+        items += copies
+        best = wide
+    equal, marked, counted = (
+        Value(f"{name} for {operator}", source.shape) for name in ("differences", "marks", "places")
+    )
+    first = Value(f"first place for {operator}", best_shape)
+    # A difference is 0 for the largest code, and below 0 for the others.
+    mark = table_bytes((INT8 == 0).astype(np.int8))
+    # Places from the end, in codes with the zero point -128: 1 for the last place.
+    from_end = (places - np.arange(places) - 128).astype(np.int8)
+    spread = np.broadcast_to(from_end[:, np.newaxis], source.shape)
+    items += [
+        Binary(
+            operator=operator,
+            result=equal,
+            operation=Operation.SUBTRACT,
+            a=taken,
+            b=best,
+            scale_a=Scale(0, _FACTOR),
+            scale_b=Scale(0, _FACTOR),
+            output=scalar_requantisation(1 << 30, -17, rounding=Rounding.SINGLE),
+        ),
+        Unary(operator=operator, result=marked, source=equal, table=mark),
+        Binary(
+            operator=operator,
+            result=counted,
+            operation=Operation.MULTIPLY,
+            a=marked,
+            b=spread,
+            scale_a=Scale(0),
+            scale_b=Scale(-128),
+            output=scalar_requantisation(1 << 30, 1, rounding=Rounding.SINGLE, zero_point=-128),
+        ),
+        _largest(operator, counted, first, window),
+    ]
+    numbers = LookUp((places - np.arange(256)).astype(dtype))
+    items.append(HostStage(operator=operator, sources=(first,), result=result, function=numbers))
+    return items
+
+
+def _largest(operator: str, source: Value, result: Value, window: Window) -> Pooling:
+    return Pooling(
+        operator=operator, source=source, result=result, reduction=Reduction.MAX, window=window
+    )

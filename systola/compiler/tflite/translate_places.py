@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The translation of ARG_MAX and ARG_MIN."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from systola.compiler.errors import ModelError
+from systola.compiler.host_stage import Extreme, HostStage
+from systola.compiler.moves import MOST_ELEMENTS, moved
+from systola.compiler.operations import Value
+from systola.compiler.partition import Item
+from systola.compiler.places import first_places
+from systola.compiler.tflite.element_moves import checked_axis
+from systola.compiler.tflite.graph import Operator
+from systola.compiler.tflite.scope import Scope, one_result
+
+
+def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
+    """Translate ARG_MAX and ARG_MIN: of int8 to two pools, of float32 and uint8 to the host, as
+    also along axes that take too many moves.
+    """
+    one_result(operator, 2)
+    tensor = scope.tensor(operator, 0)
+    if tensor.dtype not in ("int8", "uint8", "float32"):
+        raise ModelError(f"its input is {tensor.dtype}, supported are int8, uint8 and float32")
+    axes = scope.whole_numbers(operator, 1).reshape(-1).tolist()
+    if len(axes) != 1:
+        raise ModelError("it needs one axis")
+    axis = checked_axis(axes[0], len(tensor.shape))
+    source, _ = scope.source(operator, dtype=tensor.dtype)
+    dtype = scope.graph.tensors[operator.outputs[0]].dtype
+    if dtype not in ("int32", "int64") or (axis == 0 and scope.repeat > 1):
+        raise ModelError(f"a result of {dtype} along axis {axis} is not supported")
+    result, _ = scope.result(operator, dtype=dtype)
+    if result.shape != (*source.shape[:axis], *source.shape[axis + 1 :]):
+        raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
+    items = _on_the_machine(operator, source, result, axis) if tensor.dtype == "int8" else None
+    if items is None:
+        scope.host(operator, Extreme(axis, operator.kind == "ARG_MAX", dtype), result, source)
+    else:
+        scope.add(*items)
+
+
+def _on_the_machine(
+    operator: Operator, source: Value, result: Value, axis: int
+) -> list[Item] | None:
+    """Return the operations of the machine, or None where the host has to move elements."""
+    shape = source.shape
+    if math.prod(shape) > MOST_ELEMENTS:
+        return None
+    rest = [number for number in range(len(shape)) if number != axis]
+    # The last of the other axes counts channels.
+    order = (*rest[:-1], axis, *rest[-1:])
+    channels = shape[rest[-1]] if rest else 1
+    columns = math.prod(shape) // (shape[axis] * channels)
+    value = Value(f"{source.name} for {operator}", (1, columns, shape[axis], channels))
+    positions = np.arange(math.prod(shape)).reshape(shape).transpose(order)
+    moves = moved(str(operator), source, value, positions)
+    found = first_places(
+        str(operator), value, result, result.dtype, smallest=operator.kind == "ARG_MIN"
+    )
+    if found is None or any(isinstance(item, HostStage) for item in moves):
+        return None
+    return [*moves, *found]
