@@ -77,6 +77,8 @@ CELLS: Mapping[Fabric, tuple[tuple[str, Mapping[Kind, float]], ...]] = {
         (r"CC_L2T5|CC_MX4", {Kind.LUT: 2}),
         (r"CC_ADDF", {Kind.LUT: 1, Kind.CARRY: 1}),
         (r"CC_DFF|CC_DLT", {Kind.FF: 1}),
+        # nextpnr makes it of such elements, about 40 for 8x8 bits: its own count has them.
+        (r"CC_MULT", {Kind.DSP: 1}),
         (r"CC_BRAM_20K", {Kind.BLOCK_RAM: 1}),
         (r"CC_BRAM_40K", {Kind.BLOCK_RAM: 2}),
     ),

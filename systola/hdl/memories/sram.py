@@ -14,6 +14,10 @@ MACRO_BITS = 1 << 18
 Chips replace this module by a macro. In an inferred memory of this size, the list of initial values
 would be most of the Verilog text."""
 
+_GOWIN_LUT_RAM_WORDS = 16
+"""Longest memory in words for the look-up tables of a Gowin FPGA. A GW2A-18 has 46 block RAMs, of
+which queues of a few wide words would take 18 in the machine `tiny`."""
+
 _ECP5_ADDRESS_BITS = 14
 """Address bits of a block RAM of the ECP5: it has 2^14 words of 1 bit, or fewer and wider ones."""
 _ECP5_WIDTHS = {5: 36, 4: 18, 3: 9, 2: 4, 1: 2, 0: 1}
@@ -90,7 +94,8 @@ class Sram(wiring.Component):
         if fabric is Fabric.CHIP or (fabric is Fabric.GENERIC and self.is_macro):
             self._macro(m, read_data)
         else:
-            self._inferred(m, read_data)
+            short = fabric is Fabric.GOWIN and self._depth <= _GOWIN_LUT_RAM_WORDS
+            self._inferred(m, read_data, "distributed" if short else "block")
         return m
 
     def _macro(self, m: Module, read_data: Signal) -> None:
@@ -109,10 +114,10 @@ class Sram(wiring.Component):
             i_write_data=self.write_data,
         )
 
-    def _inferred(self, m: Module, read_data: Signal) -> None:
-        # The memory shall not be made of LUTs. Without `no_rw_check`, Yosys adds logic for
-        # collisions.
-        attributes = {"ram_style": "block"} | ({} if self._transparent else {"no_rw_check": 1})
+    def _inferred(self, m: Module, read_data: Signal, style: str) -> None:
+        # Without a style Yosys may take LUTs for any memory. Without `no_rw_check`, it adds logic
+        # for collisions.
+        attributes = {"ram_style": style} | ({} if self._transparent else {"no_rw_check": 1})
         m.submodules.memory = memory = Memory(
             shape=self._width, depth=self._depth, init=[], attrs=attributes
         )

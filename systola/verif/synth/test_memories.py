@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.fabric import Fabric
+from systola.hdl.verilog import convert
 from systola.synth.errors import SynthesisError
 from systola.synth.memories import MemoryPlace, check_memories, inferred_memories
 from systola.verif.synth.netlists import memory_dump
@@ -67,3 +69,18 @@ def test_limits(fabric: Fabric, bits: int, place: str, allowed: bool) -> None:
     else:
         with pytest.raises(SynthesisError, match="queue"):
             check_memories(memories, fabric)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("fabric", "depth", "style"),
+    [
+        (Fabric.GOWIN, 16, "distributed"),
+        (Fabric.GOWIN, 17, "block"),
+        (Fabric.GENERIC, 16, "block"),
+    ],
+)
+def test_short_memories(fabric: Fabric, depth: int, style: str) -> None:
+    """Put short memories of a Gowin FPGA, which has few block RAMs, in its look-up tables."""
+    text = convert(Sram(width=384, depth=depth), "sram", fabric)
+    assert f'ram_style = "{style}"' in text
