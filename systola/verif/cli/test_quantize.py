@@ -403,7 +403,7 @@ def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
 
 
 def test_constants_among_the_inputs(folder: Path) -> None:
-    """Files until 2019 have them there, and biases with an axis more than the quantiser takes."""
+    """Old ONNX files name constants among the inputs, and have biases of shape 1xN."""
     net = FloatNetwork(np.random.default_rng(1), opset=8)
     x = net.input((1, 6), "float32")
     weights = np.linspace(-1, 1, 30, dtype=np.float32).reshape(6, 5)

@@ -173,7 +173,7 @@ def test_paths_on_paper() -> None:
     assert delays.slow(0.0) == pytest.approx(
         sorted(
             [
-                0.53 + columns + 0.24 + rows,  # a, l, b
+                0.53 + columns + 0.24 + rows,  # path of a, l, b
                 0.53 + both,  # a to the enable of b
                 0.53 + both,  # b to a
                 0.53 + (0.62 + 0.1167) + 0.45 + 0.07 + 0.44,  # a, s_0, s_1, s_2, c
