@@ -164,35 +164,11 @@ class Fetch(wiring.Component):
         ]
         m.d.sync += [jumped.eq(self.jump), drops.eq(leaves), unsure.eq(self.jump | leaves)]
 
-        # Requests are for chunks: programs begin, and the window ends, at a multiple of a chunk. A
-        # request that has been offered stays until it is taken. If a jump comes between, its data
-        # is unwanted. The first request is there before the program starts.
-        whole = exact_log2(chunk_bytes)
-        offset = Signal(HOST_OFFSET_BITS - whole, reset_less=True)
-        offered = Signal(reset_less=True)
         # The next chunk may be requested once this unit is offered.
         allowed = Signal(few, init=(chunk - ahead) % (1 << few))
-        inside = Signal()
-        room = Signal()
-        granted = Signal()
-        started = Signal()
-        m.d.comb += [
-            inside.eq(offset - self.limit[whole:] < 0),
-            room.eq(~before(unit, allowed)),
-            self.request.valid.eq(self.enable & offered),
-            self.request.payload.offset.eq(offset << whole),
-            self.request.payload.length.eq(chunk_bytes // bus_bytes - 1),
-            granted.eq(self.request.valid & self.request.ready),
-        ]
-        m.d.sync += started.eq(self.enable)
-        with m.If(granted):
-            m.d.sync += [offered.eq(0), offset.eq(offset + 1)]
-        with m.Elif(~started):
-            m.d.sync += [offered.eq(inside), offset.eq(self.program[whole:])]
-        with m.Elif(~offered):
-            m.d.sync += offered.eq(inside & room & ~(unsure | lost))
-            with m.If(lost):
-                m.d.sync += [lost.eq(0), offset.eq(self.program[whole:] + requested[skipped:])]
+        offered, inside, granted = self._request(
+            m, ~before(unit, allowed), unsure=unsure, lost=lost, lost_from=requested[skipped:]
+        )
         m.d.sync += [
             full.eq(kept == depth - chunk),
             all_came.eq((requested[:few] == readable) & ~(granted & ~lost)),
@@ -204,39 +180,7 @@ class Fetch(wiring.Component):
             with m.Else():
                 m.d.sync += kept.eq(kept + chunk)
 
-        # Narrow buses: beats are collected to an instruction. The bits stored beside a word come
-        # from registers, not from the bus.
-        arrives = Signal()
-        arriving = Signal(8 * unit_bytes)
-        failing = Signal()
-        beats = unit_bytes // bus_bytes
-        beat = Signal.like(self.beat.payload, reset_less=True)
-        m.d.sync += beat.eq(self.beat.payload)
-        m.d.comb += self.beat.ready.eq(1)
-        if beats == 1:
-            m.d.sync += arrives.eq(self.beat.valid)
-            m.d.comb += [arriving.eq(beat.data), failing.eq(beat.error)]
-        else:
-            came = Signal()
-            earlier = Signal((beats - 1) * 8 * bus_bytes, reset_less=True)
-            earlier_error = Signal()
-            count = Signal(range(beats))
-            complete = count == beats - 1
-            m.d.sync += [came.eq(self.beat.valid), arrives.eq(self.beat.valid & complete)]
-            with m.If(self.beat.valid):
-                with m.If(complete):
-                    m.d.sync += count.eq(0)
-                with m.Else():
-                    m.d.sync += count.eq(count + 1)
-            m.d.comb += [
-                arriving.eq(Cat(earlier, beat.data)),
-                failing.eq(earlier_error | beat.error),
-            ]
-            with m.If(came):
-                m.d.sync += [
-                    earlier.eq(arriving[8 * bus_bytes :]),
-                    earlier_error.eq(failing & ~arrives),
-                ]
+        arrives, arriving, failing = self._gather(m, unit_bytes)
         m.d.comb += [
             ring.write_enable.eq(arrives & ~dropping),
             ring.write_address.eq(arrived),
@@ -270,8 +214,92 @@ class Fetch(wiring.Component):
         with m.If(ring.write_enable):
             m.d.sync += arrived.eq(arrived + 1)
 
-        # Wide buses: a unit holds several instructions. An address is there for two cycles before
-        # its instruction is offered.
+        self._hand_out(m, ring, following, some, (leaves, drops))
+
+        # An instruction is handed out only when all dropped units have come: none is `unwanted`.
+        with m.If(drops):
+            first = Cat(Const(0, skipped), unit[skipped:])
+            m.d.sync += [
+                lost.eq(1),
+                requested.eq(first),
+                allowed.eq(first - (ahead - chunk)),
+                arrived.eq(first),
+                readable.eq(first),
+                oldest.eq(first),
+                all_came.eq(1),
+                kept.eq(0),
+                unwanted.eq(left),
+                dropping.eq(~none_left(on_their_way, asked, arrives)),
+            ]
+
+        self._show_end(m, empty, offered, inside, lost)
+        return m
+
+    def _show_end(
+        self, m: Module, empty: Signal, offered: Signal, inside: Signal, lost: Signal
+    ) -> None:
+        """Show whether no instruction is here, and whether none will come any longer."""
+        nothing = Signal(init=1)
+        settled = Signal()
+        m.d.sync += [
+            nothing.eq(empty),
+            settled.eq(~(offered | lost)),
+            self.exhausted.eq(self.enable & nothing & settled & ~(offered | inside | lost)),
+        ]
+        m.d.comb += self.urgent.eq(nothing & self.starved)
+
+    def _gather(self, m: Module, unit_bytes: int) -> tuple[Signal, Signal, Signal]:
+        """Gather the beats of a narrow bus to an instruction.
+
+        Returns whether a unit of memory is complete, its bytes, and whether its fetch has failed.
+        The bits stored beside a word come from registers, not from the bus.
+        """
+        bus_bytes = self._config.host_bus_bytes
+        arrives = Signal()
+        arriving = Signal(8 * unit_bytes)
+        failing = Signal()
+        beats = unit_bytes // bus_bytes
+        beat = Signal.like(self.beat.payload, reset_less=True)
+        m.d.sync += beat.eq(self.beat.payload)
+        m.d.comb += self.beat.ready.eq(1)
+        if beats == 1:
+            m.d.sync += arrives.eq(self.beat.valid)
+            m.d.comb += [arriving.eq(beat.data), failing.eq(beat.error)]
+        else:
+            came = Signal()
+            earlier = Signal((beats - 1) * 8 * bus_bytes, reset_less=True)
+            earlier_error = Signal()
+            count = Signal(range(beats))
+            complete = count == beats - 1
+            m.d.sync += [came.eq(self.beat.valid), arrives.eq(self.beat.valid & complete)]
+            with m.If(self.beat.valid):
+                with m.If(complete):
+                    m.d.sync += count.eq(0)
+                with m.Else():
+                    m.d.sync += count.eq(count + 1)
+            m.d.comb += [
+                arriving.eq(Cat(earlier, beat.data)),
+                failing.eq(earlier_error | beat.error),
+            ]
+            with m.If(came):
+                m.d.sync += [
+                    earlier.eq(arriving[8 * bus_bytes :]),
+                    earlier_error.eq(failing & ~arrives),
+                ]
+        return arrives, arriving, failing
+
+    def _hand_out(
+        self, m: Module, ring: Sram, following: Signal, some: Signal, holds: tuple[Signal, Signal]
+    ) -> None:
+        """Offer instruction number `following` if its unit is there (`some`) and no signal `holds`.
+
+        On wide buses a unit holds several instructions. An address is there for two cycles before
+        its instruction is offered.
+        """
+        word = 8 * INSTRUCTION_BYTES
+        unit_bytes = max(self._config.host_bus_bytes, INSTRUCTION_BYTES)
+        index_bits = exact_log2(unit_bytes // INSTRUCTION_BYTES)
+        leaves, drops = holds
         valid = Signal()
         taken = valid & self.instruction.ready
         behind = Signal(PC_BITS)
@@ -296,28 +324,41 @@ class Fetch(wiring.Component):
             valid.eq(some & ~(taken | leaves | drops)),
         ]
 
-        # An instruction is handed out only when all dropped units have come: none is `unwanted`.
-        with m.If(drops):
-            first = Cat(Const(0, skipped), unit[skipped:])
-            m.d.sync += [
-                lost.eq(1),
-                requested.eq(first),
-                allowed.eq(first - (ahead - chunk)),
-                arrived.eq(first),
-                readable.eq(first),
-                oldest.eq(first),
-                all_came.eq(1),
-                kept.eq(0),
-                unwanted.eq(left),
-                dropping.eq(~none_left(on_their_way, asked, arrives)),
-            ]
+    def _request(
+        self, m: Module, has_room: Value, *, unsure: Signal, lost: Signal, lost_from: Value
+    ) -> tuple[Signal, Signal, Signal]:
+        """Request chunks: programs begin, and the window ends, at a multiple of a chunk.
 
-        nothing = Signal(init=1)
-        settled = Signal()
-        m.d.sync += [
-            nothing.eq(empty),
-            settled.eq(~(offered | lost)),
-            self.exhausted.eq(self.enable & nothing & settled & ~(offered | inside | lost)),
+        A request that has been offered stays until it is taken. If a jump comes between, its data
+        is unwanted. The first request is there before the program starts. After `lost`, requests go
+        on at chunk number `lost_from` of the program.
+
+        Returns whether a request is offered, whether it is inside the window, and whether it is
+        granted.
+        """
+        bus_bytes, chunk_bytes = self._config.host_bus_bytes, fetch_chunk_bytes(self._config)
+        whole = exact_log2(chunk_bytes)
+        offset = Signal(HOST_OFFSET_BITS - whole, reset_less=True)
+        offered = Signal(reset_less=True)
+        inside = Signal()
+        room = Signal()
+        granted = Signal()
+        started = Signal()
+        m.d.comb += [
+            inside.eq(offset - self.limit[whole:] < 0),
+            room.eq(has_room),
+            self.request.valid.eq(self.enable & offered),
+            self.request.payload.offset.eq(offset << whole),
+            self.request.payload.length.eq(chunk_bytes // bus_bytes - 1),
+            granted.eq(self.request.valid & self.request.ready),
         ]
-        m.d.comb += self.urgent.eq(nothing & self.starved)
-        return m
+        m.d.sync += started.eq(self.enable)
+        with m.If(granted):
+            m.d.sync += [offered.eq(0), offset.eq(offset + 1)]
+        with m.Elif(~started):
+            m.d.sync += [offered.eq(inside), offset.eq(self.program[whole:])]
+        with m.Elif(~offered):
+            m.d.sync += offered.eq(inside & room & ~(unsure | lost))
+            with m.If(lost):
+                m.d.sync += [lost.eq(0), offset.eq(self.program[whole:] + lost_from)]
+        return offered, inside, granted

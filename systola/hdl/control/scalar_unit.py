@@ -190,27 +190,9 @@ class ScalarUnit(wiring.Component):
         with m.If(self.moves):
             m.d.sync += last.eq(first)
 
-        # Stage by stage: numbers of registers, contents of registers, sums. The registers lie in a
-        # small memory. A register that was never written reads as zero, and so does register 0.
         registers = m.submodules.registers = Memory(shape=REGISTER_BITS, depth=REGISTERS, init=[])
         written = Signal(REGISTERS)
-        selectors = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
-        sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
-        m.d.sync += selectors.eq(selectors_of(first.word, links=self._links))
-        for i, (choose, one, zero) in enumerate(operands_of(first.word, links=self._links)):
-            read = registers.read_port(domain="comb")
-            chosen = Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True)
-            adder = m.submodules[f"adder_{i}"] = SelectingAdder(width=REGISTER_BITS)
-            m.d.comb += [
-                read.addr.eq(selectors[i]),
-                adder.a.eq(chosen),
-                adder.b.eq(one),
-                adder.c.eq(zero),
-                adder.choose_b.eq(choose.replicate(REGISTER_BITS)),
-            ]
-            m.d.sync += chosen.eq(Mux(written.bit_select(selectors[i], 1), read.data, 0))
-            with m.If(self.moves):
-                m.d.sync += sums[i].eq(adder.total)
+        sums = self._add_registers(m, first.word, registers, written)
 
         # The last stage makes the output.
         effective = self.instruction
@@ -276,19 +258,63 @@ class ScalarUnit(wiring.Component):
         with m.Elif(pops):
             m.d.sync += loops.eq(loops - 1)
 
-        # The open loops lie in small memories. The innermost loop's number of iterations changes.
+        self._keep_loops(m, inner, pushes=pushes, depth=loops, first=last.pc + 1, count=sums[0])
+        return m
+
+    def _add_registers(
+        self, m: Module, word: Value, registers: Memory, written: Signal
+    ) -> list[Signal]:
+        """Return the sums of operands and index registers, for the instruction in the last stage.
+
+        Stage by stage: numbers of registers, contents of registers, sums. A register that was never
+        written reads as zero, and so does register 0.
+        """
+        selectors = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
+        sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
+        m.d.sync += selectors.eq(selectors_of(word, links=self._links))
+        for i, (choose, one, zero) in enumerate(operands_of(word, links=self._links)):
+            read = registers.read_port(domain="comb")
+            chosen = Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True)
+            adder = m.submodules[f"adder_{i}"] = SelectingAdder(width=REGISTER_BITS)
+            m.d.comb += [
+                read.addr.eq(selectors[i]),
+                adder.a.eq(chosen),
+                adder.b.eq(one),
+                adder.c.eq(zero),
+                adder.choose_b.eq(choose.replicate(REGISTER_BITS)),
+            ]
+            m.d.sync += chosen.eq(Mux(written.bit_select(selectors[i], 1), read.data, 0))
+            with m.If(self.moves):
+                m.d.sync += sums[i].eq(adder.total)
+        return sums
+
+    def _keep_loops(
+        self,
+        m: Module,
+        inner: data.View,
+        *,
+        pushes: Signal,
+        depth: Signal,
+        first: Value,
+        count: Value,
+    ) -> None:
+        """Keep the open loops in small memories, and show the innermost one.
+
+        The innermost loop's number of iterations changes. With `pushes` a loop is opened that
+        begins at instruction number `first`, and has `count` iterations.
+        """
         innermost = Signal(range(LOOP_DEPTH))
         counter = m.submodules.counter = SelectingAdder(width=len(inner.more))
         m.d.comb += [
-            innermost.eq(loops - 1),
+            innermost.eq(depth - 1),
             counter.a.eq(-2),
             counter.b.eq(inner.more),
-            counter.c.eq(sums[0]),
+            counter.c.eq(count),
             counter.choose_b.eq(self.jump.replicate(len(inner.more))),
             counter.carry.eq(self.jump),
         ]
         for name, changes, value in (
-            ("start", pushes, last.pc + 1),
+            ("start", pushes, first),
             ("more", pushes | self.jump, counter.total),
         ):
             memory = m.submodules[name] = Memory(
@@ -297,9 +323,8 @@ class ScalarUnit(wiring.Component):
             write, read = memory.write_port(), memory.read_port(domain="comb")
             m.d.comb += [
                 write.en.eq(changes),
-                write.addr.eq(Mux(pushes, loops, innermost)),
+                write.addr.eq(Mux(pushes, depth, innermost)),
                 write.data.eq(value),
                 read.addr.eq(innermost),
                 inner[name].eq(read.data),
             ]
-        return m

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sequencer: issues decoded instructions in program order, and finds faults that stop them."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -123,47 +123,9 @@ class Sequencer(wiring.Component):
             drains.eq(is_one_of(kind, *_DRAINING, *((Opcode.BARRIER,) if self._links else ()))),
         ]
 
-        # The weight queue in program order. `waiting`: tiles queued and not yet consumed. `recent`:
-        # tiles of the last WEIGHT_READS_IN_FLIGHT - 1 Read_Weights. `counts`: tiles of each of
-        # these Read_Weights.
-        waiting = Signal(TOTAL_BITS)
-        recent = Signal(TOTAL_BITS)
-        counts = m.submodules.counts = Memory(
-            shape=COUNT_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
+        waiting, lacks, unconsumed, overtakes = self._follow_tiles(
+            m, reads=passes & is_read, consumes=passes & consumes
         )
-        write, read = counts.write_port(), counts.read_port(domain="comb")
-        place = Signal(range(WEIGHT_READS_IN_FLIGHT))
-        all_written = Signal()
-        oldest = Signal(COUNT_BITS)  # index of the next count to leave `recent`
-        queues = Signal()
-        m.d.comb += [
-            queues.eq(passes & is_read),
-            write.en.eq(queues),
-            write.addr.eq(place),
-            write.data.eq(decoded.tiles),
-            read.addr.eq(place + 1),
-            oldest.eq(Mux(all_written, read.data, 0)),
-        ]
-        with m.If(queues):
-            m.d.sync += [
-                waiting.eq(waiting + decoded.tiles),
-                recent.eq(recent + decoded.tiles - oldest),
-                place.eq(place + 1),
-            ]
-            with m.If(place == WEIGHT_READS_IN_FLIGHT - 2):
-                m.d.sync += all_written.eq(1)
-        with m.If(passes & consumes):
-            m.d.sync += waiting.eq(waiting - decoded.tiles)
-        lacks = Signal()
-        unconsumed = Signal()
-        overtakes = Signal()  # weights from the buffer, while tiles are queued
-        if self._training:
-            matrix = is_one_of(kind, Opcode.MATRIX_MULTIPLY)
-            m.d.sync += overtakes.eq(matrix & decoded.from_buffer & (waiting != 0))
-        m.d.sync += [
-            lacks.eq(waiting - decoded.tiles < 0),
-            unconsumed.eq(recent - waiting < 0),
-        ]
 
         # Faults.
         found = decoded.failed
@@ -233,3 +195,57 @@ class Sequencer(wiring.Component):
         with m.Elif(passes & waits_for_host):
             m.d.sync += resumed.eq(0)
         return m
+
+    def _follow_tiles(
+        self, m: Module, *, reads: Value, consumes: Value
+    ) -> tuple[Signal, Signal, Signal, Signal]:
+        """Follow the weight queue in program order.
+
+        A Read_Weights or an instruction that consumes tiles passes with `reads` or `consumes`.
+        Returns the number of waiting tiles, and three faults. The instruction consumes more tiles
+        than wait. It reads tiles while too old ones are not consumed. Or it takes weights from the
+        buffer while tiles wait.
+        """
+        decoded = self.decoded.payload
+        # The weight queue in program order. `waiting`: tiles queued and not yet consumed. `recent`:
+        # tiles of the last WEIGHT_READS_IN_FLIGHT - 1 Read_Weights. `counts`: tiles of each of
+        # these Read_Weights.
+        waiting = Signal(TOTAL_BITS)
+        recent = Signal(TOTAL_BITS)
+        counts = m.submodules.counts = Memory(
+            shape=COUNT_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
+        )
+        write, read = counts.write_port(), counts.read_port(domain="comb")
+        place = Signal(range(WEIGHT_READS_IN_FLIGHT))
+        all_written = Signal()
+        oldest = Signal(COUNT_BITS)  # the count that leaves `recent` next
+        queues = Signal()
+        m.d.comb += [
+            queues.eq(reads),
+            write.en.eq(queues),
+            write.addr.eq(place),
+            write.data.eq(decoded.tiles),
+            read.addr.eq(place + 1),
+            oldest.eq(Mux(all_written, read.data, 0)),
+        ]
+        with m.If(queues):
+            m.d.sync += [
+                waiting.eq(waiting + decoded.tiles),
+                recent.eq(recent + decoded.tiles - oldest),
+                place.eq(place + 1),
+            ]
+            with m.If(place == WEIGHT_READS_IN_FLIGHT - 2):
+                m.d.sync += all_written.eq(1)
+        with m.If(consumes):
+            m.d.sync += waiting.eq(waiting - decoded.tiles)
+        lacks = Signal()
+        unconsumed = Signal()
+        overtakes = Signal()  # weights from the buffer, while tiles are queued
+        if self._training:
+            matrix = is_one_of(decoded.kind, Opcode.MATRIX_MULTIPLY)
+            m.d.sync += overtakes.eq(matrix & decoded.from_buffer & (waiting != 0))
+        m.d.sync += [
+            lacks.eq(waiting - decoded.tiles < 0),
+            unconsumed.eq(recent - waiting < 0),
+        ]
+        return waiting, lacks, unconsumed, overtakes

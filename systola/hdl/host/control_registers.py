@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host's AXI4-Lite registers; arch/registers.py has offsets and bits."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from collections.abc import Mapping
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -174,22 +176,7 @@ class ControlRegisters(wiring.Component):
             m.d.sync += [pending.eq(0), kept_code.eq(0)]
         m.d.comb += self.irq.eq((shown & enable).any())
 
-        program_begun = Signal(init=1)  # a program, or a reset, began in the cycle before
-        cycle = Signal(32, reset_less=True)
-        tags = Signal(32, reset_less=True)
-        m.submodules.trace = trace = Sram(
-            width=32 + TAG_BITS, depth=TRACE_DEPTH, output_register=True
-        )
-        m.d.comb += [
-            trace.write_enable.eq(self.tagged),
-            trace.write_address.eq(tags),
-            trace.write_data.eq(Cat(cycle, self.tag)),
-        ]
-        m.d.sync += [program_begun.eq(self.begins), cycle.eq(cycle + 1)]
-        with m.If(self.tagged):
-            m.d.sync += tags.eq(tags + 1)
-        with m.If(program_begun):
-            m.d.sync += [cycle.eq(2), tags.eq(0)]
+        trace, tags = self._trace(m)
 
         features = (
             (Feature.TABLES, config.tables > 0),
@@ -216,6 +203,12 @@ class ControlRegisters(wiring.Component):
         }
         values |= {register: field << lowest for register, field, lowest in fields}
 
+        self._answer(m, values, trace)
+        return m
+
+    def _answer(self, m: Module, values: Mapping[Register, ValueLike], trace: Sram) -> None:
+        """Answer reads of the registers, the trace and the counters."""
+        bus = self.bus
         # A read selects a register, then its value. The memories of the trace and of the counters
         # lie at multiples of their sizes. Their words come a cycle later.
         read_asked = Signal()
@@ -261,4 +254,23 @@ class ControlRegisters(wiring.Component):
                 m.d.sync += answer.eq(self.counted)
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
-        return m
+
+    def _trace(self, m: Module) -> tuple[Sram, Signal]:
+        """Record the tags; return their memory, and their number since the program began."""
+        program_begun = Signal(init=1)  # a program, or a reset, began in the cycle before
+        cycle = Signal(32, reset_less=True)
+        tags = Signal(32, reset_less=True)
+        m.submodules.trace = trace = Sram(
+            width=32 + TAG_BITS, depth=TRACE_DEPTH, output_register=True
+        )
+        m.d.comb += [
+            trace.write_enable.eq(self.tagged),
+            trace.write_address.eq(tags),
+            trace.write_data.eq(Cat(cycle, self.tag)),
+        ]
+        m.d.sync += [program_begun.eq(self.begins), cycle.eq(cycle + 1)]
+        with m.If(self.tagged):
+            m.d.sync += tags.eq(tags + 1)
+        with m.If(program_begun):
+            m.d.sync += [cycle.eq(2), tags.eq(0)]
+        return trace, tags

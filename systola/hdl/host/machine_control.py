@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, ResetSignal, Signal
+from amaranth.hdl import Cat, Module, ResetSignal, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -177,6 +177,34 @@ class MachineControl(wiring.Component):
         with m.If(forgets_program):
             m.d.sync += [done.eq(0), fault.eq(0)]
 
+        report = self._report(
+            m,
+            keeps=rejects_instruction | transfer_fails | reports_timeout,
+            drops=self.begins | forgets_program,
+        )
+        m.d.comb += [
+            self.report.eq(report),
+            self.draining.eq(self.busy & ~self.running),
+            self.status.eq(
+                self.busy * int(Status.BUSY)
+                | done * int(Status.DONE)
+                | fault * int(Status.FAULT)
+                | (self.running & self.waiting) * int(Status.WAITING)
+            ),
+        ]
+        states = Cat(self.running, drains, stops)
+        promised(m, platform, at_most_one(states), "a program is in two states")
+        promised(m, platform, self.busy == states.any(), "a program is busy and in no state")
+        promised(m, platform, ~stops | self.stop, "a program stops, and its transfers go on")
+        promised(m, platform, ~(self.running & self.stop), "a program runs without transfers")
+        promised(m, platform, ~(self.finished & self.faulted), "a program has succeeded and failed")
+        promised(m, platform, ~self.forget | (self.status == 0), "a program is not forgotten")
+        copies = self.clear.as_value()
+        promised(m, platform, copies == clear.replicate(len(copies)), "a unit is not cleared")
+        return m
+
+    def _report(self, m: Module, *, keeps: Value, drops: Value) -> data.View:
+        """Return the report of the fault that ends the program."""
         # The fault is copied in every cycle, and kept in the next one if there was a fault. An
         # instruction with a transfer that fails is older than an instruction that is rejected at
         # issue.
@@ -186,8 +214,8 @@ class MachineControl(wiring.Component):
         report = Signal(FaultReport(), reset_less=True)
         m.d.sync += [
             fault_found.eq(self.rejection),
-            keeps_report.eq(rejects_instruction | transfer_fails | reports_timeout),
-            drops_report.eq(self.begins | forgets_program),
+            keeps_report.eq(keeps),
+            drops_report.eq(drops),
         ]
         if self._links:
             with m.If(self.broken):
@@ -218,24 +246,4 @@ class MachineControl(wiring.Component):
             m.d.sync += report.eq(0)
         with m.Elif(keeps_report):
             m.d.sync += report.eq(fault_found)
-
-        m.d.comb += [
-            self.report.eq(report),
-            self.draining.eq(self.busy & ~self.running),
-            self.status.eq(
-                self.busy * int(Status.BUSY)
-                | done * int(Status.DONE)
-                | fault * int(Status.FAULT)
-                | (self.running & self.waiting) * int(Status.WAITING)
-            ),
-        ]
-        states = Cat(self.running, drains, stops)
-        promised(m, platform, at_most_one(states), "a program is in two states")
-        promised(m, platform, self.busy == states.any(), "a program is busy and in no state")
-        promised(m, platform, ~stops | self.stop, "a program stops, and its transfers go on")
-        promised(m, platform, ~(self.running & self.stop), "a program runs without transfers")
-        promised(m, platform, ~(self.finished & self.faulted), "a program has succeeded and failed")
-        promised(m, platform, ~self.forget | (self.status == 0), "a program is not forgotten")
-        copies = self.clear.as_value()
-        promised(m, platform, copies == clear.replicate(len(copies)), "a unit is not cleared")
-        return m
+        return report

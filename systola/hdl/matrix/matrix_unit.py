@@ -273,6 +273,19 @@ class MatrixUnit(wiring.Component):
             feeder.event.eq(read.feed),
         ]
 
+        event, holds = self._feed(m, feeder, mxu, loader, read)
+        self._update(m, event.sum, holds[-1 - BUFFER_LATENCY])
+        m.d.comb += self.sums.eq(mxu.sums)
+        return m
+
+    def _feed(
+        self, m: Module, feeder: VectorFeeder, mxu: MXU, loader: WeightLoader, read: data.View
+    ) -> tuple[data.View, list[Signal]]:
+        """Connect the array with the feeder and the weights.
+
+        Returns the event of the item that is read, and the `hold` of each stage.
+        """
+        config = self._config
         # The array begins where a line arrives. It works BUFFER_LATENCY cycles after the read, and
         # the read comes a cycle after the issue. Vectors, weights and `hold` are delayed alike.
         behind = m.submodules.behind = DelayLine(
@@ -323,10 +336,15 @@ class MatrixUnit(wiring.Component):
                 mxu.unsigned_vector.eq(unsigned_vector[-1]),
                 mxu.unsigned_weights.eq(unsigned_weights[-1]),
             ]
+        return event, holds
 
-        # Rows meet their sums. The delay line of the rows is held together with the issue, ahead of
-        # the array. So it is known early that an update goes through.
-        hold = holds[-1 - BUFFER_LATENCY]
+    def _update(self, m: Module, rows: data.View, hold: Signal) -> None:
+        """Delay the rows until the array has their sums, and announce the updates.
+
+        The delay line of the rows is held together with the issue, ahead of the array. So it is
+        known early that an update goes through.
+        """
+        config = self._config
         delay = m.submodules.delay = DelayLine(
             layout=SumEvent(config=config), cycles=self.latency(config) - 1 - BUFFER_LATENCY
         )
@@ -348,16 +366,14 @@ class MatrixUnit(wiring.Component):
             self.sum_done.eq(update_comes & coming.last),
         ]
         m.d.comb += [
-            delay.input.eq(event.sum),
+            delay.input.eq(rows),
             delay.input_valid.eq(self.active),
             delay.hold.eq(hold),
             self.update_row.eq(update.row),
             self.advance_sum_to.eq(update.row + 1),
             self.accumulate.eq(update.accumulate),
             self.shift.eq(update.shift),
-            self.sums.eq(mxu.sums),
         ]
-        return m
 
     def _plan(self, m: Module, interlock: Interlock) -> None:
         """Connect the plan: it turns the command into items for the interlock."""

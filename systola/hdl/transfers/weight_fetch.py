@@ -82,7 +82,6 @@ class WeightFetch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, bus = self._config, self.bus
-        width = 8 * config.weight_bus_bytes
 
         # Bursts are requested.
         cutter = m.submodules.cutter = BurstCutter(
@@ -103,42 +102,7 @@ class WeightFetch(wiring.Component):
         ]
         m.d.sync += self.command_pop.eq(command_begins | reads_buffer)
 
-        # For each burst under way: it is the last one of its command. An entry comes a cycle late.
-        under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
-        address = data.StructLayout({"address": config.address_bits, "length": 8})
-        sender = m.submodules.sender = SkidBuffer(payload=address)
-        burst = cutter.burst
-        burst_asks = Signal()
-        burst_asked = Signal()
-        reads_full = Signal()  # no further burst may be under way
-        m.d.comb += [
-            burst.ready.eq(sender.input.ready & ~reads_full & ~self.stop),
-            burst_asks.eq(burst.valid & burst.ready),
-            sender.input.valid.eq(burst_asks),
-            sender.input.payload.address.eq(self.base + burst.payload.address),
-            sender.input.payload.length.eq(burst.payload.length),
-            bus.arvalid.eq(sender.output.valid),
-            bus.araddr.eq(sender.output.payload.address),
-            bus.arlen.eq(sender.output.payload.length),
-            sender.output.ready.eq(bus.arready),
-            under_way.w_en.eq(burst_asked),
-        ]
-        level = under_way.level
-        last_one, last_two = level == READS_IN_FLIGHT - 1, level == READS_IN_FLIGHT - 2
-        m.d.sync += [
-            burst_asked.eq(burst_asks),
-            under_way.w_data.eq(burst.payload.last),
-            reads_full.eq(
-                (level == READS_IN_FLIGHT)
-                | (last_one & (burst_asked | burst_asks))
-                | (last_two & burst_asked & burst_asks)
-            ),
-            self.quiet.eq((level == 0) & ~burst_asked & ~burst_asks),
-        ]
-
-        room = ~under_way.w_en | under_way.w_rdy
-        promised(m, platform, room, "more reads of weights are under way than may be")
-        promised(m, platform, ~(self.stop & burst_asks), "weights are requested after a stop")
+        under_way = self._request(m, platform, cutter)
 
         # Program counters of commands from their start to their last beat: in the cutter, and under
         # way.
@@ -158,16 +122,7 @@ class WeightFetch(wiring.Component):
             self.error_pc.eq(pcs.oldest.pc),
         ]
 
-        # The throttle lets a beat pass in `numerator` of `denominator` cycles.
-        beat_allowed = Signal()
-        numerator, denominator = config.weight_throttle
-        if numerator == denominator:
-            m.d.comb += beat_allowed.eq(1)
-        else:
-            phase = Signal(range(denominator))
-            advanced = phase + numerator
-            m.d.comb += beat_allowed.eq(advanced >= denominator)
-            m.d.sync += phase.eq(Mux(beat_allowed, advanced - denominator, advanced))
+        beat_allowed = self._throttle(m)
 
         # The beats of a row are collected.
         fifo = m.submodules.fifo = WeightFifo(
@@ -181,24 +136,7 @@ class WeightFetch(wiring.Component):
             self.row_valid.eq(fifo.row_valid),
             fifo.row_take.eq(self.row_take),
         ]
-        row_complete = Signal()
-        complete_row = Signal(8 * config.cols)
-        beats = config.weight_row_pitch // config.weight_bus_bytes
-        if beats == 1:
-            m.d.comb += [complete_row.eq(bus.rdata), row_complete.eq(beat_arrives)]
-        else:
-            partial_row = Signal((beats - 1) * width)
-            beat_count = Signal(range(beats))
-            last = beat_count == beats - 1
-            m.d.comb += [
-                complete_row.eq(Cat(partial_row, bus.rdata)),
-                row_complete.eq(beat_arrives & last),
-            ]
-            with m.If(beat_arrives):
-                m.d.sync += [
-                    partial_row.word_select(beat_count, width).eq(bus.rdata),
-                    beat_count.eq(Mux(last, 0, beat_count + 1)),
-                ]
+        row_complete, complete_row = self._collect(m, beat_arrives)
         if not config.training:
             m.d.comb += [
                 from_memory.eq(self.command_valid),
@@ -237,3 +175,84 @@ class WeightFetch(wiring.Component):
             fifo.pushed.eq(Mux(reader.pushes, reader.buffer.data[: 8 * config.cols], complete_row)),
         ]
         return m
+
+    def _request(self, m: Module, platform: object, cutter: BurstCutter) -> SyncFIFO:
+        """Send bursts to memory, and count those under way.
+
+        Returns a FIFO with an entry for each burst under way: it is the last one of its command.
+        An entry comes a cycle late.
+        """
+        config, bus = self._config, self.bus
+        under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
+        address = data.StructLayout({"address": config.address_bits, "length": 8})
+        sender = m.submodules.sender = SkidBuffer(payload=address)
+        burst = cutter.burst
+        burst_asks = Signal()
+        burst_asked = Signal()
+        reads_full = Signal()  # no further burst may be under way
+        m.d.comb += [
+            burst.ready.eq(sender.input.ready & ~reads_full & ~self.stop),
+            burst_asks.eq(burst.valid & burst.ready),
+            sender.input.valid.eq(burst_asks),
+            sender.input.payload.address.eq(self.base + burst.payload.address),
+            sender.input.payload.length.eq(burst.payload.length),
+            bus.arvalid.eq(sender.output.valid),
+            bus.araddr.eq(sender.output.payload.address),
+            bus.arlen.eq(sender.output.payload.length),
+            sender.output.ready.eq(bus.arready),
+            under_way.w_en.eq(burst_asked),
+        ]
+        level = under_way.level
+        last_one, last_two = level == READS_IN_FLIGHT - 1, level == READS_IN_FLIGHT - 2
+        m.d.sync += [
+            burst_asked.eq(burst_asks),
+            under_way.w_data.eq(burst.payload.last),
+            reads_full.eq(
+                (level == READS_IN_FLIGHT)
+                | (last_one & (burst_asked | burst_asks))
+                | (last_two & burst_asked & burst_asks)
+            ),
+            self.quiet.eq((level == 0) & ~burst_asked & ~burst_asks),
+        ]
+
+        room = ~under_way.w_en | under_way.w_rdy
+        promised(m, platform, room, "more reads of weights are under way than may be")
+        promised(m, platform, ~(self.stop & burst_asks), "weights are requested after a stop")
+        return under_way
+
+    def _collect(self, m: Module, beat_arrives: Signal) -> tuple[Signal, Signal]:
+        """Collect the beats of a row; return whether a row is complete, and the row."""
+        config, bus = self._config, self.bus
+        width = 8 * config.weight_bus_bytes
+        row_complete = Signal()
+        complete_row = Signal(8 * config.cols)
+        beats = config.weight_row_pitch // config.weight_bus_bytes
+        if beats == 1:
+            m.d.comb += [complete_row.eq(bus.rdata), row_complete.eq(beat_arrives)]
+        else:
+            partial_row = Signal((beats - 1) * width)
+            beat_count = Signal(range(beats))
+            last = beat_count == beats - 1
+            m.d.comb += [
+                complete_row.eq(Cat(partial_row, bus.rdata)),
+                row_complete.eq(beat_arrives & last),
+            ]
+            with m.If(beat_arrives):
+                m.d.sync += [
+                    partial_row.word_select(beat_count, width).eq(bus.rdata),
+                    beat_count.eq(Mux(last, 0, beat_count + 1)),
+                ]
+        return row_complete, complete_row
+
+    def _throttle(self, m: Module) -> Signal:
+        """Return whether a beat may pass: in `numerator` of `denominator` cycles."""
+        beat_allowed = Signal()
+        numerator, denominator = self._config.weight_throttle
+        if numerator == denominator:
+            m.d.comb += beat_allowed.eq(1)
+        else:
+            phase = Signal(range(denominator))
+            advanced = phase + numerator
+            m.d.comb += beat_allowed.eq(advanced >= denominator)
+            m.d.sync += phase.eq(Mux(beat_allowed, advanced - denominator, advanced))
+        return beat_allowed

@@ -66,7 +66,7 @@ def test_every_opcode_is_an_instruction() -> None:
 
 
 def test_every_instruction_has_a_way() -> None:
-    """One that has no way in the scoreboard would vanish with its issue."""
+    """An instruction without a way in the scoreboard would vanish with its issue."""
     groups = groups_of(preset("small-training-links"))
     gone = {entry.mnemonic for entry in BY_OPCODE.values()}
     gone -= {opcode.name.lower() for group in groups for opcode in group.opcodes}

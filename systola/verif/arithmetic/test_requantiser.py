@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some of the cases of `make arithmetic`, and one that must fail."""
+"""A part of the cases of `make arithmetic`, and a case that must fail."""
 
 import pytest
 

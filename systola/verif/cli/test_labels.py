@@ -86,7 +86,7 @@ def test_float_network(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_mistakes(
     labels: str, says: str, cores: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each is one line, before anything has run, and no file is written."""
+    """Each mistake gives one line before anything has run, and no file is written."""
     before = tree(folder)
     status, out, err = run(f"{LINE} --labels {labels}{cores}", capfd)
     assert (status, out) == (2, "")

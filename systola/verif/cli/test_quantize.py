@@ -190,7 +190,7 @@ def test_a_signature_of_its_own(folder: Path) -> None:
 
 
 def test_weights_after_the_flatbuffer(folder: Path) -> None:
-    """A file that gets a signature keeps these weights."""
+    """Weights that lie after the flatbuffer stay when the file gets a signature."""
     with np.load("tflite.npz") as data:
         x = data["x"].astype(np.float32)
     after = runtime.quantize("after.tflite", x)
@@ -389,7 +389,7 @@ def test_onnx_of_float16(folder: Path) -> None:
 
 
 def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
-    """A sample of such an input is a number; two operators take the same codes."""
+    """A sample of an input without axes is a number, and two operators take the same codes."""
     net = FloatNetwork(np.random.default_rng(1))
     x, factor = net.input((1, 4), "float32"), net.input((), "float32")
     shared = net.constant(np.linspace(-1, 1, 4, dtype=np.float32).reshape(1, 4))
@@ -403,7 +403,7 @@ def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
 
 
 def test_constants_among_the_inputs(folder: Path) -> None:
-    """Files until 2019 have them there, and biases with an axis more than the quantiser takes."""
+    """Old ONNX files name constants among the inputs, and have biases of shape 1xN."""
     net = FloatNetwork(np.random.default_rng(1), opset=8)
     x = net.input((1, 6), "float32")
     weights = np.linspace(-1, 1, 30, dtype=np.float32).reshape(6, 5)

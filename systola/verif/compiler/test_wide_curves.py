@@ -139,7 +139,7 @@ def chain(kind: str, uses: int) -> bytes:
 @pytest.mark.parametrize("kind", ["ADD", "CONV_2D"])
 @pytest.mark.parametrize("uses", [1, 2])
 def test_after_an_operation_of_int16(kind: str, uses: int) -> None:
-    """One instruction does both, unless another one takes the value between them, too."""
+    """One instruction makes sum and curve, unless another operation also takes the sum."""
     rng = np.random.default_rng(random_seed())
     content = chain(kind, uses)
     x = rng.integers(-(1 << 15), 1 << 15, (3, *SHAPE)).astype(np.int16)

@@ -106,7 +106,7 @@ def idle(waived: Iterable[str], parts: Iterable[Part]) -> list[str]:
 
 
 def total(parts: Iterable[Part]) -> Part:
-    """Join all parts into one."""
+    """Return one part with the items of all parts."""
     many = list(parts)
     return Part(
         many[0].group if many else "",

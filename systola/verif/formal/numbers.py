@@ -167,8 +167,9 @@ class NumbersHarness(Harness):
     def _bound_issues(self) -> None:
         """Prove how many instructions have been issued since the scan."""
         m, unit, since = self._m, self._unit, self._since
-        place = Signal(range(self.LENGTH), name="place")  # in its span, of the chosen instruction
-        ends = Signal(range(4), name="ends")  # of spans, from its issue on
+        # `place` of the chosen instruction in its span.
+        place = Signal(range(self.LENGTH), name="place")
+        ends = Signal(range(4), name="ends")  # ends of spans since its issue
         position, ended = unit.inside("position"), unit.inside("ended")
         earlier = unit.inside("earlier")
         is_last = position == self.LENGTH - 1
@@ -178,7 +179,7 @@ class NumbersHarness(Harness):
             m.d.sync += [since.eq(since + 1), ends.eq(ends + is_last)]
         with m.If(self._takes):
             m.d.sync += [place.eq(position), ends.eq(is_last)]
-        # `since` counts the chosen one, too.
+        # `since` also counts the chosen instruction.
         m.d.comb += Assert(implies(self._follows, since <= 2 * self.LENGTH - 1))
         marks = [unit.inside(f"{name}_mark") for name in self.COMPLETING]
         aheads: list[Value] = []

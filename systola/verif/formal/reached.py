@@ -121,7 +121,7 @@ def _marked(statement: Any, places: list[str]) -> Iterator[Any]:
     for patterns, inner, place in statement.cases:
         body = [each for old in inner for each in _marked(old, places)]
         if place and Path(place[0]).is_relative_to(_HARDWARE):
-            cover = Cover(AnySeq(1))  # two covers of one condition would become one
+            cover = Cover(AnySeq(1))  # AnySeq: covers with equal conditions would be merged
             cover.src_loc = (_MARK, len(places))
             cover._MustUse__used = True  # a fragment marks those that it was made with
             places.append(f"{Path(place[0]).relative_to(_HARDWARE.parent)}:{place[1]}")

@@ -187,7 +187,7 @@ def test_precedence(word: bytes, cause: Fault, address: int) -> None:
     ],
 )
 def test_unavailable_comes_before_the_ranges(config: Config, word: bytes, opcode: int) -> None:
-    """And before WINDOW: none is set here."""
+    """UNAVAILABLE also comes before WINDOW: no window is set here."""
     assert Rig(config).fault(word, HALT) == (Fault.UNAVAILABLE, 0, opcode)
 
 

@@ -30,7 +30,7 @@ class Windows:
 
     @property
     def word(self) -> bytes:
-        """The instruction that sets them."""
+        """The instruction that sets these operands."""
         return encode(Opcode.SET_CONFIG_WINDOW, **vars(self))
 
     @property

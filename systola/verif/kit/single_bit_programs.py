@@ -57,7 +57,7 @@ class _ProductWriter(LimitWriter):
         powers = [
             1 << bit for bit in range(lines.bit_length(), (pixels_end << 12).bit_length() - 1)
         ]
-        power = rng.choice((*powers, *powers[-4:]))  # other products reach the others as well
+        power = rng.choice((*powers, *powers[-4:]))  # others reach the lower bits, too
         for _ in range(10 * ATTEMPTS):
             blocks = rng.randint(min(4095, 1 + power // pixels_end), 4095)
             if rng.random() < 0.5:

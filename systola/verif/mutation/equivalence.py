@@ -28,7 +28,7 @@ from systola.verif.mutation.mutants import READ, SELECT, Mutant, planting, run_s
 from systola.verif.mutation.reach import reaching
 
 DISTANCE = 3
-"""Registers, one after the other, with contents that are followed back."""
+"""Number of registers, one after the other, through which a proof follows values back."""
 _MODULE = re.compile(r"^module \\(\S+)$")
 _CELL = re.compile(r"^  cell \\(\S+) ")
 _PROOF = """\

@@ -72,7 +72,7 @@ CROWD = 32
 ORDERS = 12
 """Programs for each two instructions that wait for one another."""
 MOVED = 40
-"""Programs of that kind at places that may have any bit set."""
+"""Programs for two instructions that wait, at places that may have any bit set."""
 
 
 def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:

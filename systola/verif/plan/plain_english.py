@@ -20,7 +20,7 @@ from pathlib import Path
 from systola.verif.kit.checkout import ROOT
 
 MOST_WORDS = 25
-"""Words of a sentence."""
+"""Largest number of words in a sentence."""
 PATTERNS = {
     "a noun in place of": r"\bwhat(ever)?\b(?![^.]*\?)",
     "a noun in place of (of)": r"\b(that|those) of\b",
@@ -31,7 +31,7 @@ PATTERNS = {
     "asserts, shows, for": r"\b(tells|says)\b",
     "the thing itself in place of": r"\b(likewise|see there)\b",
 }
-"""Advice, and a pattern of words."""
+"""Advice for the author, and the pattern of words that it is about."""
 CONTINUES = re.compile(r"(Of|That|Those|It|Its|As|Like|See|The same)\b")
 """Beginnings of a docstring that cannot be read without the name above it."""
 DIRECTIVE = re.compile(r"#!|# (SPDX|noqa|type:|pyright:|ruff:|fmt:)")

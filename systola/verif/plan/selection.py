@@ -22,7 +22,7 @@ from systola.verif.kit.checkout import module_name
 from systola.verif.plan.dependents import UnknownUnitError, dependents
 
 _OF_A_KIND = ("simulator", "variant")
-"""Parameters of which one value will do."""
+"""Parameters of tests of which --quick takes one value only."""
 
 
 def thorough(*parameters: Any) -> Any:

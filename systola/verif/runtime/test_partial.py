@@ -30,7 +30,7 @@ from systola.verif.kit.seeds import random_seed
 
 SAMPLES = 5
 BATCH = 2
-"""So that there are whole batches and a rest."""
+"""Batch size with which SAMPLES are whole batches and a rest."""
 
 
 @dataclass(frozen=True)
@@ -419,7 +419,7 @@ def test_interpreter_refuses() -> None:
 
 
 def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second run starts none, and variables have their first values all the same."""
+    """The second run starts no interpreter, but variables have their first values all the same."""
     case = feedback(np.random.default_rng(random_seed()))
     model = compile(case.content, preset="small", batch=BATCH)
     first = model.run(*case.inputs, backend="iss").outputs
@@ -431,7 +431,7 @@ def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_interpreter_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash of its process is one line for the user."""
+    """A crash of the interpreter's process is one line for the user."""
     case = middle(np.random.default_rng(random_seed()))
     model = compile(case.content, preset="small", batch=1)
     original = runtime_interpreters.Session.run

@@ -42,7 +42,7 @@ class Line:
     stage: str
     name: str
     verdict: str
-    """One of VERDICTS."""
+    """Verdict on the line, one of VERDICTS."""
     evidence: str
     """Markdown, with facts in braces."""
 
@@ -55,7 +55,7 @@ class Bug:
     part: str
     bug: str
     found: str
-    """One of FOUND."""
+    """Way in which the bug was found, one of FOUND."""
 
 
 def checklist() -> list[Line]:

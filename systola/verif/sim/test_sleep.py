@@ -52,7 +52,7 @@ def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", WITH_LANES)
 def test_lanes_that_wait_for_memories(name: str) -> None:
-    """They fall asleep within sums and instructions, and take the same cycles as awake."""
+    """Lanes fall asleep within sums and instructions, and take as many cycles as awake."""
     config = preset(name)
     awake = verilog_of(config, promises=True)
     asleep = with_sleeping_lanes(awake)

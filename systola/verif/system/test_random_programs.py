@@ -55,7 +55,7 @@ RUNS = [
 ]
 
 MARKS = {"tiny": pytest.param}
-"""The others have random programs in the library, too, which needs no second simulator."""
+"""Other configurations run random programs in the C++ library, without a second simulator."""
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_values_of_the_golden_model(name: str, optimizer: Optimizer, cores: int)
 
 @pytest.mark.parametrize("bits", [-2, 3, 6, 9])
 def test_values_are_cut_off(bits: int) -> None:
-    """A step of a weight is the rate times its gradient, or times the value: Keras's."""
+    """A step of a weight is the rate times its gradient, which is at most `clipvalue`, as in Keras."""
     rng = np.random.default_rng(random_seed())
     x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
     moved: list[list[Any]] = []
@@ -94,7 +94,7 @@ def test_values_of_moments_are_cut_off(bits: int) -> None:
 
 
 def test_random_rounding_is_cut_off() -> None:
-    """Back end "fast" does not round at random; a step at the end is the same either way."""
+    """On the golden model steps at the limit are the same, rounded to nearest or at random."""
     x, y = np.ones((8, 13)), np.zeros(8, int)
     moved: list[Any] = []
     for rounding in ("nearest", "stochastic"):

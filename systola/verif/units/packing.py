@@ -60,7 +60,7 @@ class Fields:
 
 
 _known: dict[int, tuple[Any, _Pack, _Unpack]] = {}
-"""For the identity of a shape: the shape, so that it lives on, and its two functions."""
+"""For the id() of each shape: the shape itself, which must live on, and its two functions."""
 
 
 def to_bits(shape: Any, value: Any) -> int:

@@ -169,7 +169,7 @@ def _some_transfers(context: Any, unit: Any, state: dict[str, Any], drawn: rando
 
 
 def _reads_answered(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Answer only bursts that were requested, which a long wait may lie before."""
+    """Answer only bursts that were requested, some of them after a long wait."""
     count = state.setdefault("count", 0)
     silent = state["cycle"] = state.get("cycle", 0) + 1
     if not count or silent < 200:

@@ -73,7 +73,7 @@ async def check(bench, noise, memory, steps):
 
 
 def some(random):
-    """Random steps; a cycle without an argument follows one for a curve, and the last of these."""
+    """Return random steps; after an argument for a curve comes a cycle without an argument."""
     steps = []
     while len(steps) < COUNT:
         argument = random.choice((-32768, -32767, -1, 0, 32767, random.randrange(-32768, 32768)))

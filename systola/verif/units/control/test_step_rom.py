@@ -66,7 +66,7 @@ SIZES = {
 LATE = {
     *(Fault.LOOP, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW),
 }
-"""Faults that are found elsewhere."""
+"""Faults that other units find."""
 LOADED = {
     Loads.ACTIVATE: {"function": 17, "flag_a": 25},
     Loads.VECTOR: {"function": 17, "flag_a": 25, "flag_b": 29, "code": 30},

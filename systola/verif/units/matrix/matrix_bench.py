@@ -269,7 +269,7 @@ class Machine(Bench):
         return region["base"] <= address < region["end"]
 
     def check_turn(self, active: int, enable: int) -> None:
-        """Check reads and issue for the vector in turn."""
+        """Check the read and the issue of the vector that has its turn."""
         turn = self.issues[0]
         primes = turn.missing is not None and not self.primed
         if enable:

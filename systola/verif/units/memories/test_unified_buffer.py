@@ -130,7 +130,7 @@ async def streams(dut, operands, dma_out):
         for name in at:
             at[name] += name in served
             lost[name] += name not in served
-    # A stream that has lost a cycle is a bank further back, where it may meet another one.
+    # A stream that has lost a cycle is one bank back, where it may meet another stream.
     occupied = {0, operands or BANKS - 1}
     behind = 0
     while (dma_out - behind) % BANKS in occupied:

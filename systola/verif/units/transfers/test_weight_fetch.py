@@ -79,7 +79,7 @@ class Weights(Bench):
         inputs["command_valid"] = bool(self.commands)
         if self.commands:
             inputs["command"] = self.commands[0]
-        # A row's presence depends on nothing of this cycle: it is read before the edge.
+        # Whether a row is present depends on no input of this cycle, so it is read before the edge.
         await self.cycle(**inputs, row_take=take and self._has_row())
         if len(self.rows) < self.taken:
             self.rows.append(self.get("row").to_bytes(self.config.cols, "little"))
