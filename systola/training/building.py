@@ -42,8 +42,9 @@ from systola.training.stages import (
 )
 from systola.training.windows import convolved, pooled
 
-MOST_BRANCHED = 12
-"""Most stages of a network with branches, joins included."""
+MOST_BRANCHED = 15
+"""Most stages of a network with branches, joins included: counters of masks have four bits for the
+number of a stage, and number 15 is for random rounding."""
 MOST_CLASSES = 128
 MOST_WEIGHTS = 1 << 26
 """Most weights of a network: the host holds them as float64 for a moment, in 512 MiB."""

@@ -35,8 +35,9 @@ each."""
 MOST_ENTRIES = 256
 """Largest number of parameter entries of a program. Entries for which the chip has no room are
 loaded later."""
-TABLES = 40
-"""Largest number of tables of a program: two for the masks of units, and three for each stage."""
+TABLES = 50
+"""Largest number of tables of a program: two for the masks of units, two for BatchNormalization,
+and three for each stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,9 +204,9 @@ class Layout:
             ]
             for _ in range(2)
         )
-        """Byte offsets of the means and variances of each stage that normalises, as a step leaves
-        them, and of reciprocal roots and offsets, as a program that learns nothing takes them. Both
-        have the fraction bits after them, as branches/kept.py keeps them."""
+        """Byte offsets of numbers of each stage that normalises: means and variances, as a step
+        leaves them, and reciprocal roots and offsets, which a program that learns nothing takes.
+        Both have the fraction bits after them, as branches/kept.py keeps them."""
         selected = self.selected_of(self.groups)
         select = selected // size * self.groups * self.classes
         self.constant_lines = (

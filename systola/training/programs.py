@@ -70,7 +70,7 @@ class StepProgram:
     """Numbers of the entries that a step brings, with the source of each."""
     owned: tuple[tuple[int, range], ...] = ()
     """Lines of the masters of each tensor, by its number, beside which the core keeps velocities or
-    moments. Other cores have those of all other lines."""
+    moments. No two cores have the same lines."""
 
     def place(
         self,

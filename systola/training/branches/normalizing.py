@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the normalisation of a batch, forward and back, see `systola.training.normalization`.
 
-The array adds up channels with lines of ones, and multiplies each channel with a number of its own,
+The array adds up channels with lines of ones. It multiplies each channel with a number of its own,
 which lies on the diagonal of a tile. A mean is subtracted from all rows as a product: of LESS in
 the first lane of a vector, with a tile that begins with the mean.
 """
@@ -160,7 +160,7 @@ class Normalizing:
         return result
 
     def back(self, gradient: range, codes: range) -> range:
-        """Write the gradient of the inputs, from that of the results and the results themselves.
+        """Write the gradient of the inputs, from the results `codes` and their gradient.
 
         GRADIENT has the fraction bits of either gradient.
         """
@@ -400,7 +400,7 @@ class Normalizing:
                 yield block, rows, (block * self._rows + first) * self._at_once
 
     def _narrowed(self, sums: Sums) -> range:
-        """Write int8 results of sums, the shift of which is at least what SHIFT has."""
+        """Write int8 results of sums, shifted by the number in SHIFT at least."""
         writer = self._writer
 
         def measure(row: int, rows: int) -> None:

@@ -66,7 +66,17 @@ def steps() -> Layers:
     return linked(x, Dense(3)(Flatten()(BatchNormalization()(Conv1D(5, 2, activation="tanh")(x)))))
 
 
-CASES: dict[str, Callable[[], Layers]] = {each.__name__: each for each in (rows, maps, steps)}
+def longest() -> Layers:
+    """Have as many stages as there can be, each with masks, curves or tables of its own."""
+    four: Layers = []
+    for n in range(4):
+        four += [Dense(6 + n), BatchNormalization(), Activation("tanh"), Dropout(0.1)]
+    return [Input((9,)), *four, Dense(7, "relu"), Dense(5, "sigmoid"), Dense(4)]
+
+
+CASES: dict[str, Callable[[], Layers]] = {
+    each.__name__: each for each in (rows, maps, steps, longest)
+}
 
 
 @pytest.mark.parametrize(
@@ -75,6 +85,7 @@ CASES: dict[str, Callable[[], Layers]] = {each.__name__: each for each in (rows,
         ("rows", SGD(0.2, 0.9), 1),
         thorough("maps", SGD(0.2), 1),
         thorough("steps", Adam(0.01), 1),
+        thorough("longest", Adam(0.01), 1),
         thorough("rows", Adam(0.01), 2),
         thorough("maps", SGD(0.2, 0.9), 3),
     ],
@@ -115,7 +126,7 @@ def test_frozen(optimizer: Optimizer) -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """Float32's gradients are those of differences, and one step moves weights as it does."""
+    """Gradients of the referee are differences, and one step moves weights as the referee does."""
     rng = np.random.default_rng(random_seed())
     x, given = rng.normal(size=(7, 3)) * 2 + 1, rng.normal(size=(7, 3))
     normal = Normal(Normalization(0.9, 1e-3))
