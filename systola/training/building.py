@@ -16,6 +16,7 @@ from systola.training.layers import (
     GRU,
     LSTM,
     Activation,
+    BatchNormalization,
     Conv1D,
     Conv2D,
     Dense,
@@ -32,6 +33,7 @@ from systola.training.layers import (
 )
 from systola.training.recurrent_layers import Recurring
 from systola.training.stages import (
+    Normalization,
     Recurrence,
     Stage,
     branched,
@@ -40,8 +42,9 @@ from systola.training.stages import (
 )
 from systola.training.windows import convolved, pooled
 
-MOST_BRANCHED = 12
-"""Most stages of a network with branches, joins included."""
+MOST_BRANCHED = 15
+"""Most stages of a network with branches, joins included: counters of masks have four bits for the
+number of a stage, and number 15 is for random rounding."""
 MOST_CLASSES = 128
 MOST_WEIGHTS = 1 << 26
 """Most weights of a network: the host holds them as float64 for a moment, in 512 MiB."""
@@ -107,6 +110,8 @@ class _Builder:
                 self._at, self._shape = self._result(link)
             case Add() | Concatenate():
                 self._join(layer)
+            case BatchNormalization():
+                self._normalized(layer)
             case Flatten():
                 if self._at and len(self._known()) == 1:
                     raise TrainingError("Flatten must come before the first Dense")
@@ -191,6 +196,8 @@ class _Builder:
 
     def _pooling(self, layer: Pooling2D | Pooling1D | GlobalPooling) -> None:
         kind = type(layer).__name__
+        if len(self._known()) == 1:
+            raise TrainingError(f"{kind} takes maps, not rows of numbers")
         last, average, row = self._last(kind), "Average" in kind, kind.endswith("1D")
         if last.join:
             raise TrainingError(
@@ -329,6 +336,30 @@ class _Builder:
             raise TrainingError(f"{kind} takes results of one shape, not {given}")
         self._append_join(kind.lower(), results)
 
+    def _normalized(self, layer: BatchNormalization) -> None:
+        """Append the two stages of a BatchNormalization, see systola.training.normalization."""
+        shape, source = self._known(), self._source
+        if source is None or source.lstm:
+            raise TrainingError(
+                "BatchNormalization must come after a Dense or Conv2D: Rescaling is for samples"
+            )
+        parts = self._parts(self._at, shape)
+        if len(parts) > 1:
+            raise TrainingError(
+                "BatchNormalization cannot take the result of a Concatenate, or flattened maps: "
+                "put it before them"
+            )
+        layer.check_axis(len(shape))
+        height, width = shape[:2] if len(shape) == 3 else (1, shape[0] if len(shape) == 2 else 1)
+        size, units, row = (height, width), shape[-1], len(shape) == 2
+        frozen = not layer.trainable
+        settings = Normalization(layer.momentum, layer.epsilon, frozen)
+        first = Stage(0, units, join="normalize", sources=(self._at,), segments=parts, joined=size)
+        self._append(replace(first, row=row, use_bias=False, normalized=settings))
+        window = convolved(size, (1, 1), (1, 1), "valid")
+        second = Stage(1, units, window=window, depthwise=True, row=row, scales=True, frozen=frozen)
+        self._append(replace(second, initializers=("ones", "zeros")))
+
     def _append_join(self, kind: str, results: Sequence[tuple[int, tuple[int, ...]]]) -> None:
         """Append the stage of a join of results of these numbers and shapes."""
         parts = [self._parts(at, shape) for at, shape in results]
@@ -355,7 +386,7 @@ class _Builder:
             return shape[-1:]
         source = self.found[at - 1]
         if source.lstm:
-            raise TrainingError("Add and Concatenate cannot take the result of an LSTM")
+            return (source.lstm.units,)
         pixels = prod(source.map) if len(shape) == 1 else 1
         return (source.segments if source.join else (source.units,)) * pixels
 

@@ -39,14 +39,16 @@ from systola.training.settings import MOST_BATCH, Settings
 from systola.training.stages import Stage
 from systola.training.state import State, check_bits, master_shapes
 
-VERSION = 4
+VERSION = 5
 """Version of the files. Every change of the stored data raises the version: fields of the classes,
 or the meaning of the arrays."""
 _FORMAT = "systola training"
 """Name of the format, before its version."""
 _MACHINE = ("preset", "backend", "latency", "cores")
 """Names of the settings of the machine."""
-_KINDS = ("master", "velocity", "moment", "root")
+_STATISTICS = "statistics"
+"""Kind of the moving means and variances of each BatchNormalization, which are float32."""
+_KINDS = ("master", "velocity", "moment", "root", _STATISTICS)
 """Kinds of arrays. The name of an array is its kind and the number of its tensor."""
 _ABOUT = "about"
 """Name of the array that holds the description as one text."""
@@ -107,6 +109,7 @@ def save(model: Saved, path: str | PathLike[str]) -> None:
         "velocity": state.velocities,
         "moment": moments.first if moments else (),
         "root": moments.roots if moments else (),
+        "statistics": state.statistics,
     }
     arrays: dict[str, Any] = {
         f"{kind}{n}": values for kind, all_ in kinds.items() for n, values in enumerate(all_)
@@ -238,12 +241,13 @@ def _layer(written: Any) -> Any:
     return {"class" if name == "kind" else name: value for name, value in fields.items()}
 
 
-def _state(about: _About, arrays: Mapping[str, tuple[NDArray[np.int16], ...]]) -> State:
+def _state(about: _About, arrays: Mapping[str, tuple[NDArray[Any], ...]]) -> State:
     """Put a State together from the masters, and the velocities or moments."""
     optimizer = about.settings.optimizer
     velocities, roots = arrays["velocity"], arrays["root"]
     more = velocity_bits(optimizer.momentum) if velocities else 0
     state = State(arrays["master"], velocities, about.bits, about.unit_bits, more)
+    state = replace(state, statistics=arrays[_STATISTICS])
     if not (optimizer.decays and roots):
         return state
     kept = arrays["moment"], roots, about.scales, about.updates
@@ -252,39 +256,48 @@ def _state(about: _About, arrays: Mapping[str, tuple[NDArray[np.int16], ...]]) -
 
 def _arrays(
     archive: Npz, found: Sequence[Stage], optimizer: Optimizer
-) -> dict[str, tuple[NDArray[np.int16], ...]]:
-    """Return the arrays by their kind: masters, and velocities or moments.
+) -> dict[str, tuple[NDArray[Any], ...]]:
+    """Return the arrays by their kind: masters, velocities or moments, moving means and variances.
 
     A file may leave velocities and moments out. Raises DataError where an array is missing, is one
     too many, or does not fit the tensors of these stages.
     """
-    shapes = master_shapes(found)
-    kinds = {kind: [f"{kind}{n}" for n in range(len(shapes))] for kind in _KINDS}
+    shapes = {kind: master_shapes(found) for kind in _KINDS}
+    shapes[_STATISTICS] = [(2, stage.units) for stage in found if stage.normalized]
+    kinds = {kind: [f"{kind}{n}" for n in range(len(shapes[kind]))] for kind in _KINDS}
     names = set(archive.names) - {_ABOUT}
     decays = optimizer.decays
     kept = ("root", *(("moment",) if decays.first else ())) if decays else ("velocity",)
-    if names == set(kinds["master"]):
+    always = ("master", _STATISTICS)
+    if names == {name for kind in always for name in kinds[kind]}:
         kept = ()
-    kinds = {kind: each if kind in ("master", *kept) else [] for kind, each in kinds.items()}
+    kinds = {kind: each if kind in (*always, *kept) else [] for kind, each in kinds.items()}
     wanted = {name for kind in kinds.values() for name in kind}
     for name in sorted(wanted ^ names):
         raise DataError(f"array {shown(name)} {'is missing' if name in wanted else 'is too many'}")
     return {
-        kind: tuple(_array(archive, name, shape) for name, shape in zip(each, shapes, strict=False))
+        kind: tuple(
+            _array(archive, name, shape, np.float32 if kind == _STATISTICS else np.int16)
+            for name, shape in zip(each, shapes[kind], strict=False)
+        )
         for kind, each in kinds.items()
     }
 
 
-def _array(archive: Npz, name: str, shape: tuple[int, int]) -> NDArray[np.int16]:
-    size = shape[0] * shape[1] * np.dtype(np.int16).itemsize
+def _array(
+    archive: Npz, name: str, shape: tuple[int, int], kind: type[np.int16] | type[np.float32]
+) -> NDArray[Any]:
+    size = shape[0] * shape[1] * np.dtype(kind).itemsize
     if archive.stored_bytes(name) > size + _MOST_HEADER:
         raise DataError(f"{name} has not the shape {shape}")
     try:
         values = archive.read(name)
     except NpzError as error:
         raise DataError(f"{name}: {error}") from None
-    if values.dtype != np.int16:
-        raise DataError(f"{name} is {values.dtype}, not int16")
+    if values.dtype != kind:
+        raise DataError(f"{name} is {values.dtype}, not {np.dtype(kind)}")
+    if not np.isfinite(values).all():
+        raise DataError(f"{name} has NaN or infinite numbers")
     if values.shape != shape:
         raise DataError(f"{name} has the shape {values.shape}, not {shape}")
     return values

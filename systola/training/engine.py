@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from systola.arch.image import Image
 from systola.runtime.pod.linked import Linked
+from systola.training.branches.numbers import KEPT_LINES, bits_of, kept_codes
 from systola.training.decay import decay_entry
 from systola.training.errors import TrainingError
 from systola.training.fit import fitted, some_words
@@ -29,6 +30,7 @@ from systola.training.loss import BINARY, LOSS_BITS, WEIGHT_BITS
 from systola.training.moment_steps import Looked, moment_steps
 from systola.training.moments import LEAST_TOLD, Moments, MomentStep, halving
 from systola.training.moments import SURVEY_STEPS as MOMENT_SURVEY_STEPS
+from systola.training.normalization import Measured, moved, resting
 from systola.training.numbers import FULL_BITS, LOGIT_BITS, velocity_bits
 from systola.training.passes import bits_without_dropout
 from systola.training.programs import (
@@ -40,6 +42,7 @@ from systola.training.programs import (
     survey_program,
     train_program,
 )
+from systola.training.stages import Stage
 from systola.training.state import State
 from systola.training.task import Task
 from systola.training.update import TOLD_BITS
@@ -115,39 +118,57 @@ class Engine:
         """Host memory of each core, in bytes."""
         self._programs: dict[tuple[str, Task], StepProgram] = {}
         self._moments: Moments | None = None
+        self._statistics: tuple[NDArray[np.float32], ...] = ()
         self._least_bits: list[int] = []
         """Least fraction bits of the units of each stage in the present epoch."""
         self.cycles: int | None = None
         """Cycles of the last batch; None on a machine without a clock."""
         self.step_cycles: int | None = None
         """Cycles of the last step with a whole batch; None on a machine without a clock."""
-        self._programs_of("train", batch)  # the programs must fit before anything runs
+        # The programs must fit before anything runs.
+        self._owned = [program.owned for program in self._programs_of("train", batch)]
+        """Lines beside which each core keeps velocities or moments, see StepProgram."""
 
     def load(self, state: State) -> None:
         """Put masters, and velocities or moments, into the host memory of each core."""
         layout = self.layout
         state = state.for_optimizer(self.task.momentum, self.task.decays)
-        for host in self.hosts:
-            host[: layout.state_bytes] = 0
-            for places, tensors in zip(
-                (layout.masters, *layout.beside), (state.masters, *state.beside), strict=True
-            ):
-                self._put(host, places, tensors)
+        whole = np.zeros(layout.state_bytes, np.uint8)
+        for places, tensors in zip(
+            (layout.masters, *layout.beside), (state.masters, *state.beside), strict=True
+        ):
+            self._put(whole, places, tensors)
+        beside = min((place for places in layout.beside for place in places), default=len(whole))
+        for core, host in enumerate(self.hosts):
+            host[:beside] = whole[:beside]
+            host[beside : layout.state_bytes] = 0
+            for own in self._own_bytes(core):
+                host[own] = whole[own]
         # The host keeps the scales of the moments; their codes are in host memory.
         self._moments = state.moments
+        self._statistics = state.statistics
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
-        """Return the state that `load` takes, from core 0, as all cores have the same."""
+        """Return the state that `load` takes: masters of core 0, as all cores have the same, and
+        the tensors beside them from each core."""
         layout, task = self.layout, self.task
         masters = self._get(layout.masters)
         *others, last = ((), *map(self._get, layout.beside))
-        found = State(masters, (), task.master_bits, task.unit_bits)
+        found = State(masters, (), task.master_bits, task.unit_bits, statistics=self._statistics)
         if self._moments:
             first = others[-1] if self._moments.first else ()
             return replace(found, moments=replace(self._moments, first=first, roots=last))
         more = velocity_bits(task.momentum) if last else 0
         return replace(found, velocities=last, velocity_bits=more)
+
+    def _own_bytes(self, core: int) -> Iterator[slice]:
+        """Yield the places in the host memory of a core of the velocities or moments it keeps."""
+        pitch = self.layout.pitch
+        for tensor, lines in self._owned[core]:
+            for places in self.layout.beside:
+                first = places[tensor] + 2 * lines.start * pitch
+                yield slice(first, first + 2 * len(lines) * pitch)
 
     def _put(
         self,
@@ -165,9 +186,13 @@ class Engine:
 
     def _get(self, places: Sequence[int]) -> tuple[NDArray[np.int16], ...]:
         layout = self.layout
+        host = self.hosts[0][: layout.state_bytes].copy()
+        for core, other in enumerate(self.hosts[1:], 1):
+            for own in self._own_bytes(core):
+                host[own] = other[own]
         result: list[NDArray[np.int16]] = []
         for shape, place in zip(layout.shapes, places, strict=False):
-            flat = load_wide(self.hosts[0], place, layout, shape.units * shape.lines)
+            flat = load_wide(host, place, layout, shape.units * shape.lines)
             whole = flat.reshape(shape.units, shape.lines, layout.size).transpose(1, 0, 2)
             whole = whole.reshape(shape.lines, shape.units * layout.size)[:, shape.columns]
             bias = whole[shape.bias : shape.bias + 1]
@@ -185,6 +210,7 @@ class Engine:
         if len(x) == self.batch:
             self.step_cycles = self.cycles
         self._note_unit_bits()
+        self._note_statistics()
         self._decay(step + 1)
         if survey_is_due(step + 1):
             self._survey()
@@ -283,6 +309,37 @@ class Engine:
         ]
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
+    def _note_statistics(self) -> None:
+        """Take the means and variances of the last step into the moving ones."""
+        layout, host, found = self.layout, self.hosts[0], list[Measured]()
+        for number, stage in self._normalizing():
+            if stage.normalized and stage.normalized.frozen:
+                continue
+            blocks = layout.shapes[number].units
+            lines = load_wide(host, layout.measured[number], layout, 2 * (blocks + KEPT_LINES))
+            mean, variance = lines[: 2 * blocks].reshape(2, -1)[:, : stage.units]
+            bits = lines[2 * blocks :, 0].reshape(2, KEPT_LINES).tolist()
+            found.append(Measured(mean, variance, *map(bits_of, bits)))
+        self._statistics = moved(self.task.stages, self._statistics, found)
+
+    def _store_statistics(self) -> None:
+        """Put the moving means and variances into the host memories."""
+        layout = self.layout
+        for (number, stage), statistics in zip(self._normalizing(), self._statistics, strict=True):
+            codes, blocks = resting(stage, statistics), layout.shapes[number].units
+            lines = np.zeros((2, blocks * layout.size), np.int16)
+            lines[:, : stage.units] = codes.root, codes.offset
+            bits = kept_codes(codes.root_bits) + kept_codes(codes.offset_bits)
+            kept = np.repeat(np.array(bits, np.int16), layout.size)
+            values = np.concatenate((lines.reshape(-1), kept))
+            for host in self.hosts:
+                store_wide(host, layout.resting[number], layout, values)
+
+    def _normalizing(self) -> list[tuple[int, Stage]]:
+        """Return the stages that normalise, with their numbers."""
+        found = enumerate(self.task.stages)
+        return [(number, stage) for number, stage in found if stage.normalized]
+
     def evaluate(self, x: Codes, y: NDArray[np.int16], weights: Weights | None = None) -> Batch:
         """Compute loss and logits of a batch; nothing changes."""
         return self._feed("evaluate", x, y, 0, weights)
@@ -302,6 +359,7 @@ class Engine:
         numbers: Sequence[MomentStep] = (),
     ) -> Batch:
         units, shares = self.task.stages[-1].units, self._shares(len(x))
+        self._store_statistics()
         for host, layout, share in shares:
             own = slice(share.start, share.stop)
             if not self.task.reads_words:
@@ -379,7 +437,8 @@ class Engine:
         """Take the decay of weights from the masters, if it is due after `steps` steps."""
         entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
         if entry:
-            program = decay_program(self._machine.config, self.layout, entry)
+            stages = self.task.stages
+            program = decay_program(self._machine.config, self.layout, stages, entry)
             self._run([program] * self._machine.cores)
 
     def _survey(self) -> None:
@@ -420,8 +479,9 @@ class Engine:
         layout = self.layout
         self._run_everywhere(survey_program(self._machine.config, layout, memories))
         count = len(memories) * len(layout.shapes)
-        found = load_wide(self.hosts[0], layout.survey, layout, count)[:, 0]
-        return [8 + 14 - int(code).bit_length() for code in found.tolist()]
+        hosts = [load_wide(host, layout.survey, layout, count)[:, 0] for host in self.hosts]
+        # The largest code has the most bits, and 2 to the power of so many less.
+        return [8 + 14 - int(code).bit_length() for code in np.min(hosts, axis=0).tolist()]
 
     def _run_everywhere(self, program: StepProgram) -> None:
         self._run([program] * self._machine.cores)

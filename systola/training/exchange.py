@@ -7,6 +7,7 @@ leaves the same bytes on any number of cores. For one core no exchange is writte
 Each core gets the sums over all samples for its share of the rows of an update. The core updates
 the masters of these rows, and gives them to all other cores. Masters are int16, so they are fewer
 bytes than all sums would be. Unlike sums, the lines of masters travel while the array multiplies.
+Velocities and moments stay with the core that has their rows, as no other core needs them.
 
 A core sends an exponent e as int16 lines, as other cores can Measure lines. A line has -2^k, with k
 = e - c between 0 and 15. The magnitude of -2^k has k bits, so Measure over the lines of all cores

@@ -21,6 +21,7 @@ from systola.training.layers import (
     GRU,
     LSTM,
     Activation,
+    BatchNormalization,
     Conv1D,
     Conv2D,
     Dense,
@@ -189,6 +190,11 @@ def _layer(layer: Any) -> list[Layer]:
             return [Add()]
         case "Concatenate":
             return [Concatenate(int(layer.axis))]
+        case "BatchNormalization":
+            _need(layer, kind, center=True, scale=True)
+            axis, momentum, epsilon = layer.axis, float(layer.momentum), float(layer.epsilon)
+            learns = bool(layer.trainable)
+            return [BatchNormalization(int(only_item(axis)), momentum, epsilon, trainable=learns)]
         case "Dropout":
             return [Dropout(float(layer.rate))]
         case _:

@@ -34,6 +34,7 @@ from systola.training.recurrent_layers import GRU, LSTM
 ACTIVATIONS = ("linear", "relu", "softmax", *CURVES)
 _MOST_SCALE = 1e9
 """Largest magnitude of the numbers of a Rescaling."""
+_LEAST_EPSILON = 1e-6
 
 
 @constructor(**LAYER, sparse=Only((None, False)), ragged=Only((None, False)))
@@ -325,6 +326,48 @@ class Dropout(Computing):
         object.__setattr__(self, "rate", rate)
 
 
+_GAMMA = "gamma and beta begin as ones and zeros: set_weights() gives others"
+
+
+@constructor(
+    **{name: rule for name, rule in LAYER.items() if name != "trainable"},
+    **{f"{name}_regularizer": NO_REGULARISER for name in ("beta", "gamma")},
+    **{f"{name}_constraint": NO_CONSTRAINT for name in ("beta", "gamma")},
+    **dict.fromkeys(("beta_initializer", "moving_mean_initializer"), Only(("zeros",), _GAMMA)),
+    **dict.fromkeys(("gamma_initializer", "moving_variance_initializer"), Only(("ones",), _GAMMA)),
+    center=Only((True,), "beta is learnt"),
+    scale=Only((True,), "gamma is learnt"),
+    synchronized=Only((False, True), "all cores have the statistics of the whole batch"),
+    renorm=Only((False,)),
+)
+@dataclass(frozen=True)
+class BatchNormalization(Computing):
+    """A layer that gives each channel of a batch the mean beta and the deviation gamma.
+
+    Without learning it takes moving means and variances, of which a step leaves `momentum`. A layer
+    that is not `trainable` takes these in training, too, and learns nothing.
+    """
+
+    axis: int = -1
+    momentum: float = 0.99
+    epsilon: float = 1e-3
+    _: KW_ONLY
+    trainable: bool = True
+
+    def __post_init__(self, input_shape: tuple[int, ...] | None) -> None:
+        super().__post_init__(input_shape)
+        need(type(self.axis) is int and -1 <= self.axis <= 3, "axis must be -1: channels are last")
+        object.__setattr__(self, "trainable", flag("trainable", self.trainable))
+        for name, least, most in (("momentum", 0.0, 1.0), ("epsilon", _LEAST_EPSILON, 1.0)):
+            value = real(f"{name} of BatchNormalization", getattr(self, name))
+            need(least <= value <= most, f"{name} must be {least:g} to {most:g}, not {value:g}")
+            object.__setattr__(self, name, value)
+
+    def check_axis(self, dimensions: int) -> None:
+        """Raise TrainingError where the axis is not the last one of samples of so many."""
+        need(self.axis in (-1, dimensions), f"axis must be -1, not {self.axis}: channels are last")
+
+
 @constructor(
     **LAYER,
     embeddings_regularizer=NO_REGULARISER,
@@ -375,6 +418,7 @@ Layer = (
     | GlobalMaxPooling1D
     | GlobalAveragePooling1D
     | Activation
+    | BatchNormalization
     | Dropout
     | Embedding
     | LSTM

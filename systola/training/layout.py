@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
+from systola.training.branches.numbers import KEPT_LINES
 from systola.training.stages import EMBEDDING, GATES, Recurrence, Stage, Tensor, tensors
 
 PROGRAM_BYTES = 1 << 20
@@ -34,8 +35,9 @@ each."""
 MOST_ENTRIES = 256
 """Largest number of parameter entries of a program. Entries for which the chip has no room are
 loaded later."""
-TABLES = 40
-"""Largest number of tables of a program: two for the masks of units, and three for each stage."""
+TABLES = 50
+"""Largest number of tables of a program: two for the masks of units, two for BatchNormalization,
+and three for each stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,11 +197,23 @@ class Layout:
         self.told = self._take(TOLD_LINES * len(self.shapes) * bool(beside))
         """Byte offset of the bits of each tensor's largest gradient, as a step leaves them."""
         self.unit_bits = self._take(2 * len(stages))
+        self.measured, self.resting = (
+            [
+                self._take(4 * (shape.units + KEPT_LINES) * (stage.normalized is not None))
+                for stage, shape in zip(stages, self.shapes, strict=False)
+            ]
+            for _ in range(2)
+        )
+        """Byte offsets of numbers of each stage that normalises: means and variances, as a step
+        leaves them, and reciprocal roots and offsets, which a program that learns nothing takes.
+        Both have the fraction bits after them, as branches/kept.py keeps them."""
         selected = self.selected_of(self.groups)
         select = selected // size * self.groups * self.classes
         self.constant_lines = (
             5 * size + 1 + 2 * selected + select + last.units + 5 * len(stages) + LEAST_LINES
         )
+        count = sum(stage.normalized is not None for stage in stages)
+        self.constant_lines += (4 * size + 4 * count + 10) * (count > 0)
         if turns > 1:
             # Losses of several turns are written together, up to one block of groups. The constants
             # are there for two different numbers of turns.

@@ -23,6 +23,7 @@ from systola.training.fast.checked import CheckedEngine
 from systola.training.fast.engine import FastEngine
 from systola.training.layers import Input, Layer
 from systola.training.metrics import Totals
+from systola.training.normalization import check_rows
 from systola.training.numbers import codes, input_bits
 from systola.training.optimizers import Optimizer
 from systola.training.schedules import rate_at
@@ -210,6 +211,7 @@ class Learner:
         ):
             return engine
         settings, state = self._compiled(), self.state()
+        check_rows(self.stages(), batch_size)
         chosen: Optimizer = settings["optimizer"]
         task = Task(
             stages=self.stages(),

@@ -86,6 +86,11 @@ class _Translator:
 
     def translation(self) -> Translation:
         bits, state = self.found.input_bits, self.found.state
+        if any(stage.normalized for stage in self.stages):
+            raise ModelError(
+                "it has a BatchNormalization, which only predict() runs: a network without one "
+                "compiles"
+            )
         if any(stage.lstm and stage.lstm.gru for stage in self.stages):
             raise ModelError(
                 "it has a GRU, which only predict() runs: a network with LSTM compiles"

@@ -11,8 +11,8 @@ _JOINS = "Add and Concatenate are there"
 INSTEAD = {
     **dict.fromkeys(("SimpleRNN", "Bidirectional", "TimeDistributed"), "LSTM and GRU are there"),
     **dict.fromkeys(
-        ("BatchNormalization", "LayerNormalization", "GroupNormalization"),
-        "normalise the samples, or fold it into the weights and set_weights()",
+        ("LayerNormalization", "GroupNormalization"),
+        "BatchNormalization is there",
     ),
     **dict.fromkeys(
         ("Conv3D", "Conv2DTranspose", "SeparableConv2D"),

@@ -31,7 +31,7 @@ from systola.training.lines import store
 from systola.training.loss import Loss
 from systola.training.moments import MomentStep
 from systola.training.passes import COUNTER_REGISTER, most_unit_bits
-from systola.training.stages import Stage, branched
+from systola.training.stages import Stage, branched, learns
 from systola.training.task import INPUTS, SPARE, Task
 from systola.training.turns.step import Step
 from systola.training.writer import (
@@ -68,6 +68,9 @@ class StepProgram:
     of the limit, and the operands without the limit."""
     later_entries: tuple[tuple[int, StepEntry], ...] = ()
     """Numbers of the entries that a step brings, with the source of each."""
+    owned: tuple[tuple[int, range], ...] = ()
+    """Lines of the masters of each tensor, by its number, beside which the core keeps velocities or
+    moments. No two cores have the same lines."""
 
     def place(
         self,
@@ -226,12 +229,15 @@ def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
     return found if later.bits is None else found(later.bits)
 
 
-def decay_program(config: Config, layout: Layout, entry: Entry) -> StepProgram:
-    """Build a program that subtracts from each master the result of `entry` for this master."""
+def decay_program(
+    config: Config, layout: Layout, stages: Sequence[Stage], entry: Entry
+) -> StepProgram:
+    """Build a program that subtracts from each master that learns the result of `entry` for it."""
     writer = Writer(config, layout)
     places = _in_turn(writer)
     part = writer.allocate(writer.config.buffer_lines // 8 * 2)
-    for shape, memory in zip(layout.shapes, layout.masters, strict=True):
+    tensors = zip(layout.shapes, layout.masters, strict=True)
+    for shape, memory in (each for n, each in enumerate(tensors) if learns(stages, n)):
         for first, lines in _portions(2 * shape.units * shape.lines, places):
             host, rows = memory + first * layout.pitch, len(lines) // 2
             writer.read(host, lines)
@@ -312,4 +318,5 @@ def _end(writer: Writer, selection: NDArray[np.int8] | None = None) -> StepProgr
         tuple(shifts),
         tuple(limits),
         tuple(writer.later_entries()),
+        tuple(writer.owned),
     )

@@ -61,10 +61,23 @@ class Recurrence:
 
 
 @dataclass(frozen=True)
+class Normalization:
+    """The settings of a BatchNormalization."""
+
+    momentum: float
+    """Share of a moving mean or variance that a step leaves of it."""
+    epsilon: float
+    """Number that is added to each variance."""
+    frozen: bool = False
+    """Whether the moving mean and variance are taken in training, too, and stay as they are."""
+
+
+@dataclass(frozen=True)
 class Stage:
     """A Dense, Conv2D or LSTM: `units` sums of `inputs` numbers and a one for the bias.
 
-    A join, which is an Add or Concatenate, is a stage without weights.
+    A join, which is an Add or Concatenate, is a stage without weights, and so is a stage that
+    normalises one result.
     """
 
     inputs: int
@@ -99,7 +112,14 @@ class Stage:
     """Settings of an LSTM, with the inputs of a step and the units of all gates; None for other
     stages."""
     join: str = ""
-    """Kind of a join, "add" or "concatenate", which has no weights; empty for other stages."""
+    """Kind of a join, "add", "concatenate" or "normalize"; empty for other stages."""
+    normalized: Normalization | None = None
+    """Settings of a stage that normalises; None for other stages."""
+    scales: bool = False
+    """Whether kernel and biases are gamma and beta of the BatchNormalization of the stage before.
+    """
+    frozen: bool = False
+    """Whether kernel and biases stay as they are."""
     sources: tuple[int, ...] = ()
     """Numbers of the results that the stage takes: 0 for the samples, n for stage n - 1. Empty
     stands for the result before."""
@@ -125,6 +145,8 @@ class Stage:
     @property
     def kernel_shape(self) -> tuple[int, ...]:
         """Shape of the kernel as Keras has it."""
+        if self.scales:
+            return (self.units,)
         if self.window is None:
             return self.inputs, self.units
         if self.depthwise:
@@ -177,6 +199,11 @@ def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
     """Return all tensors that are learnt: one for each stage, then further ones of each LSTM."""
     others = [each for stage in stages for each in _others(stage)]
     return (*(stage.tensor for stage in stages), *others)
+
+
+def learns(stages: Sequence[Stage], tensor: int) -> bool:
+    """Return whether the masters of a tensor are updated."""
+    return tensor >= len(stages) or not (stages[tensor].join or stages[tensor].frozen)
 
 
 RECURRENT, EMBEDDING = 0, 1

@@ -28,6 +28,8 @@ from systola.training.stages import EMBEDDING, Recurrence, Stage, recurrent_tens
 
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
+_OF_STATISTICS = -1
+"""Number that stands for the moving mean and variance of the first stage; stage n has n less."""
 _UNIT_BITS = 16
 """Most fraction bits that units can lose: the sums that units are made of have 16 bits more."""
 
@@ -48,6 +50,8 @@ class State:
     """Number of fraction bits that velocities have more than the masters."""
     moments: Moments | None = None
     """Moments of Adam or RMSprop; None for other optimisers."""
+    statistics: tuple[NDArray[np.float32], ...] = ()
+    """Moving means and variances of each BatchNormalization, (2, channels)."""
 
     @property
     def beside(self) -> tuple[tuple[Codes, ...], ...]:
@@ -123,6 +127,9 @@ def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
         kernel = _numbers(values[: tensor.inputs], bits)
         biases = [_numbers(values[-1], bits - tensor.bias_less)] if tensor.biased else []
         found.append([kernel, *biases])
+    normalized = [number for number, stage in enumerate(stages) if stage.scales]
+    for number, statistics in zip(normalized, state.statistics, strict=True):
+        found[number] += list(statistics)
     return list(_keras_order(stages, _with_biases(stages, found), _stacked))
 
 
@@ -138,6 +145,8 @@ def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
         stage = stages[number] if number < len(stages) else None
         kernel = stage.kernel_shape if stage else (tensor.inputs, tensor.units)
         found.append([kernel, (tensor.units,)] if tensor.biased else [kernel])
+        if stage and stage.scales:
+            found[-1] += [kernel, kernel]
     return list(_keras_order(stages, _with_biases(stages, found), lambda one, _: (2, *one)))
 
 
@@ -198,6 +207,9 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
     owners: list[list[tuple[int, ...]]] = [
         [(number,)] * (1 + tensor.biased) for number, tensor in enumerate(parts)
     ]
+    normalized = [number for number, stage in enumerate(stages) if stage.scales]
+    for number in normalized:
+        owners[number] += [(_OF_STATISTICS - number,)] * 2
     order = _keras_order(stages, _with_biases(stages, owners), lambda one, other: one + other)
     # The biases of a GRU belong to two tensors.
     owned = [
@@ -218,7 +230,12 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
     if min(bits) < LEAST_MASTER_BITS:
         raise TrainingError("weights are too large to be masters")
     masters = tuple(codes(each, b, np.int16) for each, b in zip(joined, bits, strict=True))
-    return State(masters, (), bits)
+    statistics = [
+        np.stack([each for owner, each in owned if owner == _OF_STATISTICS - number])
+        for number in normalized
+    ]
+    kept = tuple(each.astype(np.float32) for each in statistics)
+    return State(masters, (), bits, statistics=kept)
 
 
 def glorot(stages: Sequence[Stage], seed: int) -> State:
@@ -234,6 +251,8 @@ def glorot(stages: Sequence[Stage], seed: int) -> State:
         shapes = stage.kernel_shape, (stage.units,)
         for name, shape in zip(stage.initializers, shapes[: 1 + stage.use_bias], strict=False):
             weights.append(fresh(name, rng, shape, *stage.counted))
+        if stage.scales:
+            weights += [np.zeros(stage.units), np.ones(stage.units)]
     return from_weights(stages, weights)
 
 

@@ -14,6 +14,7 @@ from systola.training.layer_base import pair
 from systola.training.layers import (
     GRU,
     LSTM,
+    BatchNormalization,
     Conv1D,
     Conv2D,
     Dense,
@@ -88,9 +89,15 @@ def table(layers: Sequence[Layer], name: str) -> str:
             lines.append(_rule("├─┼┤", widths))
         lines.append(_row("│", row, widths))
     lines.append(_rule("└─┴┘", widths))
-    total = _size(sum(counts or []))
-    lines += [f" Total params: {total}", f" Trainable params: {total}"]
-    return "\n".join([*lines, f" Non-trainable params: {_size(0)}", ""])
+    total = sum(counts or [])
+    # Half of the numbers of a BatchNormalization are its moving mean and variance.
+    moving = sum(
+        count // (1 + layer.trainable)
+        for count, layer in zip(counts or [], layers, strict=False)
+        if isinstance(layer, BatchNormalization)
+    )
+    lines += [f" Total params: {_size(total)}", f" Trainable params: {_size(total - moving)}"]
+    return "\n".join([*lines, f" Non-trainable params: {_size(moving)}", ""])
 
 
 def printable(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from systola.training.clip import Clip
 from systola.training.moments import GRADIENT_BITS, LEAST_TOLD, Decays
-from systola.training.stages import Stage
+from systola.training.stages import Stage, learns
 
 SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
 """Numbers of exponent registers.
@@ -97,7 +97,6 @@ class Task:
 def begin_told(task: Task, tensor: int) -> int:
     """Return the bits of a tensor's largest gradient before a step has seen any gradient.
 
-    A join has no weights, so it begins with bits that change nothing.
+    A tensor that learns nothing begins with bits that change nothing.
     """
-    stage = task.stages[tensor] if tensor < len(task.stages) else None
-    return GRADIENT_BITS if stage and stage.join else LEAST_TOLD
+    return LEAST_TOLD if learns(task.stages, tensor) else GRADIENT_BITS

@@ -84,9 +84,14 @@ class Masters:
             self.writer.read(host, lines)
 
     def write(self) -> None:
-        """Write the masters, and their velocities or moments, back to host memory."""
-        for host, lines in self._places():
-            self.writer.write(host, lines)
+        """Write the masters back to host memory, and the tensors beside the rows of this core."""
+        (host, lines), *_ = self._places()
+        self.writer.write(host, lines)
+        for own in own_rows(self.task, self._rows):
+            for host, lines in self.some(own)._places()[1:]:
+                self.writer.write(host, lines)
+            first = self.line + own.start
+            self.writer.owned.append((self.number, range(first, first + len(own))))
 
     def _places(self) -> list[tuple[int, range]]:
         layout, number = self.writer.layout, self.number
@@ -97,7 +102,7 @@ class Masters:
     def update(self, row: int, entry: AnyEntry) -> None:
         """Read the masters, add the sums of all cores from a row on, and write them back.
 
-        Each core updates its own rows, and gives these to all other cores.
+        Each core updates its own rows, and gives their masters to all other cores.
         """
         self.read_own()
         self.add_of_all(row, entry)
@@ -111,15 +116,15 @@ class Masters:
     def add_of_all(
         self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None
     ) -> None:
-        """Add the sums of all cores to the rows of this core, and share the results.
+        """Add the sums of all cores to the rows of this core, and share their masters.
 
-        With moments, call `meanwhile` where the array has the most time to multiply, if at all.
+        No other core needs the tensors beside these rows. With moments, call `meanwhile` where
+        the array has the most time to multiply, if at all.
         """
         for own in add_up(self.writer, self.task, row, self._rows):
             self.some(own).add(row + own.start, entry, meanwhile)
             meanwhile = None
-        for lines in self.lines:
-            give_to_all(self.writer, self.task, lines)
+        give_to_all(self.writer, self.task, self.lines[0])
 
     @property
     def _rows(self) -> int:

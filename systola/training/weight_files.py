@@ -19,6 +19,7 @@ from systola.runtime.npz import Npz, NpzError
 from systola.runtime.write_file import write_file
 from systola.training.errors import TrainingError
 from systola.training.layers import (
+    BatchNormalization,
     Conv1D,
     Conv2D,
     Dense,
@@ -29,7 +30,7 @@ from systola.training.layers import (
 from systola.training.numbers import Floats
 from systola.training.recurrent_layers import Recurring
 
-_COUNTS: dict[type, int] = {Embedding: 1}
+_COUNTS: dict[type, int] = {Embedding: 1, BatchNormalization: 4}
 """Number of arrays of weights of a layer of each class, for classes without biases."""
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _MOST_HEADER = 1 << 12

@@ -107,6 +107,9 @@ class Writer:
         """Each Set_Config_Scale that takes the limit of a step: its number among the words, the
         source of the limit, and the operands without the limit."""
         self._scales: tuple[int, int, int | StepLimit] = 0, 0, 0
+        self.owned: list[tuple[int, range]] = []
+        """Lines of the masters of each tensor, by its number, beside which this core alone keeps
+        velocities or moments."""
 
     def take_turn(self, turn: int) -> None:
         """Give `layout` the places of the samples of a turn."""

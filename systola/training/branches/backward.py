@@ -38,6 +38,7 @@ class BranchedBackward(Backward):
         super().__init__(writer, task, forward.left)
         self._kept = forward.kept
         self._inputs = forward.maps
+        self._normalizing = forward.normalizing
         self._parts: dict[int, list[_Part]] = {}
         self._regions: list[range] = []
         """Regions of the gradients that wait, each as often as there are parts of it."""
@@ -54,6 +55,8 @@ class BranchedBackward(Backward):
             if stages[number].join:
                 begin_telling(writer, self._task, number)
                 tell(writer, self._task, number)
+                if stages[number].normalized:
+                    gradient = self._normalized(number, gradient)
                 self._split(number, gradient)
                 continue
             (at,) = takes(stages, number)
@@ -72,14 +75,23 @@ class BranchedBackward(Backward):
                 self._add(at, below, below, (number, at))
             begin_telling(writer, self._task, number)
             if stages[number].window:
-                self._update_maps(number, gradient, entry)
-                if not any(at in takes(stages, n) and stages[n].window for n in range(number)):
+                if not stages[number].frozen:
+                    self._update_maps(number, gradient, entry)
+                taken = any(at in takes(stages, n) and stages[n].window for n in range(number))
+                if not (taken or (at and stages[at - 1].normalized)):
                     writer.free(self._inputs.pop(at))
             else:
                 self._update(number, gradient, entry, iter(()))
                 writer.free(self._left.transposed[number])
             tell(writer, self._task, number)
             writer.free(gradient)
+
+    def _normalized(self, number: int, gradient: range) -> range:
+        """Return the gradient of the inputs of a stage that normalises, from its results'."""
+        codes = self._inputs.pop(number + 1)
+        below = self._normalizing[number].back(gradient, codes)
+        self._writer.free(gradient, codes)
+        return below
 
     def _lstm(self, number: int, gradient: range, *, sequences: bool) -> None:
         if sequences:
@@ -164,7 +176,9 @@ class BranchedBackward(Backward):
         """Return the lines of a result in a join."""
         layout, first = self._layout, self._task.stages[0]
         if at:
-            shape = layout.shapes[at - 1]
+            shape, lstm = layout.shapes[at - 1], self._task.stages[at - 1].lstm
+            if lstm:
+                return -(-lstm.units // layout.size) * layout.samples
             return shape.units * layout.samples * shape.left
         blocks = -(-first.channels // layout.size)
         pixels = first.window.map[0] * first.window.map[1] if first.window and maps else 1

@@ -9,15 +9,19 @@ from __future__ import annotations
 from systola.arch.isa import Function, Operation, Rounding
 from systola.training.branches.adding import LEAST, add_all
 from systola.training.branches.kept import Kept
+from systola.training.branches.normalizing import Normalizing
 from systola.training.branches.numbers import width_of
 from systola.training.forward import Forward
 from systola.training.masks import positive_table
 from systola.training.moves import flattened, ones
+from systola.training.numbers import MOST_INPUT_BITS
 from systola.training.passes import UnitScale, after_lstm, hidden_scale, of_samples
 from systola.training.stages import takes
-from systola.training.task import INPUTS, SHIFT, STATE, Exponent, Task
+from systola.training.task import INPUTS, SHIFT, SPARE, STATE, Exponent, Task
 from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
 
+_MOST = "most"
+"""Key of the most fraction bits of a result of Concatenate."""
 STATES = "states"
 """Key of the fraction bits of all states of the last LSTM."""
 MADE = INPUTS + 1
@@ -41,6 +45,8 @@ class BranchedForward(Forward):
         """Numbers of results that stages have not taken yet, each as often as stages take it."""
         self.maps: dict[int, range] = {}
         """Results that Conv2D stages take again on the way back, by their numbers."""
+        self.normalizing: dict[int, Normalizing] = {}
+        """Stages that normalise, by their numbers."""
 
     def write(self) -> range:
         """Write the way forward; return the logits, int16, [group][class]."""
@@ -54,6 +60,9 @@ class BranchedForward(Forward):
         last = len(task.stages) - 1
         for number in range(last):
             stage = task.stages[number]
+            if stage.normalized:
+                self._normalize(number)
+                continue
             if stage.join:
                 self._note(number + 1, self._join(number), MADE)
                 continue
@@ -97,6 +106,22 @@ class BranchedForward(Forward):
         lines = given[-(self._layout.samples << wide) :]
         ones(self._writer, lines, self.left.inputs[-1], wide=wide, zero=zero)
         return given
+
+    def _normalize(self, number: int) -> None:
+        """Write a stage that normalises, and keep its results."""
+        (at,), left = self._task.stages[number].sources, self.left
+        stage = Normalizing(self._writer, self._task, number, self.kept)
+        self._begin(number, at)
+        if self._train:
+            self.normalizing[number] = stage
+            lines = stage.forward(self._results[at], at, left)
+        else:
+            lines = stage.at_rest(self._results[at], left, train=False)
+        left.masks.append(None)
+        left.routes.append([])
+        left.transposed.append(range(0))
+        self._note(number + 1, lines, MADE)
+        self._taken(at)
 
     def _lstm(self, number: int, at: int, *, sequences: bool) -> None:
         """Write an LSTM, with its inputs and the states of all steps in host memory."""
@@ -165,8 +190,10 @@ class BranchedForward(Forward):
         """Return the lines of a result as a join takes them."""
         lines = self._results[at] if maps else self._as_row(at, extra=0)
         width = -(-width_of(self._task.stages, at, flat=False) // self._layout.size)
-        if not maps and (not at or not self._task.stages[at - 1].maps):
-            blocks = self._layout.shapes[at - 1].units if at else width
+        source = self._task.stages[at - 1] if at else None
+        if not maps and (source is None or not source.maps):
+            own = source is not None and not source.lstm
+            blocks = self._layout.shapes[at - 1].units if own else width
             return lines[: blocks * self._layout.samples]
         return lines
 
@@ -197,7 +224,15 @@ class BranchedForward(Forward):
         writer, task, stage = self._writer, self._task, self._task.stages[number]
         q, lost = hidden_scale(stage.rate, self._train)
         known = task.unit_bits[number] if task.unit_bits and not self._train else None
-        self.kept.negative([at for at, _ in given], LEAST)
+        keys: list[object] = [at for at, _ in given]
+        if any(at and task.stages[at - 1].lstm for at, _ in given):
+            # The state of an LSTM may have more fraction bits than the result.
+            writer.measure(SPARE, value=MOST_INPUT_BITS + lost - 1)
+            self.kept.keep(_MOST, SPARE)
+            keys.append(_MOST)
+        self.kept.negative(keys, LEAST)
+        if _MOST in keys:
+            self.kept.free(_MOST)
         function, first = Function.RELU if stage.relu else Function.NONE, 0
         for at, lines in given:
             self.kept.negative([at], SHIFT)

@@ -62,6 +62,15 @@ class Kept:
         self.negative([key], register)
         self._writer.measure(register, third=register)
 
+    def write(self, key: object, host: int) -> None:
+        """Write the lines of a tensor to host memory."""
+        self._writer.write(host, self._places[key])
+
+    def read(self, key: object, host: int) -> None:
+        """Read the lines of a tensor from host memory."""
+        lines = self._places[key] = self._writer.allocate(2 * KEPT_LINES)
+        self._writer.read(host, lines)
+
     def free(self, key: object) -> None:
         """Give the lines of a tensor back."""
         self._writer.free(self._places.pop(key))

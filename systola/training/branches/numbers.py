@@ -35,6 +35,17 @@ def kept(bits: int) -> int:
     return min(max(bits, -LEAST_KEPT - KEPT_LINES * KEPT_STEP), -LEAST_KEPT)
 
 
+def kept_codes(bits: int) -> list[int]:
+    """Return the int16 numbers that hold fraction bits."""
+    counts = [-bits - LEAST_KEPT - KEPT_STEP * number for number in range(KEPT_LINES)]
+    return [-(1 << min(max(count, 0), KEPT_STEP)) for count in counts]
+
+
+def bits_of(codes: Sequence[int]) -> int:
+    """Return the fraction bits that int16 numbers hold."""
+    return -LEAST_KEPT - sum((code ^ -1 if code < 0 else code).bit_length() for code in codes)
+
+
 def sum_left(count: int) -> int:
     """Return how many fraction bits a sum of `count` tensors has beyond its tensors' least."""
     return _LEFT - max(0, (count - 1).bit_length() - _FULL)
@@ -51,4 +62,6 @@ def width_of(stages: Sequence[Stage], at: int, *, flat: bool) -> int:
     if not at:
         return stages[0].channels
     stage = stages[at - 1]
+    if stage.lstm:
+        return stage.lstm.units
     return stage.units * (prod(stage.map) if flat else 1)

@@ -13,6 +13,7 @@ from systola.golden.requantise import requantise
 from systola.golden.training import held, shifts
 from systola.training.branches.numbers import alone, kept, sum_left, width_of
 from systola.training.fast.arithmetic import Integers, Narrow, Wide, measured, narrow, scaled, wide
+from systola.training.numbers import MOST_INPUT_BITS
 from systola.training.passes import gradient_scale
 from systola.training.stages import Stage, branched
 from systola.training.writer import Entry
@@ -42,9 +43,11 @@ def side_by_side(
     """Put tensors side by side, scaled by q; return the codes and their fraction bits.
 
     `lost`: how many bits q takes. `known`: the fraction bits of the result. None stands for
-    one more than the least of the tensors, less `lost`.
+    one more than the least of the tensors, less `lost`, or the most that an input may have.
     """
-    bits = min(bits for _, bits in codes) + 1 - lost if known is None else known
+    bits = known
+    if bits is None:
+        bits = min(min(bits for _, bits in codes) + 1 - lost, MOST_INPUT_BITS)
     parts = [scaled(each, Entry(q), held(own - bits - lost)) for each, own in codes]
     return np.concatenate(parts, axis=-1), bits
 

@@ -26,8 +26,10 @@ from systola.training.fast.loss import Loss, loss, probabilities, probability, w
 from systola.training.fast.step import Step
 from systola.training.loss import PROBABILITY_BITS
 from systola.training.moments import SURVEY_STEPS
+from systola.training.normalization import moved
 from systola.training.numbers import FULL_BITS, LOGIT_BITS
 from systola.training.passes import bits_without_dropout, most_unit_bits
+from systola.training.stages import learns
 from systola.training.state import State
 from systola.training.task import Task
 from systola.training.writer import Entry
@@ -73,6 +75,8 @@ class FastEngine:
             found = weighted(found, weight_codes(self.task, weights))
         self._note(passing.unit_bits())
         self._state = self._decayed(passing.learn(found), step + 1)
+        statistics = moved(self.task.stages, self._state.statistics, passing.measured())
+        self._state = replace(self._state, statistics=statistics)
         if survey_is_due(step + 1):
             self._make_room()
         moments = self._state.moments
@@ -125,7 +129,10 @@ class FastEngine:
         if not entry:
             return state
         masters = tuple(
-            wide(each - wide(scaled(each, entry))) for each in map(_sums, state.masters)
+            wide(_sums(each) - wide(scaled(each, entry)))
+            if learns(self.task.stages, number)
+            else each
+            for number, each in enumerate(state.masters)
         )
         return replace(state, masters=masters)
 

@@ -27,10 +27,12 @@ from systola.training.fast.gru import Gru
 from systola.training.fast.loss import Loss, gradient
 from systola.training.fast.lstm import Gradients, Lstm, Recurring, Weights
 from systola.training.fast.masks import dropout
+from systola.training.fast.normal import Normalized, resting_sums, times_roots
 from systola.training.fast.pooling import back, back_to_all, largest, means, routes
 from systola.training.fast.stage import Products, one, weights
 from systola.training.fast.update import PlainUpdate, Update
 from systola.training.layout import places_of
+from systola.training.normalization import Measured, Resting, resting
 from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.passes import (
     PLAIN,
@@ -43,7 +45,7 @@ from systola.training.passes import (
 )
 from systola.training.programs import COUNTER_STEP
 from systola.training.recurrent_base import input_bits
-from systola.training.stages import EMBEDDING, recurrent_tensor, takes
+from systola.training.stages import EMBEDDING, Normalization, recurrent_tensor, takes
 from systola.training.state import State
 from systola.training.task import Task
 from systola.training.writer import HALF, Entry
@@ -63,6 +65,8 @@ class Passed:
     """Fraction bits of the units of each stage but the last."""
     masks: list[Narrow | None] = field(default_factory=list[Narrow | None])
     """Masks of the units: 1 for units that pass, 0 for others; the last stage has none."""
+    normalized: dict[int, Normalized] = field(default_factory=dict[int, Normalized])
+    """Numbers of the stages that normalise, by their numbers."""
     routes: list[Narrow | None] = field(default_factory=list[Narrow | None])
     """Marks of the pixel of each window that is the largest; of a pooling of means the masks of its
     pixels."""
@@ -91,7 +95,9 @@ class Step:
             given = [results[at] for at in takes(task.stages, number)]
             x, bits = given[0]
             passed.bits.append(bits)
-            if stage.join:
+            if stage.normalized:
+                results.append(self._normalized(number, stage.normalized, x, bits))
+            elif stage.join:
                 results.append(self._joined(number, given))
             elif stage.lstm:
                 results.append(self._recurrent(number, x, bits))
@@ -126,6 +132,8 @@ class Step:
                 continue
             narrowed = below.astype(np.int8, copy=False)
             if products is None:
+                if task.stages[number].normalized:
+                    narrowed, bits = self._back_normalized(number, narrowed, bits)
                 branches.back(number, narrowed, bits)
                 continue
             sums, sum_bits = products.update(narrowed), passed.bits[number] + bits
@@ -137,7 +145,8 @@ class Step:
                 scale = gradient_scale(task.stages[number - 1])
                 below, bits = self._below(number, products, narrowed, bits, scale)
                 below = self._through(number - 1, below)
-            update.add(number, sums, task.master_bits[number], sum_bits)
+            if not task.stages[number].frozen:
+                update.add(number, sums, task.master_bits[number], sum_bits)
         return update.state()
 
     # Forward.
@@ -215,6 +224,29 @@ class Step:
         # Each part of the units has blocks of its own.
         whole = *shape[:2], int(places[-1]) + 1
         return dropout(stage.rate, whole, **how, step=step)[..., places]
+
+    def measured(self) -> list[Measured]:
+        """Return the means and variances of all stages that normalise."""
+        return [each.measured for each in self.passed.normalized.values()]
+
+    def _normalized(
+        self, number: int, settings: Normalization, x: Integers, bits: int
+    ) -> tuple[Narrow, int]:
+        """Normalise a result: in a step by its own mean and variance, else by moving ones."""
+        units = self.task.stages[number].units
+        rows = x.reshape(-1, units)
+        if self.number is None or settings.frozen:
+            sums, bits = resting_sums(rows, bits, self._resting(number))
+        else:
+            own = self.passed.normalized[number] = Normalized.of(rows, bits, settings.epsilon)
+            sums, bits = own.sums(), own.root_bits
+        _, shift, bits = self._unit_scale(number, bits, sums)
+        made = narrow(scaled(sums, Entry(), shift))
+        if own := self.passed.normalized.get(number):
+            own.codes, own.bits = made, bits
+        for kept in (self.passed.products, self.passed.masks, self.passed.routes):
+            kept.append(None)
+        return made.reshape(len(self.x), -1, units), bits
 
     def _joined(self, number: int, given: Sequence[tuple[Integers, int]]) -> tuple[Narrow, int]:
         """Join results of so many fraction bits."""
@@ -314,6 +346,19 @@ class Step:
                 below = back(below, marks, stage.pool)
         units = stage.lstm.units if stage.lstm else stage.units
         return below.reshape(-1, units)
+
+    def _back_normalized(self, number: int, above: Narrow, bits: int) -> tuple[Narrow, int]:
+        """Compute the gradient of the inputs of a stage that normalises."""
+        if own := self.passed.normalized.get(number):
+            return own.back(above, bits)
+        codes = self._resting(number)
+        return times_roots(above, bits, codes.root, codes.root_bits)
+
+    def _resting(self, number: int) -> Resting:
+        """Return the codes by which a stage normalises without the statistics of a batch."""
+        stages = self.task.stages
+        place = sum(stage.normalized is not None for stage in stages[:number])
+        return resting(stages[number], self.state.statistics[place])
 
     def _back_lstm(self, number: int, lstm: Recurring, above: Integers, bits: int) -> Gradients:
         """Go back through time from the gradient of the last state, or of all of them."""

@@ -6,6 +6,7 @@ import pytest
 
 from systola.training import (
     LSTM,
+    BatchNormalization,
     Conv2D,
     Dense,
     Dropout,
@@ -13,6 +14,7 @@ from systola.training import (
     Flatten,
     Input,
     MaxPooling2D,
+    ReLU,
     Sequential,
 )
 from systola.training.engine import Engine
@@ -54,6 +56,14 @@ TURNS = (
 """A network with a batch that does not fit in the buffer."""
 MAPS_IN_TURNS = ("small-training", 48, MAPS[2])
 """A network with a Conv2D and a batch that does not fit in the buffer."""
+NORMAL = (
+    "small-training",
+    8,
+    [
+        *(Input((6, 6, 1)), Conv2D(10, 3, use_bias=False), BatchNormalization(), ReLU()),
+        *(MaxPooling2D(2), Flatten(), Dense(9), BatchNormalization(), Dense(CLASSES)),
+    ],
+)
 STEPS = ("small-training", 8, [Input((4, 5)), LSTM(9), Dense(CLASSES)])
 
 
@@ -103,6 +113,7 @@ def after_each_step(
         exhaustive(MAPS, 8, Adam(), 30),
         exhaustive(WORDS, 8, Adam(), 7),
         exhaustive(SMALL_DENSE, 4, Adam(clipvalue=0.01), 7),
+        thorough(NORMAL, 4, SGD(0.1, 0.5), 7),
         thorough(TURNS, 4, SGD(0.1, 0.5), 7),
         exhaustive(MAPS_IN_TURNS, 4, SGD(0.1, 0.5), 7),
         exhaustive(DENSE, 200, SGD(0.1), 0),

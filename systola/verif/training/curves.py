@@ -3,8 +3,9 @@
 
 `python -m systola.verif.training.curves` shows the tutorial in small. `--store` trains all tasks
 with the fast back end and stores the losses for the page, and `--store-long` does so with the long
-tasks: the first tutorial whole with three seeds, and 200 epochs. `--only TEXT` takes the tasks with
-TEXT in their name, and leaves the other tasks as they are. `--backend rtl` takes the simulated RTL.
+tasks: the first tutorial whole with three seeds, 200 epochs, and the second tutorial. `--only TEXT`
+takes the tasks with TEXT in their name, and leaves the other tasks as they are. `--backend rtl`
+takes the simulated RTL.
 `--draw FILE` draws both loss curves.
 """
 
@@ -25,8 +26,10 @@ from numpy.typing import NDArray
 from systola.training import (
     LSTM,
     SGD,
+    Activation,
     Adam,
     Add,
+    BatchNormalization,
     Callback,
     Concatenate,
     Conv2D,
@@ -40,7 +43,7 @@ from systola.training import (
     RMSprop,
     Sequential,
 )
-from systola.training.datasets import mnist
+from systola.training.datasets import imdb, mnist, pad_sequences
 from systola.training.functional import linked
 from systola.training.layers import Layer
 from systola.training.optimizers import Optimizer
@@ -107,6 +110,14 @@ def tasks() -> list[Task]:
             (texts(1600, 3), texts(400, 2)),
             *(16, 5, "binary_crossentropy"),
         ),
+        Task("digits, Dense with BatchNormalization, SGD", normalized(), SGD(0.1), digits()),
+        Task(
+            "digits, convolutions with BatchNormalization, Adam",
+            normalized_maps(),
+            Adam(),
+            images(),
+            32,
+        ),
     ]
 
 
@@ -122,7 +133,8 @@ def tutorial() -> Task:
 
 
 def long_tasks() -> list[Task]:
-    """Return the first tutorial whole, with three seeds, and digits for 200 epochs."""
+    """Return the first tutorial whole, with three seeds, digits for 200 epochs, and the second
+    tutorial for eight epochs."""
     parts = [(x.reshape(len(x), -1) / np.float32(255), y.astype(int)) for x, y in mnist.load_data()]
     layers, data = (Dense(512, "relu"), Dropout(0.2), Dense(10)), (parts[0], parts[1])
     whole = [
@@ -141,7 +153,25 @@ def long_tasks() -> list[Task]:
                 ("Adam", Adam()),
             )
         ),
+        second_tutorial(),
     ]
+
+
+def second_tutorial() -> Task:
+    """Return the second tutorial: all texts of 250 words to train with, 10,000 to test."""
+    words, vocabulary = 250, 15000
+    parts = [
+        (pad_sequences(texts, maxlen=words).astype(np.float32), praise.astype(int))
+        for texts, praise in imdb.load_data(num_words=vocabulary)
+    ]
+    train, (x_test, y_test) = parts
+    return Task(
+        f"{len(train[0]):,} texts, 15000-32, LSTM 100, Adam",
+        (Input((words,)), Embedding(vocabulary, 32), LSTM(100), Dense(1)),
+        Adam(),
+        (train, (x_test[:10_000], y_test[:10_000])),
+        *(64, 8, "binary_crossentropy"),
+    )
 
 
 def residual() -> tuple[Layer, ...]:
@@ -151,6 +181,21 @@ def residual() -> tuple[Layer, ...]:
     added = ReLU()(Add()([Dense(128)(first), first]))
     rows = Concatenate()([added, Dense(32, "relu")(first)])
     return tuple(linked(x, Dense(10)(Dropout(0.2)(rows))))
+
+
+def normalized() -> tuple[Layer, ...]:
+    """Return a perceptron that normalises its sums before they are activated."""
+    first = Input((64,)), Dense(512), BatchNormalization(), Activation("relu")
+    return (*first, Dropout(0.2), Dense(10))
+
+
+def normalized_maps() -> tuple[Layer, ...]:
+    """Return two convolutions: the sums of one are normalised, and the units of the other one."""
+    return (
+        *(Input((8, 8, 1)), Conv2D(16, 3, padding="same", use_bias=False), BatchNormalization()),
+        *(ReLU(), MaxPooling2D(2), Conv2D(32, 3, activation="relu"), BatchNormalization()),
+        *(Flatten(), Dense(10)),
+    )
 
 
 def texts(count: int, seed: int) -> Samples:

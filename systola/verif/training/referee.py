@@ -18,8 +18,11 @@ from systola.training.schedules import rate_at
 from systola.training.stages import Stage, takes
 from systola.training.windows import Window
 from systola.verif.training.gru import recurrent
+from systola.verif.training.normal import Normal
 
 Floats = NDArray[np.float32]
+EVALUATED = 1000
+"""Samples that are evaluated at one time: an LSTM keeps all steps of these."""
 
 
 def windows(x: Floats, window: Window) -> Floats:
@@ -98,6 +101,9 @@ class Referee:
             lstm.arrays if lstm else (1 + stage.use_bias) * (not stage.join)
             for lstm, stage in zip(self._lstms, self.stages, strict=True)
         ]
+        self._normal = [Normal(stage.normalized) for stage in self.stages if stage.normalized]
+        if self._normal:
+            self._take_statistics()
         self._kernel = [sum(counts[:number]) for number in range(len(self.stages))]
         """Number of the first array of weights of each stage: of a kernel and its biases, or of an
         LSTM."""
@@ -126,7 +132,10 @@ class Referee:
         results, last = [x], len(self.stages) - 1
         for number, stage in enumerate(self.stages[:-1]):
             x = results[takes(self.stages, number)[0]]
-            if stage.join:
+            if stage.normalized:
+                inputs.append(x)
+                sums = self._normal_of(number).forward(x)
+            elif stage.join:
                 inputs.append(x)
                 sums = joined(stage, [results[at] for at in stage.sources])
             elif lstm := self._lstms[number]:
@@ -157,6 +166,8 @@ class Referee:
                 gradient = above[number + 1]
             if number < last and not self._lstms[number + 1]:
                 gradient = self._through(number, gradient, masks, winners, slopes)
+            if self.stages[number].normalized:
+                gradient = self._normal_of(number).backward(gradient)
             if self.stages[number].join:
                 self._split(number, gradient, above, results)
                 continue
@@ -185,6 +196,26 @@ class Referee:
         for place, update in enumerate(updates):
             self.weights[place] += self._moved(place, update)
         return float(losses.sum()), self._right(logits, y)
+
+    def _take_statistics(self) -> None:
+        """Take moving means and variances out of the weights, where they follow gamma and beta."""
+        kept: list[Floats] = []
+        for number, stage in enumerate(self.stages):
+            count = 1 + stage.use_bias if not (stage.join or stage.lstm) else 0
+            kept += self.weights[:count]
+            del self.weights[:count]
+            if stage.scales:
+                normal = self._normal_of(number - 1)
+                normal.mean, normal.variance = self.weights[:2]
+                del self.weights[:2]
+        self.weights = kept
+        self.velocities = [np.zeros_like(each) for each in self.weights]
+        self.squares = [np.zeros_like(each) for each in self.weights]
+
+    def _normal_of(self, number: int) -> Normal:
+        """Return the BatchNormalization of a stage."""
+        before = sum(stage.normalized is not None for stage in self.stages[:number])
+        return self._normal[before]
 
     def _through(
         self,
@@ -237,20 +268,31 @@ class Referee:
 
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
         """Return loss and accuracy without dropout."""
+        found = [
+            self._evaluate(x[first : first + EVALUATED], y[first : first + EVALUATED])
+            for first in range(0, len(x), EVALUATED)
+        ]
+        loss, right = np.sum(found, axis=0)
+        return float(loss) / len(x), float(right) / len(x)
+
+    def _evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
+        """Return the sum of the losses without dropout, and how many are right."""
         results = [x]
         for number, stage in enumerate(self.stages):
             x = results[takes(self.stages, number)[0]]
             if lstm := self._lstms[number]:
                 results.append(lstm.forward(x, self.weights[self._kernel[number] :]))
                 continue
-            if stage.join:
+            if stage.normalized:
+                x = self._normal_of(number).at_rest(x)
+            elif stage.join:
                 x = joined(stage, [results[at] for at in stage.sources])
             else:
                 x = self._sums(number, self._inputs(number, x))
             x, _ = self._pooled(stage, self._activated(stage, x)[0])
             results.append(x)
         _, losses = self._loss(x, y)
-        return float(losses.mean()), self._right(x, y) / len(x)
+        return float(losses.sum()), self._right(x, y)
 
     def _sums(self, number: int, inputs: Floats) -> Floats:
         kernel = self._kernel[number]

@@ -121,9 +121,18 @@ def after_an_lstm() -> Layers:
     return linked(x, Dense(3)(both))
 
 
+def state_joined() -> Layers:
+    """Add the state of an LSTM, and put it beside other results."""
+    x = Input((4, 5))
+    state = LSTM(6)(x)
+    a = Dense(6, "tanh")(state)
+    both = Concatenate()([ReLU()(Add()([a, state])), state, Dense(4)(a)])
+    return linked(x, Dense(3)(Dropout(0.2)(both)))
+
+
 CASES: dict[str, Callable[[], Layers]] = {
     each.__name__: each
-    for each in (rows, maps, dense_maps, copies, deep, texts, stacked, after_an_lstm)
+    for each in (rows, maps, dense_maps, copies, deep, texts, stacked, after_an_lstm, state_joined)
 }
 
 
@@ -142,7 +151,8 @@ def trained(layers: Layers, optimizer: Optimizer, batch: int = 12, **how: Any) -
     kept_back: dict[str, Any] = {"validation_data": (x[:9], y[:9]), "verbose": 0}
     history = model.fit(x, y, batch_size=batch, epochs=2, **kept_back)
     state = model.state()
-    learnt = [each.tobytes() for kind in (state.masters, *state.beside) for each in kind]
+    kinds = state.masters, *state.beside, state.statistics
+    learnt = [each.tobytes() for kind in kinds for each in kind]
     scales = state.moments.scales if state.moments else ()
     return [history.history, learnt, (state.bits, state.unit_bits, scales), model.predict(x[:11])]
 
@@ -356,12 +366,6 @@ def _pooled() -> Any:
     return Model(x, Dense(2)(both)).stages()
 
 
-def _lstm() -> Any:
-    x = Input((4, 3))
-    a = LSTM(3)(x)
-    return Model(x, Dense(2)(Concatenate()([a, Dense(3)(a)]))).stages()
-
-
 def _parts() -> Any:
     x = Input((4,))
     both = Concatenate()([Dense(2)(x), Dense(2)(x)])
@@ -394,7 +398,6 @@ def _parts() -> Any:
         (lambda: _of(MaxPooling2D(2)), "take one of size 1 before it"),
         (lambda: _of(Activation("tanh")), "relu can, or a Dense between them"),
         (_pooled, "take one of size 1 before it"),
-        (_lstm, "cannot take the result of an LSTM"),
         (_parts, "so take a Dense or Conv2D between them"),
     ],
 )

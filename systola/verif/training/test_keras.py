@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from systola.training import SGD, TrainingError, from_keras, to_keras
+from systola.training import SGD, BatchNormalization, TrainingError, from_keras, to_keras
 from systola.verif.training.data import digits
 
 
@@ -145,6 +145,30 @@ def test_convolutions() -> None:
     for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
         assert found.shape == expected.shape
         assert np.abs(found - expected).max() < 2.0**-13
+
+
+def normalization(**about: Any) -> Any:
+    usual = {"axis": -1, "momentum": 0.9, "epsilon": 0.01, "center": True, "scale": True}
+    return layer("BatchNormalization", **usual | {"trainable": True} | about)
+
+
+def test_normalization() -> None:
+    given = Sequential(
+        *(conv(), normalization(), normalization(trainable=False), flatten(), dense(4)),
+        shape=(None, 8, 8, 2),
+    )
+    rng = np.random.default_rng(2)
+    shapes = (3, 3, 2, 3), *[(3,)] * 9, (192, 4), (4,)
+    given.weights = [rng.uniform(0, 0.2, shape) for shape in shapes]
+    model = from_keras(given)
+    first, second = (each for each in model.layers if isinstance(each, BatchNormalization))
+    assert first == BatchNormalization(-1, 0.9, 0.01)
+    assert second == BatchNormalization(-1, 0.9, 0.01, trainable=False)
+    for found, expected in zip(model.get_weights(), given.get_weights(), strict=True):
+        assert found.shape == expected.shape
+        assert np.abs(found - expected).max() < 2.0**-13
+    with pytest.raises(TrainingError, match="scale False: only True"):
+        from_keras(Sequential(dense(3), normalization(scale=False), dense(3)))
 
 
 def tanh() -> None: ...

@@ -287,7 +287,7 @@ TRIED: dict[str, Callable[[], object]] = {
     **{
         name: (lambda name=name: getattr(training, name))
         for name in (
-            *("SimpleRNN", "Bidirectional", "BatchNormalization", "Conv3D"),
+            *("SimpleRNN", "Bidirectional", "Conv3D"),
             *("LayerNormalization", "SeparableConv2D", "Multiply"),
             *("Normalization",),
         )

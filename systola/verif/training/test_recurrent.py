@@ -185,7 +185,7 @@ ALL = LSTM(3, return_sequences=True)
         (lambda: compiled([WORD, LSTM(3)]).fit(X, Y), "the last layer must be a Dense"),
         (lambda: compiled([WORD, LSTM(3), Activation("relu"), END]).fit(X, Y), "right after a"),
         (lambda: compiled([WORD, LSTM(3), Conv2D(3, 3), Flatten(), END]).fit(X, Y), "Conv2D takes"),
-        (lambda: compiled([WORD, LSTM(3), *12 * [END]]).fit(X, Y), "1 to 12 layers"),
+        (lambda: compiled([WORD, LSTM(3), *15 * [END]]).fit(X, Y), "1 to 15 layers"),
         (lambda: compiled([WORD, LSTM(3), END]).fit(X + 30, Y), "x has word 30, not a whole"),
         (lambda: compiled([WORD, LSTM(3), END]).fit(X + 0.5, Y), "x has word 0.5, not a whole"),
         (lambda: compiled([WORD, LSTM(3), END]).fit(X - 1, Y), "x has word -1, not a whole"),

@@ -305,7 +305,7 @@ NETWORK = [Dense(3)]
             "the last layer must be a Dense, linear, softmax or",
         ),
         (lambda: compiled([Dense(3), Input((4,))]).fit(X, Y), "Input must be the first"),
-        (lambda: compiled([Dense(2)] * 13).fit(X, Y), "1 to 12 layers, Add and Concat"),
+        (lambda: compiled([Dense(2)] * 16).fit(X, Y), "1 to 15 layers, Add and Concat"),
         (lambda: compiled([Dense(300)]).fit(X, Y), "at most 128 units"),
         (lambda: compiled([Input((5,)), Dense(3)]).fit(X, Y), "x has 4 numbers a sample, not 5"),
         (lambda: compiled(NETWORK).fit(X, Y + 3), "y has label 3, not 0 to 2"),

@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the normalisation of a batch, forward and back, see `systola.training.normalization`.
+
+The array adds up channels with lines of ones. It multiplies each channel with a number of its own,
+which lies on the diagonal of a tile. A mean is subtracted from all rows as a product: of LESS in
+the first lane of a vector, with a tile that begins with the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Function, Operation, Source
+from systola.training.branches.kept import Kept
+from systola.training.branches.numbers import KEPT_LINES
+from systola.training.exchange import add_up, agree, give_to_all
+from systola.training.moves import repeat
+from systola.training.normalization import (
+    FLOOR,
+    LESS,
+    ROOT_BITS,
+    UNIT_BITS,
+    epsilon_code,
+    mean_entry,
+    most_spread_bits,
+    root_tables,
+    slope_entry,
+    variance_entry,
+)
+from systola.training.passes import Pass, UnitScale
+from systola.training.task import GRADIENT, INPUTS, SHIFT, Exponent, Task
+from systola.training.writer import (
+    NARROW,
+    NARROWING,
+    ONE,
+    WIDE,
+    WIDENING,
+    Entry,
+    Writer,
+    shifted,
+)
+
+_SPREAD, _MADE, _ROOT = GRADIENT, INPUTS + 1, INPUTS + 2
+"""Exponent registers with the fraction bits of x - mean, of the results, and of reciprocal roots.
+"""
+_INVERSE_ROOT = 6
+"""Table number with which EXP is a reciprocal root."""
+_HIGHEST = (1 << 15) - 1
+Sums = Callable[[int, range, int], None]
+"""A function that writes the sums of some rows of a block from an accumulator row on."""
+
+
+class Normalizing:
+    """A stage that normalises; its lines are [block of channels][sample][pixel]."""
+
+    def __init__(self, writer: Writer, task: Task, number: int, kept: Kept) -> None:
+        layout, stage = writer.layout, task.stages[number]
+        assert stage.normalized
+        left, most = layout.shapes[number].left, writer.config.accumulator_rows
+        self._writer = writer
+        self._task = task
+        self._number = number
+        self._kept = kept
+        self._units = stage.units
+        self._epsilon = stage.normalized.epsilon
+        self._frozen = stage.normalized.frozen
+        self._blocks = layout.shapes[number].units
+        self._rows = layout.samples * left
+        """Rows of a block."""
+        self._there = len(task.share(layout.size)) * left
+        """Rows of a block that are no padding; they come first."""
+        self._count = task.count * left
+        self._at_once = self._blocks * self._rows <= most
+        """Whether the accumulators have room for the sums of all rows."""
+        self._most = min(self._rows, most)
+        self._root = range(0)
+
+    def forward(self, x: range, at: int, left: Pass) -> range:
+        """Write the results of a step for inputs `x`, result `at` of the network.
+
+        INPUTS has the fraction bits of the inputs.
+        """
+        if self._frozen:
+            return self.at_rest(x, left, train=True)
+        writer, kept, number = self._writer, self._kept, self._number
+        unit, ones, less = self._unit(), self._ones(), self._less()
+        mean = self._totals(
+            lambda block: self._add(ones, self._of(x, block), block), mean_entry(self._count)
+        )
+        floor = UNIT_BITS - 1 - most_spread_bits(self._epsilon)
+        writer.measure(SHIFT, first=INPUTS, value=floor)
+
+        def apart(block: int, rows: range, row: int) -> None:
+            self._times(self._of(x, block), rows, unit.start, row)
+            self._minus(less, mean, block, rows, row)
+
+        spread = self._narrowed(apart)
+        writer.measure(_SPREAD, first=INPUTS, third=SHIFT, value=UNIT_BITS - 1)
+        kept.keep(("spread", number), _SPREAD)
+        self._without_padding(spread)
+        squares = writer.allocate(2 * self._rows)
+        variance = self._totals(
+            lambda block: self._add_products(
+                ones, self._of(spread, block), self._of(spread, block), squares, block
+            ),
+            variance_entry(self._count),
+        )
+        writer.free(squares, unit, ones, less)
+        self._tell(mean, variance, at)
+        self._root = self._roots(variance)
+        writer.free(mean, variance)
+        writer.measure(_MADE, first=_ROOT, third=_SPREAD)
+        kept.keep(("root", number), _MADE)
+        tiles = self._diagonals(self._root)
+
+        def times_root(block: int, rows: range, row: int) -> None:
+            self._times(self._of(spread, block), rows, self._tile(tiles, block), row)
+
+        result = self._results(times_root, left, train=True)
+        writer.free(spread, tiles)
+        return result
+
+    def at_rest(self, x: range, left: Pass, *, train: bool) -> range:
+        """Write the results by moving means and variances, which the host has written.
+
+        The roots are left for the way back where there is one. INPUTS has the fraction bits of the
+        inputs.
+        """
+        writer, layout, kept = self._writer, self._writer.layout, self._kept
+        place, lines = layout.resting[self._number], 2 * self._blocks
+        root = self._room()
+        offset = self._room()
+        writer.read(place, root[:lines])
+        writer.read(place + lines * layout.pitch, offset[:lines])
+        for n, (key, register) in enumerate((("root", _ROOT), ("offset", _SPREAD))):
+            first = 2 * lines + 2 * KEPT_LINES * n
+            kept.read((key, self._number), place + first * layout.pitch)
+            kept.bring((key, self._number), register)
+        writer.measure(SHIFT, first=_SPREAD, third=_ROOT, value=6)
+        writer.measure(SHIFT, first=SHIFT, third=INPUTS)
+        writer.copy(offset.start, offset.start, self._blocks, Entry(), WIDE, exponent=SHIFT)
+        writer.measure(_ROOT, first=_ROOT, second=INPUTS)
+        tiles, less = self._diagonals(root), self._less()
+
+        def moved(block: int, rows: range, row: int) -> None:
+            self._times(self._of(x, block), rows, self._tile(tiles, block), row)
+            self._minus(less, offset, block, rows, row)
+
+        result = self._results(moved, left, train=train)
+        writer.free(offset, tiles, less)
+        kept.free(("offset", self._number))
+        if train:
+            self._root = root
+            return result
+        kept.free(("root", self._number))
+        writer.free(root)
+        return result
+
+    def back(self, gradient: range, codes: range) -> range:
+        """Write the gradient of the inputs, from the results `codes` and their gradient.
+
+        GRADIENT has the fraction bits of either gradient.
+        """
+        if self._frozen:
+            return self._times_roots(gradient)
+        writer, kept, number = self._writer, self._kept, self._number
+        ones, products = self._ones(), writer.allocate(2 * self._rows)
+        mean = self._totals(
+            lambda block: self._add(ones, self._of(gradient, block), block),
+            mean_entry(self._count),
+        )
+        q, right = slope_entry(self._count)
+        kept.bring(number + 1, _MADE)
+        writer.measure(SHIFT, first=_MADE, second=_MADE, value=right)
+        slope = self._totals(
+            lambda block: self._add_products(
+                ones, self._of(gradient, block), self._of(codes, block), products, block
+            ),
+            *(Entry(q), SHIFT),
+        )
+        writer.free(ones, products)
+        unit, less = self._unit(), self._less()
+        slopes = self._diagonals(slope, negative=True)
+
+        def without(block: int, rows: range, row: int) -> None:
+            self._times(self._of(gradient, block), rows, unit.start, row)
+            self._minus(less, mean, block, rows, row)
+            tile = self._tile(slopes, block)
+            self._times(self._of(codes, block), rows, tile, row, accumulate=1)
+
+        writer.measure(SHIFT, value=-8)
+        rest = self._narrowed(without)
+        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=UNIT_BITS - 1)
+        writer.free(mean, slope, slopes, unit, less)
+        result = self._times_roots(rest)
+        kept.free(("spread", number))
+        writer.free(rest)
+        return result
+
+    def _times_roots(self, gradient: range) -> range:
+        """Write the product of a gradient with the roots, which are given back."""
+        writer, kept, number = self._writer, self._kept, self._number
+        tiles = self._diagonals(self._root)
+
+        def times_root(block: int, rows: range, row: int) -> None:
+            self._times(self._of(gradient, block), rows, self._tile(tiles, block), row)
+
+        writer.measure(SHIFT, value=-8)
+        result = self._narrowed(times_root)
+        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-1)
+        kept.bring(("root", number), _MADE)
+        writer.measure(GRADIENT, first=GRADIENT, second=_MADE)
+        kept.free(("root", number))
+        writer.free(tiles, self._root)
+        return result
+
+    # Sums of all rows, by channel.
+
+    def _totals(self, add: Callable[[int], None], entry: Entry, exponent: int = 0) -> range:
+        """Add up each block over all cores; return int16 means, with zeros after them.
+
+        `add` writes the sums of a block into the accumulator row of its number.
+        """
+        writer, blocks = self._writer, self._blocks
+        for block in range(blocks):
+            add(block)
+        lines = self._room()
+        for own in add_up(writer, self._task, 0, blocks):
+            to, how = lines.start + 2 * own.start, {"wide": 1, "exponent": exponent}
+            writer.activate(own.start, to, len(own), entry, **how)
+        give_to_all(writer, self._task, lines[: 2 * blocks])
+        return lines
+
+    def _room(self) -> range:
+        """Return lines for an int16 vector of each block, with the zeros of a tile after them."""
+        writer, lines = self._writer, 2 * self._blocks
+        room = writer.allocate(lines + 2 * writer.layout.size)
+        self._filled(room[lines:], np.zeros(writer.layout.size, np.int8))
+        return room
+
+    def _add(self, ones: range, lines: range, row: int, wide: int = 0) -> None:
+        """Write the sums of all rows of a block into an accumulator row."""
+        at = ones.start, lines.start, row, 1, self._rows // self._writer.layout.size, 1
+        self._writer.multiply(*at, wide_weights=wide)
+
+    def _add_products(
+        self, ones: range, lines: range, others: range, products: range, row: int
+    ) -> None:
+        """Write the sums of the products of two blocks, number by number."""
+        at = lines.start, others.start, products.start, self._rows, ONE, WIDENING
+        self._writer.vector(Operation.MULTIPLY, *at)
+        self._add(ones, products, row, wide=1)
+
+    def _ones(self) -> range:
+        """Return a line for each tile of a block, with ones for the rows that are no padding."""
+        writer, size = self._writer, self._writer.layout.size
+        lines = writer.allocate(self._rows // size)
+        whole, rest = divmod(self._there, size)
+        some = (np.arange(size) < rest).astype(np.int8)
+        self._filled(lines[:whole], np.ones(size, np.int8))
+        self._filled(lines[whole : whole + 1], some)
+        self._filled(lines[whole + 1 :], np.zeros(size, np.int8))
+        return lines
+
+    def _filled(self, lines: range, values: NDArray[np.int8]) -> None:
+        """Write the same numbers into all lines; there may be none."""
+        if not lines:
+            return
+        given = self._writer.constant(values[np.newaxis])
+        self._writer.copy(given.start, lines.start, 1, ONE, NARROW)
+        self._writer.free(given)
+        repeat(self._writer, lines, 1)
+
+    def _tell(self, mean: range, variance: range, at: int) -> None:
+        """Write means, variances and their fraction bits to host memory, for the moving ones."""
+        writer, layout, lines = self._writer, self._writer.layout, 2 * self._blocks
+        place = layout.measured[self._number]
+        writer.write(place, mean[:lines])
+        writer.write(place + lines * layout.pitch, variance[:lines])
+        for n, key in enumerate((at, ("spread", self._number))):
+            first = 2 * lines + 2 * KEPT_LINES * n
+            self._kept.write(key, place + first * layout.pitch)
+
+    # Numbers of each channel.
+
+    def _roots(self, variance: range) -> range:
+        """Write 1 / root(variance + epsilon); its fraction bits go to register _ROOT.
+
+        _SPREAD has the fraction bits of x - mean. The variances are overwritten.
+        """
+        writer, blocks = self._writer, self._blocks
+        code, bits = epsilon_code(self._epsilon)
+        writer.measure(SHIFT, third=_SPREAD, value=bits - 2)
+        writer.measure(SHIFT, first=SHIFT, third=_SPREAD)
+        self._raise(variance[: 2 * blocks], np.full(writer.layout.size, code), Entry(), SHIFT)
+        if short := self._units % writer.layout.size:
+            # Channels that fill up a block get the largest variance, and so change nothing below.
+            free = np.where(np.arange(writer.layout.size) < short, 0, _HIGHEST)
+            self._raise(variance[2 * blocks - 2 : 2 * blocks], free, ONE, 0)
+        power, scale, root = (writer.allocate(2 * blocks) for _ in range(3))
+        part = writer.allocate(blocks)
+        self._filled_wide(scale, np.ones(writer.layout.size, np.int64))
+        at = variance.start, scale.start, power.start, blocks, ONE, WIDE
+        writer.vector(Operation.MULTIPLY, *at, function=Function.QUOTIENT)
+        high, low = map(writer.table, root_tables())
+        to, eighths = (power.start, part.start, blocks), Entry(left=4)
+        floor = Entry(right=6, bias=FLOOR)
+        writer.copy(*to, floor, NARROWING, Function.TABLE, table=high)
+        writer.copy(part.start, scale.start, blocks, eighths, WIDENING)
+        writer.copy(*to, ONE, NARROWING, Function.TABLE, table=low)
+        at = part.start, 0, scale.start, blocks, ONE, WIDENING
+        writer.vector(Operation.COPY, *at, accumulate=1)
+        for one, other in ((scale, scale), (variance, power)):
+            at = one.start, other.start, power.start, blocks, ONE, WIDE
+            writer.vector(Operation.MULTIPLY, *at)
+        writer.copy(
+            *(power.start, power.start, blocks, ONE, WIDE, Function.EXP), table=_INVERSE_ROOT
+        )
+        how = {"buffer": scale.start, "rows": blocks, "bits": 2, "value": -1}
+        writer.measure(SHIFT, Source.LINES, **how)
+        at = power.start, scale.start, root.start, blocks, Entry(), WIDE
+        writer.vector(Operation.MULTIPLY, *at, exponent=SHIFT)
+        writer.measure(_ROOT, third=SHIFT, value=ROOT_BITS)
+        writer.free(power, scale, part)
+        return root
+
+    def _raise(self, lines: range, values: NDArray[np.int64], entry: Entry, exponent: int) -> None:
+        """Add int16 numbers to each pair of lines, requantised by an entry."""
+        writer = self._writer
+        given = writer.constant(_pairs(values[np.newaxis]))
+        for line in lines[::2]:
+            at = given.start, 0, line, 1, entry, WIDE
+            writer.vector(Operation.COPY, *at, accumulate=1, exponent=exponent)
+        writer.free(given)
+
+    def _filled_wide(self, lines: range, values: NDArray[np.int64]) -> None:
+        """Write the same int16 numbers into all pairs of lines."""
+        writer = self._writer
+        given = writer.constant(_pairs(values[np.newaxis]))
+        writer.copy(given.start, lines.start, 1, ONE, WIDE)
+        writer.free(given)
+        repeat(writer, lines, 2)
+
+    # Products of all rows, and results of these.
+
+    def _unit(self, *, negative: bool = False) -> range:
+        """Return a tile of int16 with 2^UNIT_BITS on its diagonal, or the negative of it."""
+        one = -(1 << UNIT_BITS) if negative else 1 << UNIT_BITS
+        return self._writer.constant(_pairs(np.eye(self._writer.layout.size, dtype=np.int64) * one))
+
+    def _less(self) -> range:
+        """Return vectors with LESS in the first lane, for as many rows as go at one time."""
+        lines = self._writer.allocate(self._most)
+        first = np.arange(self._writer.layout.size) == 0
+        self._filled(lines, (first * LESS).astype(np.int8))
+        return lines
+
+    def _diagonals(self, lines: range, *, negative: bool = False) -> range:
+        """Return a tile for each block with its int16 numbers, or negative ones, as diagonal."""
+        writer, size = self._writer, self._writer.layout.size
+        unit, tiles = self._unit(negative=negative), writer.allocate(2 * size * self._blocks)
+        for block in range(self._blocks):
+            tile = tiles[2 * size * block : 2 * size * (block + 1)]
+            writer.copy(lines.start + 2 * block, tile.start, 1, ONE, WIDE)
+            repeat(writer, tile, 2)
+            at = tile.start, unit.start, tile.start, size, shifted(UNIT_BITS - 1), WIDE
+            writer.vector(Operation.MULTIPLY, *at)
+        writer.free(unit)
+        return tiles
+
+    def _tile(self, tiles: range, block: int) -> int:
+        return tiles.start + 2 * self._writer.layout.size * block
+
+    def _of(self, lines: range, block: int) -> range:
+        return lines[block * self._rows : (block + 1) * self._rows]
+
+    def _times(self, lines: range, rows: range, tile: int, row: int, accumulate: int = 0) -> None:
+        """Write the products of some rows with a tile of int16."""
+        at = lines.start + rows.start, tile, row, len(rows), 1, 1
+        self._writer.multiply(*at, accumulate=accumulate, wide_weights=1)
+
+    def _minus(self, less: range, mean: range, block: int, rows: range, row: int) -> None:
+        """Subtract the means of a block from its sums, but for rows of padding."""
+        if there := self._here(rows):
+            at = less.start, mean.start + 2 * block, row, there, 1, 1
+            self._writer.multiply(*at, accumulate=1, wide_weights=1)
+
+    def _here(self, rows: range) -> int:
+        """Return how many of some rows are no padding."""
+        return min(max(self._there - rows.start, 0), len(rows))
+
+    def _parts(self) -> Iterator[tuple[int, range, int]]:
+        """Yield blocks, some of their rows, and the accumulator row of their sums."""
+        for block in range(self._blocks):
+            for first in range(0, self._rows, self._most):
+                rows = range(first, min(first + self._most, self._rows))
+                yield block, rows, (block * self._rows + first) * self._at_once
+
+    def _narrowed(self, sums: Sums) -> range:
+        """Write int8 results of sums, shifted by the number in SHIFT at least."""
+        writer = self._writer
+
+        def measure(row: int, rows: int) -> None:
+            if rows:
+                at = {"accumulator": row, "rows": rows, "bits": 8, "first": SHIFT}
+                writer.measure(SHIFT, Source.ACCUMULATORS, **at)
+
+        return self._written(sums, measure, lambda: agree(writer, self._task, _MADE))
+
+    def _results(self, sums: Sums, left: Pass, *, train: bool) -> range:
+        """Write the results of the stage from sums, the fraction bits of which are in _ROOT."""
+        left.inputs[:] = [Exponent(_ROOT, 0)] * (self._number + 1)
+        scale = UnitScale(self._writer, self._task, left, self._number, train=train)
+        return self._written(sums, scale.measure, scale.end)
+
+    def _written(
+        self, sums: Sums, measure: Callable[[int, int], None], end: Callable[[], None]
+    ) -> range:
+        writer = self._writer
+        for block, rows, row in self._parts():
+            sums(block, rows, row)
+            measure(row, self._here(rows))
+        end()
+        result = writer.allocate(self._blocks * self._rows)
+        for block, rows, row in self._parts():
+            if not self._at_once:
+                sums(block, rows, row)
+            line = result.start + block * self._rows + rows.start
+            writer.activate(row, line, len(rows), Entry(), exponent=SHIFT)
+        return result
+
+    def _without_padding(self, lines: range) -> None:
+        """Write zeros into the rows of padding."""
+        padding = self._rows - self._there
+        for block in range(self._blocks if padding else 0):
+            line = self._of(lines, block).stop - padding
+            self._writer.copy(line, line, padding, Entry(0), NARROW)
+
+
+def _pairs(values: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Return int16 numbers, (rows, C), as pairs of lines, low bytes first."""
+    low, high = values & 255, values >> 8
+    pairs = np.stack((low, high), axis=1).astype(np.uint8)
+    return pairs.reshape(-1, values.shape[-1]).view(np.int8)

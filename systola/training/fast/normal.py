@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The normalisation of a batch, forward and back, with the bytes of the machine's programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from systola.golden.gates import inverse_root
+from systola.golden.training import held, magnitude_bits
+from systola.training.fast.arithmetic import (
+    Integers,
+    Narrow,
+    Sums,
+    Wide,
+    measured,
+    narrow,
+    quotient,
+    scaled,
+    wide,
+)
+from systola.training.normalization import (
+    LESS,
+    ROOT_BITS,
+    UNIT_BITS,
+    Measured,
+    Resting,
+    epsilon_code,
+    mean_entry,
+    most_spread_bits,
+    slope_entry,
+    variance_entry,
+)
+from systola.training.writer import ONE, Entry
+
+
+def _total(values: Integers) -> Sums:
+    """Add up rows, (rows, channels), modulo 2^32."""
+    return values.sum(axis=0, dtype=np.int32)
+
+
+@dataclass
+class Normalized:
+    """The numbers of a batch that the way back needs."""
+
+    measured: Measured
+    spread: Narrow
+    """x - mean, (rows, channels)."""
+    root: Wide
+    """Reciprocal roots, (channels,)."""
+    root_bits: int
+    """Fraction bits of the roots, for x - mean as its codes are."""
+    codes: Narrow
+    """Results, (rows, channels)."""
+    bits: int
+    """Fraction bits of the results."""
+
+    @staticmethod
+    def of(x: Integers, bits: int, epsilon: float) -> Normalized:
+        """Measure inputs, (rows, channels), of so many fraction bits; `codes` come later."""
+        x, count = x.astype(np.int32), len(x)
+        mean = wide(scaled(_total(x), mean_entry(count)))
+        less = (x << UNIT_BITS) + LESS * mean.astype(np.int32)
+        floor = held(bits + UNIT_BITS - 1 - most_spread_bits(epsilon))
+        shift = measured(less, floor)
+        spread = narrow(scaled(less, Entry(), shift))
+        spread_bits = held(bits + UNIT_BITS - 1 - shift)
+        squares = np.multiply(spread, spread, dtype=np.int32)
+        variance = wide(scaled(_total(squares), variance_entry(count)))
+        code, code_bits = epsilon_code(epsilon)
+        more = held(held(code_bits - 2 - spread_bits) - spread_bits)
+        root, root_bits = _reciprocal_root(
+            wide(variance + wide(scaled(np.array(code), Entry(), more)).astype(np.int32))
+        )
+        found = Measured(mean, variance, bits, spread_bits)
+        return Normalized(found, spread, root, root_bits, spread, 0)
+
+    def sums(self) -> Sums:
+        """Compute the results with all their bits."""
+        return self.spread * self.root.astype(np.int32)
+
+    def back(self, gradient: Narrow, bits: int) -> tuple[Narrow, int]:
+        """Compute the gradient of the inputs from the gradient of the results."""
+        given, codes, count = gradient.astype(np.int32), self.codes.astype(np.int32), len(gradient)
+        mean = wide(scaled(_total(given), mean_entry(count)))
+        q, right = slope_entry(count)
+        shift = held(held(2 * self.bits) + right)
+        slope = wide(scaled(_total(given * codes), Entry(q), shift)).astype(np.int32)
+        # The largest code has no negative.
+        less = (given << UNIT_BITS) + LESS * mean.astype(np.int32) + wide(-slope) * codes
+        shift = measured(less, -8)
+        rest, bits = narrow(scaled(less, Entry(), shift)), held(bits + UNIT_BITS - 1 - shift)
+        return times_roots(rest, bits, self.root, self.root_bits - self.measured.spread_bits)
+
+
+def times_roots(gradient: Narrow, bits: int, root: Wide, root_bits: int) -> tuple[Narrow, int]:
+    """Multiply a gradient with roots; return the product and its fraction bits."""
+    sums = gradient * root.astype(np.int32)
+    shift = measured(sums, -8)
+    return narrow(scaled(sums, Entry(), shift)), held(held(bits - 1 - shift) + root_bits)
+
+
+def _reciprocal_root(variance: Wide) -> tuple[Wide, int]:
+    """Compute 1 / root of variances with one fraction bit; return codes and their fraction bits."""
+    ones = np.ones_like(variance)
+    power = wide(quotient(variance, ones, ONE))
+    # power is 2^p; a variance times 2^(2 (p >> 1)) lies between 1/4 and 1.
+    scale = (1 << ((np.frexp(power.astype(np.float64))[1] - 1) >> 1)).astype(np.int16)
+    product = wide(variance.astype(np.int32) * (scale.astype(np.int32) ** 2))
+    root = inverse_root(product)
+    shift = max(-1, magnitude_bits(scale) - 2)
+    found = wide(scaled(np.multiply(root, scale, dtype=np.int32), Entry(), shift))
+    return found, ROOT_BITS - shift
+
+
+def resting_sums(x: Integers, bits: int, codes: Resting) -> tuple[Sums, int]:
+    """Compute the results by moving means and variances; return them and their fraction bits."""
+    right = held(held(codes.offset_bits - codes.root_bits + 6) - bits)
+    offset = wide(scaled(codes.offset, Entry(), right)).astype(np.int32)
+    sums = x.astype(np.int32) * codes.root.astype(np.int32) + LESS * offset
+    return sums, held(bits + codes.root_bits)

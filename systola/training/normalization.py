@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers of BatchNormalization: codes of means, variances and their roots.
+
+A network has two stages for it. The first one, without weights, makes (x - mean) / root(variance +
+epsilon) of its inputs x. The second one is a DepthwiseConv2D of size 1: gamma is its kernel, beta
+its biases.
+
+The mean is int16 with MEAN_BITS more fraction bits than x. x - mean is measured, and has 8 bits.
+The variance is the mean of its squares, int16 with one fraction bit more than these squares have.
+Epsilon is added, and the reciprocal root has as many bits as fit the largest one of all channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, log2, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.training.errors import TrainingError
+from systola.training.numbers import codes, fraction_bits, multiplier
+from systola.training.stages import Stage
+from systola.training.writer import Entry, shifted
+
+MEAN_BITS = 6
+"""Number of fraction bits that means have more than the numbers they are means of."""
+UNIT_BITS = 13
+"""Fraction bits of a one, int16, that codes are multiplied with before a mean is subtracted."""
+LESS = -(1 << (UNIT_BITS - MEAN_BITS))
+"""Code, int8, that means are multiplied with to be subtracted."""
+ROOT_BITS = 20
+"""Fraction bits of reciprocal roots, without the shift with which the largest one fits int16."""
+FLOOR = -64
+"""Bias with which a shift of seven bits rounds down."""
+MOST_ROWS = (1 << 17) - 1
+"""Most rows of a batch: the sum of so many squares of int8 fits 32 bits."""
+_ROOM = 10
+"""Most bits of the code of epsilon, so that it fits an int16 beside the largest variance."""
+_EPSILON_BITS = 13
+_CODE = (1 << 15) - 1
+
+Floats = NDArray[np.float32]
+Wide = NDArray[np.int16]
+
+
+def mean_entry(count: int) -> Entry:
+    """Return the entry that makes a mean of the sum of so many codes."""
+    return _divided(count, MEAN_BITS)
+
+
+def variance_entry(count: int) -> Entry:
+    """Return the entry that makes a variance of a sum of so many squares."""
+    return _divided(count, 1)
+
+
+def slope_entry(count: int) -> tuple[int, int]:
+    """Return multiplier and shift that make the mean of so many products of gradient and result.
+
+    Twice the fraction bits of the results are to be added to the shift.
+    """
+    q, right = multiplier(1 / count)
+    return q, right - UNIT_BITS
+
+
+def _divided(count: int, bits: int) -> Entry:
+    q, right = multiplier(2.0**bits / count)
+    return shifted(right, multiplier=q)
+
+
+def most_spread_bits(epsilon: float) -> int:
+    """Return the most fraction bits of x - mean, with which epsilon beside the variance fits."""
+    return floor((_ROOM - log2(epsilon)) / 2)
+
+
+def epsilon_code(epsilon: float) -> tuple[int, int]:
+    """Return an int16 code of epsilon, and its fraction bits."""
+    bits = fraction_bits(epsilon, (1 << _EPSILON_BITS) - 1)
+    return int(codes(np.array(epsilon), bits, np.int16)), bits
+
+
+def root_tables() -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """Return tables of 2^(p >> 1) for the powers of two 2^p, p from 0 to 14.
+
+    The first one takes 2^p / 128, rounded down and cut off at 127, and gives an eighth; the second
+    one takes 2^p, cut off at 127. Either gives zero for powers of the other one.
+    """
+    high, low = (np.zeros(256, np.int8) for _ in range(2))
+    for power in range(15):
+        place, table, value = (
+            (1 << power, low, 1 << (power >> 1))
+            if power < 7
+            else (min(1 << (power - 7), 127), high, 1 << (power >> 1) >> 3)
+        )
+        table[place] = value
+    return high, low
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The means and variances of a batch, as a step leaves them."""
+
+    mean: Wide
+    variance: Wide
+    bits: int
+    """Fraction bits of the inputs."""
+    spread_bits: int
+    """Fraction bits of x - mean."""
+
+    def numbers(self) -> Floats:
+        """Return means and variances, (2, channels)."""
+        means = self.mean / 2.0 ** (self.bits + MEAN_BITS)
+        return np.stack((means, self.variance / 2.0 ** (2 * self.spread_bits + 1))).astype(
+            np.float32
+        )
+
+
+def moved(
+    stages: Sequence[Stage], before: Sequence[Floats], found: Sequence[Measured]
+) -> tuple[Floats, ...]:
+    """Return moving means and variances, (2, channels) of each stage, after a step.
+
+    `found`: the means and variances of the stages that are not frozen.
+    """
+    rules = [stage.normalized for stage in stages if stage.normalized]
+    measured = iter(found)
+    return tuple(
+        one
+        if rule.frozen
+        else one * np.float32(rule.momentum)
+        + next(measured).numbers() * np.float32(1 - rule.momentum)
+        for rule, one in zip(rules, before, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class Resting:
+    """The codes with which a network that learns nothing normalises: x root - offset."""
+
+    root: Wide
+    root_bits: int
+    offset: Wide
+    offset_bits: int
+
+
+def resting(stage: Stage, statistics: Floats) -> Resting:
+    """Return the codes for moving means and variances."""
+    assert stage.normalized
+    mean, variance = statistics.astype(np.float64)
+    root = 1 / np.sqrt(np.maximum(variance, 0) + stage.normalized.epsilon)
+    numbers = root, mean * root
+    bits = [min(_MOST_BITS, fraction_bits(float(abs(each).max()), _CODE)) for each in numbers]
+    kept = [codes(each, b, np.int16) for each, b in zip(numbers, bits, strict=True)]
+    return Resting(kept[0], bits[0], kept[1], bits[1])
+
+
+_MOST_BITS = 30
+"""Most fraction bits of these codes."""
+
+
+def check_rows(stages: Sequence[Stage], count: int) -> None:
+    """Raise TrainingError for a batch with too many rows to normalise."""
+    for stage in stages:
+        if stage.normalized and (rows := count * prod(stage.map)) > MOST_ROWS:
+            raise TrainingError(
+                f"BatchNormalization takes {MOST_ROWS:,} pixels of a batch, not {rows:,}: take a "
+                "smaller batch"
+            )
