@@ -31,6 +31,12 @@ def translate_float_curve(scope: Scope, operator: Operator) -> None:
     types = {scope.tensor(operator, position).dtype for position in range(len(operator.inputs))}
     if types != {"float32"}:
         raise ModelError(f"this kind of operator is not supported on {', '.join(sorted(types))}")
+    for position in range(len(operator.inputs)):
+        tensor = scope.tensor(operator, position)
+        if tensor.data is None:
+            source, _ = scope.source(operator, position, "float32")
+            if source not in scope.dequantised:
+                need_type("input", tensor, "int8")
     if kind in _ONE:
         _add_curve(scope, operator, 0, _ONE[kind])
         return
@@ -52,11 +58,8 @@ def translate_float_curve(scope: Scope, operator: Operator) -> None:
 def _add_curve(
     scope: Scope, operator: Operator, position: int, function: Callable[[Numbers], Numbers]
 ) -> None:
-    """Define the result of a function of input `position`, which must be a function of codes."""
-    tensor = scope.tensor(operator, position)
+    """Define the result of a function of input `position`, which is a function of codes."""
     source, _ = scope.source(operator, position, "float32")
-    if source not in scope.dequantised:
-        need_type("input", tensor, "int8")
     before = scope.dequantised[source]
     result, _ = scope.result(operator, dtype="float32")
     check_same_shape(source, result)

@@ -89,12 +89,12 @@ def test_float_result() -> None:
 
 def test_refusals() -> None:
     """Numbers that are no function of codes, and two calculated tensors, are refused."""
-    writer = ModelWriter()
-    source = writer.tensor((1, 4), "float32")
-    result = writer.tensor((1, 4), "float32")
-    writer.operator("SIN", [source], [result])
-    with pytest.raises(ModelError, match=r"its input is float32, supported is int8"):
-        network_of(writer.content([source], [result]))
+    for kind, operands in (("SIN", 1), ("ADD", 2)):
+        writer = ModelWriter()
+        source, result = (writer.tensor((1, 4), "float32") for _ in range(2))
+        writer.operator(kind, [source] * operands, [result])
+        with pytest.raises(ModelError, match=r"its input is float32, supported is int8"):
+            network_of(writer.content([source], [result]))
     writer = ModelWriter()
     source = writer.tensor((1, 4), "int8", 0.1)
     numbers, result = (writer.tensor((1, 4), "float32") for _ in range(2))

@@ -73,6 +73,17 @@ def test_all_codes(kind: str, shape: tuple[int, ...], dtype: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["BatchNormalization", "PRelu"])
+def test_rtl(kind: str) -> None:
+    rng = np.random.default_rng(random_seed())
+    shape = (1, 20)
+    content = model(kind, shape, "int8", rng)
+    x = all_codes(shape, "int8", rng)[:64]
+    y = api.compile(content, preset="8x8", batch=16).run(x, backend="rtl").y
+    assert np.array_equal(y, interpret(content, x))
+
+
+@pytest.mark.thorough
 def test_even_codes() -> None:
     """Slopes of 1/4 lie in the middle of two codes, and ONNX Runtime takes even ones: the host."""
     writer = OnnxWriter()
