@@ -90,7 +90,7 @@ BOARDS = {
             load="openFPGALoader --board tangnano20k",
             preset="tiny",
             mhz=50,
-            memory_bytes=8 << 10,
+            memory_bytes=24 << 10,
         ),
         Board(
             name="icebreaker",
