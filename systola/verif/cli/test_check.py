@@ -90,7 +90,7 @@ def test_no_model(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line shows both sides of the cut; results are the interpreter's, for program files too."""
+    """One line shows both sides of the cut; results are the interpreter's, also of a file."""
     x = np.random.default_rng(1).integers(-128, 128, (3, 1, 6), np.int8)
     np.savez("x.npz", x=x)
     command = "--input x.npz --output y.npz --backend iss --json f.json"

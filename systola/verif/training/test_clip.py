@@ -59,7 +59,7 @@ def test_values_of_the_golden_model(name: str, optimizer: Optimizer, cores: int)
 
 @pytest.mark.parametrize("bits", [-2, 3, 6, 9])
 def test_values_are_cut_off(bits: int) -> None:
-    """A step of a weight is the rate times its gradient, which is at most `clipvalue`, as in Keras."""
+    """A gradient, as in Keras, counts for no more than `clipvalue` in a step of a weight."""
     rng = np.random.default_rng(random_seed())
     x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
     moved: list[list[Any]] = []
