@@ -29,8 +29,8 @@ _PACK = """
 class TangNano20kPlatform(GowinPlatform):
     """A platform with the board's clock and the serial line of its USB port.
 
-    The pins are those of Sipeed's schematic of the board. Amaranth's own build script runs a
-    nextpnr that is no longer published, so this one runs its successor.
+    The pins come from Sipeed's schematic of the board. Amaranth's own build script runs a nextpnr
+    that is no longer published, so this one runs its successor.
     """
 
     part = "GW2AR-LV18QN88C8/I7"

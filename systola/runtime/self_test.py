@@ -31,9 +31,9 @@ _BUILD_AGAIN = "build the bitstream again with this version of Systola, and load
 
 @dataclass(frozen=True)
 class Check:
-    """A check with its outcome: `problem` is empty if all is well, and `advice` says what to do.
+    """A check with its outcome: `problem` is empty if all is well, and `advice` is a remedy.
 
-    `detail` is what was found, in a few words. A check that has no room on the board is `skipped`.
+    `detail` has the finding in a few words. A check that has no room on the board is `skipped`.
     """
 
     name: str
@@ -60,7 +60,7 @@ def self_test(config: Config, line: Line) -> Iterator[Check]:
 
     @cache
     def backend() -> SerialBackend:
-        # Made after the check of the memory: it takes note of what the board holds.
+        # Made after the check of the memory: it takes note of the contents of the board.
         return SerialBackend(config, line)
 
     checks: tuple[tuple[str, str, Callable[[], str]], ...] = (
