@@ -28,7 +28,7 @@ check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim regress coverage mutate formal \
+.PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim xprop regress coverage mutate formal \
 	formal-coverage arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
 	bench-energy lint format docs site synth synth-check synth-baseline asic asic-energy bitstream deliver wheel api clean
 
@@ -105,6 +105,9 @@ formal: $(READY) ## Proofs of units, and the planted faults that they must find 
 
 formal-coverage: $(READY) ## Branches that the proofs reach, registers they depend on [PART=unit JOBS=]
 	@$(BIN)/python -m systola.verif.formal.reached $(if $(JOBS),--jobs '$(JOBS)') $(PART)
+
+xprop: $(READY) ## Unknown values that get out of units after a reset [PART=unit]
+	@$(BIN)/python -m systola.verif.xprop $(PART)
 
 regress: $(READY) ## Random programs in parallel [N=200 JOBS= KIND=garbage PRESET= SEED= WAVES=1]
 	@$(BIN)/python -m systola.verif.regress $(if $(N),--programs '$(N)') \
