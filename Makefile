@@ -30,9 +30,9 @@ check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim regress coverage mutate formal \
+.PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim xprop regress coverage mutate formal \
 	formal-coverage arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
-	bench-energy lint format docs site synth synth-check synth-baseline asic bitstream deliver wheel api clean
+	bench-energy lint format docs site synth synth-check synth-baseline asic asic-energy bitstream deliver wheel api clean
 
 help: ## This list
 	@echo 'make demo runs a network on the simulated machine, make test the quick tests.'
@@ -108,6 +108,9 @@ formal: $(READY) ## Proofs of units, and the planted faults that they must find 
 formal-coverage: $(READY) ## Branches that the proofs reach, registers they depend on [PART=unit JOBS=]
 	@$(BIN)/python -m systola.verif.formal.reached $(if $(JOBS),--jobs '$(JOBS)') $(PART)
 
+xprop: $(READY) ## Unknown values that get out of units after a reset [PART=unit]
+	@$(BIN)/python -m systola.verif.xprop $(PART)
+
 regress: $(READY) ## Random programs in parallel [N=200 JOBS= KIND=garbage PRESET= SEED= WAVES=1]
 	@$(BIN)/python -m systola.verif.regress $(if $(N),--programs '$(N)') \
 		$(if $(JOBS),--jobs '$(JOBS)') $(if $(KIND),--kind '$(KIND)') \
@@ -158,6 +161,11 @@ synth-check: .venv/synth ## Fail where a design is larger or slower than accepte
 synth-baseline: .venv/synth ## Measure the designs of the baseline and accept them: hours [DESIGN=]
 	@$(BIN)/python -m systola.synth.baseline --write $(if $(DESIGN),--only '$(DESIGN)')
 	@$(BIN)/python -m systola.synth.page --write docs
+
+asic-energy: $(READY) ## Energy of a multiply-add in the array's cells, by switching [PRESET=tiny N=200]
+	@$(BIN)/python -m systola.synth.switching $(if $(PRESET),--preset '$(PRESET)') \
+		$(if $(N),--vectors '$(N)')
+	@$(BIN)/python -m systola.bench.energy_page --write docs
 
 asic: $(READY) ## Area by unit, registers, slack in standard cells [PRESET=small UNIT= LIB= NS=]
 	@$(BIN)/python -m systola.synth.asic $(if $(PRESET),--preset '$(PRESET)') \

@@ -11,6 +11,9 @@ from systola.bench.energy import Counted, steps, stored
 from systola.bench.networks import BATCHES, NETWORKS
 from systola.bench.original import page as original
 from systola.runtime.report_table import compact, joules, tops_per_watt
+from systola.synth.switching import Switching
+from systola.synth.switching import stored as switchings
+from systola.timing.activity import SUM_BYTES
 from systola.timing.energy import energies
 from systola.timing.technology import TECHNOLOGIES, Technology
 
@@ -101,6 +104,44 @@ def steps_table(counted: list[Counted]) -> str:
     return table(heads, rows)
 
 
+SCALE = (180 / 45) * (1.8 / 0.9) ** 2
+"""Factor from 45 nm at 0.9 V to 0.18 um at 1.8 V, for energies that grow with length and square of
+voltage."""
+
+
+def switching_table(measured: list[Switching]) -> str:
+    """Return the energy of a multiply-add in standard cells beside the constants, as Markdown."""
+    per = TECHNOLOGIES[0]
+    rows: list[tuple[str, ...]] = []
+    for each in measured:
+        macs = each.rows * each.cols
+        stages = -(-each.cols // each.columns_per_stage)
+        written = (each.rows * stages + SUM_BYTES * macs) / macs
+        constants = (per.multiply_8 + per.add_32, (per.register_byte or 0) * written)
+        for part, found, constant in zip(
+            ("multiplier and adder", "registers"),
+            (each.combinational, each.sequential),
+            constants,
+            strict=True,
+        ):
+            rows.append((f"`{each.preset}`", part, *_beside(found, constant)))
+        rows.append((f"`{each.preset}`", "**both**", *_beside(each.picojoules, sum(constants))))
+    text = table(
+        ("array", "part", "0.18 um, measured", "45 nm, published", f"that, times {SCALE:g}"), rows
+    )
+    lines = [
+        f"`{each.preset}`: {each.cells:,} cells, {each.vectors} random vectors, "
+        f"{each.toggles:.2f} transitions of a net in a cycle, {100 * each.glitches:.0f} % of them "
+        f"glitches; {', '.join(each.tools)}, {each.date}, {each.commit}."
+        for each in measured
+    ]
+    return "\n".join((text, *lines, ""))
+
+
+def _beside(found: float, constant: float) -> tuple[str, str, str]:
+    return f"{found:.1f} pJ", f"{constant:.2f} pJ", f"{SCALE * constant:.1f} pJ"
+
+
 def page() -> str:
     """Return the text of docs/energy.md."""
     counted = stored()
@@ -110,6 +151,7 @@ def page() -> str:
         networks=networks_table(counted),
         counts=counts_table(counted),
         steps=steps_table(steps()),
+        switching=switching_table(switchings()),
     )
 
 

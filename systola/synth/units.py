@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import inspect
+from typing import TYPE_CHECKING
 
 from systola.arch.config import Config
 from systola.hdl import module_of
 from systola.hdl.parts.fabric import Fabric
 from systola.synth.errors import SynthesisUsageError
+
+if TYPE_CHECKING:
+    from amaranth.lib.wiring import Component
 
 UNITS = {
     "mxu": "MXU",
@@ -54,15 +58,20 @@ def design_of(config: Config, unit: str | None, fabric: Fabric, cores: int | Non
     The module of a unit has its name. A pod has `cores` cores, and its module is `pod`.
     """
     # Imported here: Amaranth loads slowly.
-    from systola.hdl.core import UNITS as CLEARED
     from systola.hdl.verilog import generate, generate_pod, generate_unit
 
     if cores is not None:
         return generate_pod(config, cores, fabric)
     if unit is None:
         return generate(config, fabric)
+    return generate_unit(component_of(config, unit), unit, config, fabric)
+
+
+def component_of(config: Config, unit: str) -> Component:
+    """Return a unit of a machine, by its name in UNITS."""
+    from systola.hdl.core import UNITS as CLEARED
+
     make = getattr(module_of(unit), UNITS[unit])
     taken = inspect.signature(make.__init__).parameters
     given = {"config": config, "units": CLEARED}
-    component = make(**{name: value for name, value in given.items() if name in taken})
-    return generate_unit(component, unit, config, fabric)
+    return make(**{name: value for name, value in given.items() if name in taken})

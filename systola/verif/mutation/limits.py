@@ -52,8 +52,8 @@ LONGEST = (0x1555, 0x2AAA)
 COUNT_BITS = 12
 """Number of bits of the counts that are slightly more than a power of two."""
 STRIDE_BITS = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("stride").width
-STRAIGHT = 0x1_5555
-"""Number of instructions before the loop at the end of the longest program."""
+STRAIGHT = (0x1_5555, 0xAAAA)
+"""Instructions before the loops of the longest programs: in one of them each bit up to 16 is 1."""
 
 
 def size_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -67,7 +67,9 @@ def size_trials(config: Config, seed: int) -> Iterator[Trial]:
     for number, rows in zip((0, len(MEMORIES) - 1), LONGEST, strict=True):
         image = longest_program(config, f"{seed}", rows)
         yield program_trial(config, f"{rows} rows", image, number)
-    yield program_trial(config, "straight on", _straight_program(), 0, ends={Fault.FETCH_WINDOW})
+    for count in STRAIGHT:
+        image = _straight_program(count)
+        yield program_trial(config, f"straight on {count}", image, 0, ends={Fault.FETCH_WINDOW})
 
 
 def single_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -97,6 +99,7 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
     yield from _function_trials(config)
     yield from _overlap_trials(config)
     yield from _range_trials(config)
+    yield from _tail_trials(config)
     for bit in range(OPCODE_BITS, 8 * INSTRUCTION_BYTES):
         image = reserved_program(config, f"{seed}", bit)
         yield program_trial(config, f"reserved bit {bit}", image, 0, ends={Fault.ILLEGAL_FIELD})
@@ -159,6 +162,20 @@ def _range_trials(config: Config) -> Iterator[Trial]:
         for bit in range(BY_OPCODE[opcode].field("rows").width):
             word = encode(opcode, **operands, rows=(1 << bit) + 1)
             yield _lone_trial(config, f"end {number} behind by 2^{bit}", word, ends)
+
+
+def _tail_trials(config: Config) -> Iterator[Trial]:
+    """Yield copies with tails that are longer than a line, up to twice its length."""
+    copies = {
+        Opcode.READ_HOST_MEMORY: config.rows,
+        Opcode.WRITE_HOST_MEMORY: config.cols,
+        Opcode.WRITE_HOST_MEMORY_ALTERNATE: config.cols,
+    }
+    for opcode, longest in copies.items():
+        for tail in range(longest + 1, 2 * longest):
+            word = encode(opcode, host=0, buffer=0, rows=1, stride=0, blocks=1, tail=tail)
+            name = f"{opcode.name.lower()} with a tail of {tail}"
+            yield _lone_trial(config, name, word, {Fault.ILLEGAL_FIELD})
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -256,15 +273,15 @@ def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
             yield program_trial(config, f"count of {count}", image, 0)
 
 
-def _straight_program() -> Image:
+def _straight_program(count: int) -> Image:
     """Return a program for the upper bits of instruction numbers and of the number of tags.
 
-    It has a jump near its end. It has no Halt, so that the machine reports the number of the last
-    instruction.
+    After `count` instructions it has a loop. It has no Halt, so that the machine reports the number
+    of the last instruction.
     """
     body = [encode(Opcode.NOP)] * 127
     words = [
-        *[encode(Opcode.DEBUG_TAG, tag=2)] * STRAIGHT,
+        *[encode(Opcode.DEBUG_TAG, tag=2)] * count,
         encode(Opcode.LOOP, count=3),
         *body,
         encode(Opcode.DEBUG_TAG, tag=1),

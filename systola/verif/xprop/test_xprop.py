@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that unknown values are found where they get out of a unit, and are not elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.verif.xprop.__main__ import UNITS, main
+from systola.verif.xprop.unit import check_unit
+
+
+class Register(wiring.Component):
+    """A register with a handshake; its reset and its enable may be left out."""
+
+    def __init__(self, *, reset: bool, loads: bool):
+        self._reset, self._loads = reset, loads
+        super().__init__(
+            {
+                "load": In(1),
+                "value": In(4),
+                "output": Out(wiring.Signature({"valid": Out(1), "payload": Out(4)})),
+                "held": Out(4),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        valid = Signal(reset_less=not self._reset)
+        value = Signal(4, reset_less=True)
+        m.d.sync += valid.eq(valid | self.load)
+        with m.If(self.load if self._loads else self.value[0]):
+            m.d.sync += value.eq(self.value)
+        m.d.comb += [
+            self.output.valid.eq(valid),
+            self.output.payload.eq(value),
+            self.held.eq(value),
+        ]
+        return m
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("reset", "loads", "unknown"),
+    [
+        (True, True, ()),
+        (False, True, ("output__valid",)),
+        (True, False, ("output__payload",)),
+    ],
+)
+def test_planted(reset: bool, loads: bool, unknown: tuple[str, ...], tmp_path: Path) -> None:
+    """A register without a reset is found, and a payload that shows before it is loaded."""
+    found = check_unit(Register(reset=reset, loads=loads), tmp_path)
+    assert found.unknown == unknown
+    assert found.free == ("held",)
+    assert set(found.known) == {"output__valid", "output__payload"} - set(unknown)
+
+
+@pytest.mark.thorough
+def test_a_unit(tmp_path: Path) -> None:
+    """The buffer for a handshake lets nothing unknown out."""
+    found = check_unit(UNITS["skid_buffer"](), tmp_path)
+    assert set(found.known) == {"input__ready", "output__valid", "output__payload"}
+    assert not found.unknown and not found.free
+
+
+def test_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nix"]) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.startswith("xprop: unknown unit 'nix'") and err.count("\n") == 1
