@@ -5,9 +5,10 @@ A network has two stages for it. The first one, without weights, makes (x - mean
 epsilon) of its inputs x. The second one is a DepthwiseConv2D of size 1: gamma is its kernel, beta
 its biases.
 
-The mean is int16 with MEAN_BITS more fraction bits than x. x - mean is measured, and has 8 bits.
-The variance is the mean of its squares, int16 with one fraction bit more than these squares have.
-Epsilon is added, and the reciprocal root has as many bits as fit the largest one of all channels.
+The mean is int16 with MEAN_BITS more fraction bits than x. For the variance x - mean is measured,
+and has 8 bits. The variance is the mean of its squares, int16 with one fraction bit more than these
+squares have. Epsilon is added, and the reciprocal root has as many bits as fit the largest one of
+all channels. The results are x times the root, less the product of mean and root.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ ROOT_BITS = 20
 """Fraction bits of reciprocal roots, without the shift with which the largest one fits int16."""
 FLOOR = -64
 """Bias with which a shift of seven bits rounds down."""
+OFFSET_ENTRY = shifted(UNIT_BITS - 1)
+"""Entry that makes the product of mean and reciprocal root what LESS is multiplied with."""
 MOST_ROWS = (1 << 17) - 1
 """Most rows of a batch: the sum of so many squares of int8 fits 32 bits."""
 _ROOM = 10

@@ -21,6 +21,7 @@ from systola.training.moves import repeat
 from systola.training.normalization import (
     FLOOR,
     LESS,
+    OFFSET_ENTRY,
     ROOT_BITS,
     UNIT_BITS,
     epsilon_code,
@@ -108,19 +109,16 @@ class Normalizing:
             ),
             variance_entry(self._count),
         )
-        writer.free(squares, unit, ones, less)
+        writer.free(squares, unit, ones, less, spread)
         self._tell(mean, variance, at)
         self._root = self._roots(variance)
+        writer.measure(_ROOT, first=_ROOT, third=_SPREAD)
+        kept.keep(("root", number), _ROOT)
+        offset = (mean.start, self._root.start, mean.start, self._blocks, OFFSET_ENTRY, WIDE)
+        writer.vector(Operation.MULTIPLY, *offset)
+        result = self._moved(x, self._root, mean, left, train=True)
+        self._without_padding(result)
         writer.free(mean, variance)
-        writer.measure(_MADE, first=_ROOT, third=_SPREAD)
-        kept.keep(("root", number), _MADE)
-        tiles = self._diagonals(self._root)
-
-        def times_root(block: int, rows: range, row: int) -> None:
-            self._times(self._of(spread, block), rows, self._tile(tiles, block), row)
-
-        result = self._results(times_root, left, train=True)
-        writer.free(spread, tiles)
         return result
 
     def at_rest(self, x: range, left: Pass, *, train: bool) -> range:
@@ -142,21 +140,31 @@ class Normalizing:
         writer.measure(SHIFT, first=_SPREAD, third=_ROOT, value=6)
         writer.measure(SHIFT, first=SHIFT, third=INPUTS)
         writer.copy(offset.start, offset.start, self._blocks, Entry(), WIDE, exponent=SHIFT)
-        writer.measure(_ROOT, first=_ROOT, second=INPUTS)
-        tiles, less = self._diagonals(root), self._less()
-
-        def moved(block: int, rows: range, row: int) -> None:
-            self._times(self._of(x, block), rows, self._tile(tiles, block), row)
-            self._minus(less, offset, block, rows, row)
-
-        result = self._results(moved, left, train=train)
-        writer.free(offset, tiles, less)
+        result = self._moved(x, root, offset, left, train=train)
+        writer.free(offset)
         kept.free(("offset", self._number))
         if train:
             self._root = root
             return result
         kept.free(("root", self._number))
         writer.free(root)
+        return result
+
+    def _moved(self, x: range, root: range, offset: range, left: Pass, *, train: bool) -> range:
+        """Write the results: inputs times roots, which have the fraction bits in _ROOT, less the
+        offsets."""
+        writer = self._writer
+        writer.measure(_ROOT, first=_ROOT, second=INPUTS)
+        tiles, less = self._diagonals(root), self._less()
+
+        def sums(block: int, rows: range, row: int) -> None:
+            self._times(self._of(x, block), rows, self._tile(tiles, block), row)
+            self._minus(less, offset, block, rows, row)
+
+        left.inputs[:] = [Exponent(_ROOT, 0)] * (self._number + 1)
+        scale = UnitScale(writer, self._task, left, self._number, train=train)
+        result = self._written(sums, scale.measure, scale.end)
+        writer.free(tiles, less)
         return result
 
     def back(self, gradient: range, codes: range) -> range:
@@ -192,21 +200,24 @@ class Normalizing:
             self._times(self._of(codes, block), rows, tile, row, accumulate=1)
 
         writer.measure(SHIFT, value=-8)
-        rest = self._narrowed(without)
+        rest = self._narrowed(without, wide=True)
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=UNIT_BITS - 1)
         writer.free(mean, slope, slopes, unit, less)
-        result = self._times_roots(rest)
+        result = self._times_roots(rest, wide=True)
         kept.free(("spread", number))
         writer.free(rest)
         return result
 
-    def _times_roots(self, gradient: range) -> range:
-        """Write the product of a gradient with the roots, which are given back."""
+    def _times_roots(self, gradient: range, *, wide: bool = False) -> range:
+        """Write the product of a gradient, int16 where `wide`, with the roots; give these back."""
         writer, kept, number = self._writer, self._kept, self._number
         tiles = self._diagonals(self._root)
 
         def times_root(block: int, rows: range, row: int) -> None:
-            self._times(self._of(gradient, block), rows, self._tile(tiles, block), row)
+            tile, each = self._tile(tiles, block), 1 + wide
+            vectors = gradient.start + each * (block * self._rows + rows.start)
+            how = {"wide_vectors": int(wide), "wide_weights": 1}
+            writer.multiply(vectors, tile, row, len(rows), 1, 1, **how)
 
         writer.measure(SHIFT, value=-8)
         result = self._narrowed(times_root)
@@ -399,37 +410,37 @@ class Normalizing:
                 rows = range(first, min(first + self._most, self._rows))
                 yield block, rows, (block * self._rows + first) * self._at_once
 
-    def _narrowed(self, sums: Sums) -> range:
-        """Write int8 results of sums, shifted by the number in SHIFT at least."""
+    def _narrowed(self, sums: Sums, *, wide: bool = False) -> range:
+        """Write int8 results of sums, shifted by the number in SHIFT at least; int16 if `wide`."""
         writer = self._writer
 
         def measure(row: int, rows: int) -> None:
             if rows:
-                at = {"accumulator": row, "rows": rows, "bits": 8, "first": SHIFT}
+                at = {"accumulator": row, "rows": rows, "bits": 8 << wide, "first": SHIFT}
                 writer.measure(SHIFT, Source.ACCUMULATORS, **at)
 
-        return self._written(sums, measure, lambda: agree(writer, self._task, _MADE))
-
-    def _results(self, sums: Sums, left: Pass, *, train: bool) -> range:
-        """Write the results of the stage from sums, the fraction bits of which are in _ROOT."""
-        left.inputs[:] = [Exponent(_ROOT, 0)] * (self._number + 1)
-        scale = UnitScale(self._writer, self._task, left, self._number, train=train)
-        return self._written(sums, scale.measure, scale.end)
+        return self._written(sums, measure, lambda: agree(writer, self._task, _MADE), wide=wide)
 
     def _written(
-        self, sums: Sums, measure: Callable[[int, int], None], end: Callable[[], None]
+        self,
+        sums: Sums,
+        measure: Callable[[int, int], None],
+        end: Callable[[], None],
+        *,
+        wide: bool = False,
     ) -> range:
+        """Write results of sums, when all have been measured, with the shift in SHIFT."""
         writer = self._writer
         for block, rows, row in self._parts():
             sums(block, rows, row)
             measure(row, self._here(rows))
         end()
-        result = writer.allocate(self._blocks * self._rows)
+        result = writer.allocate(self._blocks * self._rows << wide)
         for block, rows, row in self._parts():
             if not self._at_once:
                 sums(block, rows, row)
-            line = result.start + block * self._rows + rows.start
-            writer.activate(row, line, len(rows), Entry(), exponent=SHIFT)
+            line = result.start + (block * self._rows + rows.start << wide)
+            writer.activate(row, line, len(rows), Entry(), exponent=SHIFT, wide=int(wide))
         return result
 
     def _without_padding(self, lines: range) -> None:

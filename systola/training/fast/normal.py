@@ -22,6 +22,7 @@ from systola.training.fast.arithmetic import (
 )
 from systola.training.normalization import (
     LESS,
+    OFFSET_ENTRY,
     ROOT_BITS,
     UNIT_BITS,
     Measured,
@@ -45,12 +46,12 @@ class Normalized:
     """The numbers of a batch that the way back needs."""
 
     measured: Measured
-    spread: Narrow
-    """x - mean, (rows, channels)."""
+    sums: Sums
+    """Results with all their bits, (rows, channels)."""
+    sum_bits: int
     root: Wide
     """Reciprocal roots, (channels,)."""
     root_bits: int
-    """Fraction bits of the roots, for x - mean as its codes are."""
     codes: Narrow
     """Results, (rows, channels)."""
     bits: int
@@ -73,12 +74,11 @@ class Normalized:
         root, root_bits = _reciprocal_root(
             wide(variance + wide(scaled(np.array(code), Entry(), more)).astype(np.int32))
         )
+        root_bits = held(root_bits - spread_bits)
+        offset = wide(scaled(np.multiply(mean, root, dtype=np.int32), OFFSET_ENTRY))
+        sums = x * root.astype(np.int32) + LESS * offset.astype(np.int32)
         found = Measured(mean, variance, bits, spread_bits)
-        return Normalized(found, spread, root, root_bits, spread, 0)
-
-    def sums(self) -> Sums:
-        """Compute the results with all their bits."""
-        return self.spread * self.root.astype(np.int32)
+        return Normalized(found, sums, held(root_bits + bits), root, root_bits, spread, 0)
 
     def back(self, gradient: Narrow, bits: int) -> tuple[Narrow, int]:
         """Compute the gradient of the inputs from the gradient of the results."""
@@ -89,12 +89,14 @@ class Normalized:
         slope = wide(scaled(_total(given * codes), Entry(q), shift)).astype(np.int32)
         # The largest code has no negative.
         less = (given << UNIT_BITS) + LESS * mean.astype(np.int32) + wide(-slope) * codes
-        shift = measured(less, -8)
-        rest, bits = narrow(scaled(less, Entry(), shift)), held(bits + UNIT_BITS - 1 - shift)
-        return times_roots(rest, bits, self.root, self.root_bits - self.measured.spread_bits)
+        shift = held(max(-8, magnitude_bits(less) - 16))
+        rest, bits = wide(scaled(less, Entry(), shift)), held(bits + UNIT_BITS - 1 - shift)
+        return times_roots(rest, bits, self.root, self.root_bits)
 
 
-def times_roots(gradient: Narrow, bits: int, root: Wide, root_bits: int) -> tuple[Narrow, int]:
+def times_roots(
+    gradient: Narrow | Wide, bits: int, root: Wide, root_bits: int
+) -> tuple[Narrow, int]:
     """Multiply a gradient with roots; return the product and its fraction bits."""
     sums = gradient * root.astype(np.int32)
     shift = measured(sums, -8)

@@ -239,7 +239,7 @@ class Step:
             sums, bits = resting_sums(rows, bits, self._resting(number))
         else:
             own = self.passed.normalized[number] = Normalized.of(rows, bits, settings.epsilon)
-            sums, bits = own.sums(), own.root_bits
+            sums, bits = own.sums, own.sum_bits
         _, shift, bits = self._unit_scale(number, bits, sums)
         made = narrow(scaled(sums, Entry(), shift))
         if own := self.passed.normalized.get(number):

@@ -44,8 +44,11 @@ def test_long_trainings_are_close_to_float32(result: dict[str, Any]) -> None:
 def test_they_are_close_to_float32(number: int) -> None:
     """With moments a step is a power of two away from the step of float32, see moments.py."""
     moments = tasks()[number].optimizer.decays is not None
+    normalized = "BatchNormalization" in tasks()[number].name
     # Two LSTMs learn all at once: where the loss falls fast, a part of an epoch shows.
-    most = 0.07 if "two LSTM" in tasks()[number].name else 0.05 if moments else 0.02
+    most = 0.07 if "two LSTM" in tasks()[number].name else 0.05 if moments or normalized else 0.02
+    if "convolutions with" in tasks()[number].name:
+        most = 0.12  # eight bits lose the mean of a gradient that few pixels have
     # With branches half of the first epoch's samples are near the edge of two classes: 15 of 1,437
     # fall to another side, where the loss is the same.
     apart = 0.0125 if "Add and" in tasks()[number].name else 0.0075 if moments else 0.005
