@@ -23,7 +23,7 @@ model = keras.Sequential(
     ]
 )
 model.compile("adam", "sparse_categorical_crossentropy")
-model.fit(x, y, epochs=20, verbose=0)
+model.fit(x, y, epochs=10, verbose=0)
 
 made = systola.quantize(model, x, labels=y)
 made.save("digits_int8.tflite")
