@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.build import Attrs, Clock, Pins, Resource
+from amaranth.build import Attrs, Clock, Pins, Resource, Subsignal
 from amaranth.vendor import GowinPlatform
-from amaranth_boards.resources import UARTResource
 
 _ROUTE = """
     {{invoke_tool("nextpnr-himbaechel-gowin")}}
@@ -38,7 +37,13 @@ class TangNano20kPlatform(GowinPlatform):
     default_clk = "clk27"
     resources = (
         Resource("clk27", 0, Pins("4", dir="i"), Clock(27e6), Attrs(IO_TYPE="LVCMOS33")),
-        UARTResource(0, rx="70", tx="69", attrs=Attrs(IO_TYPE="LVCMOS33", PULL_MODE="UP")),
+        Resource(
+            "uart",
+            0,
+            Subsignal("rx", Pins("70", dir="i")),
+            Subsignal("tx", Pins("69", dir="o")),
+            Attrs(IO_TYPE="LVCMOS33", PULL_MODE="UP"),
+        ),
     )
     connectors = ()
     required_tools = ("yosys", "nextpnr-himbaechel-gowin", "gowin_pack")
