@@ -12,7 +12,8 @@ class Replica(wiring.Component):
     """A register of `width` bits without reset: `output` is `input` a cycle later.
 
     After power-up it holds ones. Several of these share the users of one value where they are many
-    and far apart. Synthesis merges equal registers, but leaves the flip-flops of a fabric alone.
+    and far apart. Synthesis merges equal registers, but leaves the flip-flops of a fabric alone,
+    and on a chip the module `replica` (replica.v).
     """
 
     def __init__(self, *, width: int = 1):
@@ -36,6 +37,14 @@ class Replica(wiring.Component):
                         i_DI=self.input[n],
                         o_Q=self.output[n],
                     )
+            case Fabric.CHIP:
+                m.submodules.register = Instance(
+                    "replica",
+                    p_WIDTH=self._width,
+                    i_clk=ClockSignal(),
+                    i_in=self.input,
+                    o_out=self.output,
+                )
             case _:
                 output = Signal(self._width, init=-1, reset_less=True)
                 m.d.sync += output.eq(self.input)
