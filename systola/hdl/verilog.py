@@ -103,6 +103,9 @@ def _with_modules(text: str, config: Config, platform: Fabric | Checked) -> str:
         parts.append(convert(ActivationLane(config=config), "activation_lane", platform))
     if "sram_1r1w" in text:
         parts.append(files("systola.hdl.memories").joinpath("sram_1r1w.v").read_text())
+    if any("  replica #(" in part for part in parts):
+        register = files("systola.hdl.parts").joinpath("replica.v").read_text()
+        parts.append(register.partition("\n")[2])  # a text has one licence line
     return "\n".join(parts)
 
 

@@ -17,7 +17,7 @@ class Replica(wiring.Component):
     | `output` | the value one cycle later; all ones after power-up |
 
     Several replicas serve a value that has many users far apart. Synthesis merges equal registers,
-    but leaves the flip-flops of a fabric alone.
+    but leaves the flip-flops of a fabric alone, and on a chip the module `replica` (replica.v).
     """
 
     def __init__(self, *, width: int = 1):
@@ -41,6 +41,14 @@ class Replica(wiring.Component):
                         i_DI=self.input[n],
                         o_Q=self.output[n],
                     )
+            case Fabric.CHIP:
+                m.submodules.register = Instance(
+                    "replica",
+                    p_WIDTH=self._width,
+                    i_clk=ClockSignal(),
+                    i_in=self.input,
+                    o_out=self.output,
+                )
             case _:
                 output = Signal(self._width, init=-1, reset_less=True)
                 m.d.sync += output.eq(self.input)

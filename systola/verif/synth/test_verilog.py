@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import preset
 from systola.arch.shared_memory import SharedMemory
 from systola.hdl.parts.fabric import Fabric
-from systola.hdl.verilog import generate, generate_pod
+from systola.hdl.parts.replica import Replica
+from systola.hdl.verilog import generate, generate_pod, generate_unit
 from systola.synth.delivery import delivery
+from systola.synth.tools import find_tool, run_tool
 
 
 @pytest.mark.thorough
@@ -21,6 +28,35 @@ def test_large_memories(fabric: Fabric) -> None:
     """Replace large memories: chips by a macro, FPGAs by their block RAM."""
     text = generate(replace(preset("tiny"), buffer_lines=1 << 15), fabric)
     assert ("sram_1r1w" in text) == (fabric is Fabric.GENERIC)
+
+
+class Copies(wiring.Component):
+    """Two equal registers, each for one output."""
+
+    def __init__(self) -> None:
+        super().__init__({"value": In(1), "first": Out(1), "second": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for name in ("first", "second"):
+            replica = m.submodules[name] = Replica()
+            m.d.comb += [replica.input.eq(self.value), getattr(self, name).eq(replica.output)]
+        return m
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("fabric", "left"), [(Fabric.GENERIC, 1), (Fabric.CHIP, 2)])
+def test_equal_registers(fabric: Fabric, left: int, tmp_path: Path) -> None:
+    """A flow that flattens and merges leaves both registers on a chip, and one elsewhere."""
+    (tmp_path / "design.v").write_text(generate_unit(Copies(), "copies", preset("tiny"), fabric))
+    steps = (
+        *("read_verilog design.v", "hierarchy -top copies", "proc", "flatten", "opt -full"),
+        *("setattr -mod -unset keep_hierarchy *", "flatten", "opt_clean", "write_json out.json"),
+    )
+    (tmp_path / "flow.ys").write_text("\n".join(steps))
+    run_tool(find_tool("yosys"), ("flow.ys",), folder=tmp_path, log="log", what="a flow")
+    cells = json.loads((tmp_path / "out.json").read_text())["modules"]["copies"]["cells"]
+    assert [cell["type"] for cell in cells.values()].count("$dff") == left
 
 
 @pytest.mark.thorough
