@@ -67,6 +67,9 @@ ADD_BITS = 20
 MOST_SUM_SCALE = 4
 """Least scale of sums of ADD and SUB for which LiteRT's arithmetic overflows 32 bits."""
 
+MOST_STEPS = 1 << 30
+"""Steps of a scale that LiteRT rounds to a whole number of 32 bits, with a margin."""
+
 
 def translate_binary(scope: Scope, operator: Operator) -> None:
     """Translate ADD, SUB and MUL of int8, or of whole numbers on the host."""
@@ -356,9 +359,11 @@ def translate_quantize(scope: Scope, operator: Operator) -> None:
 def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Tensor) -> None:
     """Translate QUANTIZE of a function of codes to a table, or to nothing."""
     before = scope.dequantised[source]
-    # Not-a-numbers become the least code.
-    numbers = np.nan_to_num(before.numbers, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-    table = to_int8(numbers, tensor.scale, tensor.zero_point)
+    with np.errstate(over="ignore"):
+        steps = np.abs(before.numbers / np.float32(tensor.scale))
+    if not bool((steps < MOST_STEPS).all()):
+        raise ModelError("some codes stand for numbers that processors convert in different ways")
+    table = to_int8(before.numbers, tensor.scale, tensor.zero_point)
     result, _ = scope.result(operator)
     check_same_shape(source, result)
     if np.array_equal(table, INT8):
