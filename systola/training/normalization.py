@@ -36,7 +36,7 @@ ROOT_BITS = 20
 FLOOR = -64
 """Bias with which a shift of seven bits rounds down."""
 OFFSET_ENTRY = shifted(UNIT_BITS - 1)
-"""Entry that makes the product of mean and reciprocal root what LESS is multiplied with."""
+"""Entry that makes an offset, which LESS multiplies, of the product of mean and root."""
 MOST_ROWS = (1 << 17) - 1
 """Most rows of a batch: the sum of so many squares of int8 fits 32 bits."""
 _ROOM = 10

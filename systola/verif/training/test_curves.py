@@ -30,7 +30,14 @@ def test_stored_curves(number: int) -> None:
 
 @pytest.mark.parametrize("result", LONG, ids=lambda result: result["name"])
 def test_long_trainings_are_close_to_float32(result: dict[str, Any]) -> None:
-    """The tutorial is within 5 % of each epoch's loss; 200 epochs are within 0.02 of it."""
+    """The first tutorial is within 5 % of each epoch's loss; 200 epochs are within 0.02 of it.
+
+    The second tutorial ends at most one point below float32's accuracy on test texts.
+    """
+    if "LSTM" in result["name"]:
+        last = result["epochs"][-1]
+        assert last["test"] > last["float_test"] - 0.01
+        return
     for epoch in result["epochs"]:
         near = {"abs": 0.02} if "200 epochs" in result["name"] else {"rel": 0.05}
         assert epoch["loss"] == pytest.approx(epoch["float_loss"], **near)
@@ -51,7 +58,8 @@ def test_they_are_close_to_float32(number: int) -> None:
         most = 0.12  # eight bits lose the mean of a gradient that few pixels have
     # With branches half of the first epoch's samples are near the edge of two classes: 15 of 1,437
     # fall to another side, where the loss is the same.
-    apart = 0.0125 if "Add and" in tasks()[number].name else 0.0075 if moments else 0.005
+    far = any(part in tasks()[number].name for part in ("Add and", "convolutions with"))
+    apart = 0.0125 if far else 0.0075 if moments else 0.005
     for epoch in RESULTS[number]["epochs"]:
         assert epoch["loss"] == pytest.approx(epoch["float_loss"], rel=most)
         near = pytest.approx(epoch["float_accuracy"], abs=apart)

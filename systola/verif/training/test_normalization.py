@@ -162,7 +162,7 @@ def test_roots() -> None:
     x = np.clip(np.rint(rng.normal(size=(4096, 8)) * spread + rng.normal(size=8) * 4), -128, 127)
     found = Normalized.of(x.astype(np.int8), 4, 1e-3)
     given = x / 2.0**4
-    roots = found.root / 2.0 ** (found.root_bits - found.measured.spread_bits)
+    roots = found.root / 2.0**found.root_bits
     measured = found.measured.numbers()
     np.testing.assert_allclose(measured[0], given.mean(axis=0), atol=2.0**-4 / 100)
     np.testing.assert_allclose(measured[1], given.var(axis=0), rtol=0.02, atol=1 / 2.0**8)
