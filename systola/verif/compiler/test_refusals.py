@@ -200,7 +200,7 @@ def test_all_that_is_not_supported() -> None:
     with pytest.raises(ModelError) as error:
         network_of(writer.content([t[0]], [t[4], other]))
     assert str(error.value) == (
-        "operator 0 (ROUND), operator 2 (CEIL), operator 3 (FLOOR): this kind of operator is not "
+        "operator 0 (ROUND), operator 2 (CEIL), operator 3 (ROUND): this kind of operator is not "
         "supported; operator 4 (RELU): it makes shape (1, 9) of shape (1, 8)"
     )
 
