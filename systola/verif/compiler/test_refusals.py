@@ -192,15 +192,15 @@ def test_all_that_is_not_supported() -> None:
     writer = ModelWriter()
     t = [writer.tensor((1, 8), "int8", 0.1) for _ in range(6)]
     other = writer.tensor((1, 9), "int8", 0.1)
-    writer.operator("FLOOR", [t[0]], [t[1]])
+    writer.operator("ROUND", [t[0]], [t[1]])
     writer.operator("RELU", [t[1]], [t[2]])
     writer.operator("CEIL", [t[2]], [t[3]])
-    writer.operator("FLOOR", [t[3]], [t[4]])
+    writer.operator("ROUND", [t[3]], [t[4]])
     writer.operator("RELU", [t[0]], [other])
     with pytest.raises(ModelError) as error:
         network_of(writer.content([t[0]], [t[4], other]))
     assert str(error.value) == (
-        "operator 0 (FLOOR), operator 2 (CEIL), operator 3 (FLOOR): this kind of operator is not "
+        "operator 0 (ROUND), operator 2 (CEIL), operator 3 (ROUND): this kind of operator is not "
         "supported; operator 4 (RELU): it makes shape (1, 9) of shape (1, 8)"
     )
 
