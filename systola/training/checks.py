@@ -83,7 +83,7 @@ def items(name: str, value: object, what: str) -> list[Any]:
     return list(cast("list[Any]", value))
 
 
-def only_item(value: object) -> object:
+def only_item(value: object) -> Any:
     """Return the item of a tuple of one, and any other value as it is."""
     if _is(value, tuple):
         found = cast("tuple[object, ...]", value)

@@ -128,13 +128,15 @@ def moved(
     """
     rules = [stage.normalized for stage in stages if stage.normalized]
     measured = iter(found)
-    return tuple(
-        one
-        if rule.frozen
-        else one * np.float32(rule.momentum)
-        + next(measured).numbers() * np.float32(1 - rule.momentum)
-        for rule, one in zip(rules, before, strict=True)
-    )
+    after: list[Floats] = []
+    for rule, one in zip(rules, before, strict=True):
+        if rule.frozen:
+            after.append(one)
+        else:
+            share = np.float32(1 - rule.momentum)
+            sum_of_both = one * np.float32(rule.momentum) + next(measured).numbers() * share
+            after.append(sum_of_both.astype(np.float32))
+    return tuple(after)
 
 
 @dataclass(frozen=True)
