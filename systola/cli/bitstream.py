@@ -8,6 +8,7 @@ import argparse
 from systola.arch.config import HOST_PAGE_BYTES, preset
 from systola.boards.board_list import BOARDS, Board
 from systola.cli.arguments import configuration, one_of, positive, whole_number
+from systola.cli.board import add_baud
 from systola.cli.errors import UserError
 from systola.runtime.serial_port import DEFAULT_BAUD
 from systola.synth.errors import SynthesisUsageError
@@ -33,13 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mhz", type=positive, metavar="F", help="clock of the machine (default: the board's)"
     )
-    parser.add_argument(
-        "--baud",
-        type=whole_number(1),
-        default=DEFAULT_BAUD,
-        metavar="B",
-        help=f"baud rate of the serial line (default: {DEFAULT_BAUD})",
-    )
+    add_baud(parser)
     parser.add_argument(
         "--memory",
         type=whole_number(2 * HOST_PAGE_BYTES),

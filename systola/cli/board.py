@@ -28,17 +28,23 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
         help="simulated RTL, the golden model, which has no clock, or a board (default: rtl)",
     )
     parser.add_argument("--port", type=InputName, metavar="DEVICE", help="serial port of the board")
-    parser.add_argument(
-        "--baud",
-        type=whole_number(1),
-        metavar="B",
-        help=f"baud rate of the board's bitstream (default: {DEFAULT_BAUD})",
-    )
+    add_baud(parser, None)
     parser.add_argument(
         "--program-seconds",
         type=positive,
         metavar="S",
         help=f"time that a program may take on the board (default: {PROGRAM_SECONDS:g})",
+    )
+
+
+def add_baud(parser: argparse.ArgumentParser, default: int | None = DEFAULT_BAUD) -> None:
+    """Add --baud; `default` is its value where it is not given."""
+    parser.add_argument(
+        "--baud",
+        type=whole_number(1),
+        default=default,
+        metavar="B",
+        help=f"baud rate of the board's bitstream (default: {DEFAULT_BAUD})",
     )
 
 

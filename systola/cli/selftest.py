@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import argparse
 
-from systola.cli.arguments import configuration, whole_number
+from systola.cli.arguments import configuration
+from systola.cli.board import add_baud
 from systola.cli.file_names import InputName
-from systola.runtime.serial_port import DEFAULT_BAUD, SerialPort
+from systola.runtime.serial_port import SerialPort
 
 HELP = "check a board: serial line, registers, memory, products, a network"
 
@@ -31,13 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help=f"the machine of the bitstream (default: {_DEFAULT_PRESET})",
     )
-    parser.add_argument(
-        "--baud",
-        type=whole_number(1),
-        default=DEFAULT_BAUD,
-        metavar="B",
-        help=f"baud rate of the bitstream (default: {DEFAULT_BAUD})",
-    )
+    add_baud(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from systola.compiler.host_stage import HostStage
 from systola.compiler.moves import MAX_KERNEL, moved
 from systola.compiler.operations import (
     Concatenation,
@@ -28,7 +27,7 @@ from systola.compiler.operations import (
     Value,
     Window,
 )
-from systola.compiler.partition import Item, Translation
+from systola.compiler.partition import Item, Translation, needs_host
 
 MAX_WIDTH = 4095
 MAX_DILATION = 15
@@ -198,7 +197,7 @@ def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
         pixels = places[:, np.newaxis] * channels + np.arange(channels)
         origin = np.where(inside, pixels, -1)
         items += moved(node.operator, node.source, source, origin, node.fill)
-        if any(isinstance(item, HostStage) for item in items):
+        if needs_host(items):
             return [node]
         first = 0
     map_of_rows = _value(node.source, (1, source.pixels // step, step, channels))

@@ -9,7 +9,7 @@ on the side of their source. They leave the machine if only the host sees their 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from systola.compiler.host_stage import HostStage, View
@@ -17,6 +17,11 @@ from systola.compiler.operations import Node, Operations, Reshape, Value
 
 Item = Node | HostStage
 Stage = HostStage | Operations
+
+
+def needs_host(items: Iterable[Item]) -> bool:
+    """Return whether the host does a part of the work of `items`."""
+    return any(isinstance(item, HostStage) for item in items)
 
 
 @dataclass(frozen=True)

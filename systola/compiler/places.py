@@ -7,6 +7,10 @@ into the first element's place, and 0 into the others. The largest of these is t
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from systola.arch.isa import Operation, Reduction, Rounding
@@ -21,7 +25,7 @@ from systola.compiler.operations import (
     Window,
     scalar_requantisation,
 )
-from systola.compiler.partition import Item
+from systola.compiler.partition import Item, needs_host
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_PLACES = 255
@@ -29,6 +33,25 @@ MOST_PLACES = 255
 _FACTOR = 1 << 29
 """Multiplier of an operand: x becomes x 2^20 2^29 / 2^31 = x 2^18, and the result divides by 2^18.
 """
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A tensor as the map that `first_places` takes, with the elements along an axis as places."""
+
+    order: tuple[int, ...]
+    """Axes of the tensor in the order of the map."""
+    shape: tuple[int, int, int, int]
+    """Shape of the map: 1 x columns x places x channels."""
+
+
+def columns_along(shape: Sequence[int], axis: int) -> Columns:
+    """Return the map of a tensor of `shape` that has its places along `axis`."""
+    rest = [number for number in range(len(shape)) if number != axis]
+    # The last of the other axes counts channels.
+    channels = shape[rest[-1]] if rest else 1
+    columns = math.prod(shape) // (shape[axis] * channels)
+    return Columns((*rest[:-1], axis, *rest[-1:]), (1, columns, shape[axis], channels))
 
 
 def first_places(
@@ -58,7 +81,7 @@ def first_places(
         wide = Value(f"{best.name}, repeated", source.shape)
         positions = np.arange(columns * channels).reshape(best_shape)
         copies = moved(operator, best, wide, np.broadcast_to(positions, source.shape))
-        if any(isinstance(item, HostStage) for item in copies):
+        if needs_host(copies):
             return None
         items += copies
         best = wide

@@ -28,7 +28,7 @@ from systola.compiler.operations import (
     Value,
     WideProduct,
 )
-from systola.compiler.partition import Item, Translation
+from systola.compiler.partition import Item, Translation, needs_host
 
 
 def with_whole_maps(translation: Translation) -> Translation:
@@ -79,7 +79,7 @@ class _Packer:
             return True
         channels = self._channels[value]
         base = Value(value.name, (value.pixels * value.channels // channels, channels))
-        return not any(isinstance(item, HostStage) for item in repacked("", base, value))
+        return not needs_host(repacked("", base, value))
 
     def _note(self, value: Value, channels: int) -> None:
         if channels != value.channels:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of the ports of a machine in Verilog: flat names that AXI tools recognise."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from amaranth.hdl import Value
 from amaranth.hdl._ir import PortDirection  # named ports need this class, which has no public name
@@ -35,10 +35,12 @@ def port_name(path: tuple[str | int, ...]) -> str:
     return prefix + "".join(map(str, rest))
 
 
-def flat_ports(top: wiring.Component) -> Mapping[str, tuple[Value, PortDirection]]:
-    """Return all ports of a machine by their names."""
+def flat_ports(
+    top: wiring.Component, name_of: Callable[[tuple[str | int, ...]], str] = port_name
+) -> dict[str, tuple[Value, PortDirection]]:
+    """Return all ports of a machine, or of another component with `name_of`, by their names."""
     return {
-        port_name(path): (
+        name_of(path): (
             Value.cast(value),
             PortDirection.Input if member.flow is wiring.In else PortDirection.Output,
         )

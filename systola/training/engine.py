@@ -153,8 +153,9 @@ class Engine:
         """Return the state that `load` takes: masters of core 0, as all cores have the same, and
         the tensors beside them from each core."""
         layout, task = self.layout, self.task
-        masters = self._get(layout.masters)
-        *others, last = ((), *map(self._get, layout.beside))
+        masters = self._get(self.hosts[0], layout.masters)
+        whole = self._gathered()
+        *others, last = ((), *(self._get(whole, places) for places in layout.beside))
         found = State(masters, (), task.master_bits, task.unit_bits, statistics=self._statistics)
         if self._moments:
             first = others[-1] if self._moments.first else ()
@@ -184,12 +185,16 @@ class Engine:
                 rows[shape.bias, shape.columns] = values[-1]
             store_wide(host, place, layout, blocked(rows, layout.size))
 
-    def _get(self, places: Sequence[int]) -> tuple[NDArray[np.int16], ...]:
-        layout = self.layout
-        host = self.hosts[0][: layout.state_bytes].copy()
-        for core, other in enumerate(self.hosts[1:], 1):
+    def _gathered(self) -> NDArray[np.uint8]:
+        """Return host memory with the velocities or moments that each core keeps."""
+        whole = self.hosts[0][: self.layout.state_bytes].copy()
+        for core, host in enumerate(self.hosts[1:], 1):
             for own in self._own_bytes(core):
-                host[own] = other[own]
+                whole[own] = host[own]
+        return whole
+
+    def _get(self, host: NDArray[np.uint8], places: Sequence[int]) -> tuple[NDArray[np.int16], ...]:
+        layout = self.layout
         result: list[NDArray[np.int16]] = []
         for shape, place in zip(layout.shapes, places, strict=False):
             flat = load_wide(host, place, layout, shape.units * shape.lines)
@@ -238,7 +243,7 @@ class Engine:
             self._feed("train", x, y, step, weights, numbers)
             if self.task.clip:
                 looks.append(self.cycles or 0)
-                first = self._get(self.layout.beside[0])
+                first = self._get(self._gathered(), self.layout.beside[0])
                 squares = [square_sum(codes) for codes in first]
             told = self._told()
             self.hosts = hosts

@@ -51,9 +51,13 @@ def store(host: Bytes, place: int, layout: Layout, lines: NDArray[np.int8]) -> N
 
 def store_wide(host: Bytes, place: int, layout: Layout, values: NDArray[np.int16]) -> None:
     """Write (..., C) int16 numbers as pairs of lines, low bytes first."""
-    flat = values.reshape(-1, layout.size)
-    pairs = np.stack((flat & 255, flat >> 8), axis=1).astype(np.uint8).view(np.int8)
-    store(host, place, layout, pairs)
+    store(host, place, layout, pairs(values.reshape(-1, layout.size)))
+
+
+def pairs(values: NDArray[np.integer[Any]]) -> NDArray[np.int8]:
+    """Return int16 numbers, (rows, C), as pairs of lines, (2 * rows, C), low bytes first."""
+    both = np.stack((values & 255, values >> 8), axis=1).astype(np.uint8)
+    return both.reshape(-1, values.shape[-1]).view(np.int8)
 
 
 def load_wide(host: Bytes, place: int, layout: Layout, count: int) -> NDArray[np.int16]:

@@ -27,7 +27,7 @@ from systola.training.branches.forward import BranchedForward
 from systola.training.branches.kept import Kept
 from systola.training.forward import Forward
 from systola.training.layout import Layout
-from systola.training.lines import store
+from systola.training.lines import pairs, store
 from systola.training.loss import Loss
 from systola.training.moments import MomentStep
 from systola.training.passes import COUNTER_REGISTER, most_unit_bits
@@ -261,9 +261,8 @@ def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None =
     if not stages:
         return
     # The constant is 2^(m + 1): a shift by f bits and one makes 2^(m - f) of it.
-    ones = [2 << most_unit_bits(stage) for stage in stages]
-    pairs = np.array([(one & 255, one >> 8) for one in ones], np.uint8).view(np.int8)
-    lines = np.repeat(pairs.reshape(-1, 1), writer.layout.size, axis=1)
+    ones = np.array([[2 << most_unit_bits(stage)] for stage in stages])
+    lines = np.repeat(pairs(ones), writer.layout.size, axis=1)
     source, result = writer.constant(lines), writer.allocate(2 * len(stages))
     for number in range(len(stages)):
         if kept:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +14,7 @@ from systola.compiler.onnx.entries import Codes, Dequantised, HostArray
 from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.scope import Scope
 from systola.compiler.operations import Value
-from systola.compiler.places import first_places
+from systola.compiler.places import columns_along, first_places
 
 
 def translate_arg_extreme(scope: Scope, node: OnnxNode) -> None:
@@ -31,17 +30,11 @@ def translate_arg_extreme(scope: Scope, node: OnnxNode) -> None:
     axis = checked_axis(node.integer("axis", 0), len(shape))
     if axis == 0 and (shape[0] > 1 or scope.repeat > 1):
         raise ModelError("a reduction over samples is not supported")
-    rest = [number for number in range(len(shape)) if number != axis]
-    kept = tuple(1 if number == axis else size for number, size in enumerate(shape))
-    if not node.integer("keepdims", 1):
-        kept = tuple(shape[number] for number in rest)
-    result = Value(node.outputs[0], kept, "int64")
-    order = (*rest[:-1], axis, *rest[-1:])
-    channels = shape[rest[-1]] if rest else 1
-    columns = math.prod(shape) // (shape[axis] * channels)
+    of_axis = (1,) if node.integer("keepdims", 1) else ()
+    result = Value(node.outputs[0], (*shape[:axis], *of_axis, *shape[axis + 1 :]), "int64")
     smallest = node.kind == "ArgMin"
-    spread = (1, columns, shape[axis], channels)
-    source = scope.arranged(node, entry, order, spread)
+    columns = columns_along(shape, axis)
+    source = scope.arranged(node, entry, columns.order, columns.shape)
     found = first_places(str(node), source, result, "int64", smallest=smallest)
     if found is None:
         whole = scope.arranged(node, entry, range(len(shape)), shape, to_host=True)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from systola.compiler.errors import ModelError
-from systola.compiler.host_stage import Concatenate, HostStage, LookUp, View
+from systola.compiler.host_stage import Concatenate, LookUp, View
 from systola.compiler.moves import (
     MOST_ELEMENTS,
     MOST_PARTS,
@@ -17,7 +17,7 @@ from systola.compiler.moves import (
     moved,
 )
 from systola.compiler.operations import Concatenation, Reshape, Slice, Value
-from systola.compiler.partition import Item
+from systola.compiler.partition import needs_host
 from systola.compiler.tflite.element_moves import (
     Call,
     checked_axis,
@@ -131,7 +131,7 @@ def add_move(
     items = moved(str(operator), source, result, origin, fill)
     if result.dtype == "int8":
         origin = origin.reshape(-1)
-        by_host = _by_host(items)
+        by_host = needs_host(items)
         before = scope.moved.get(source)
         if before and (before.fill == fill or not bool((origin < 0).any())):
             origin = np.where(origin < 0, -1, before.origin[origin])
@@ -139,14 +139,10 @@ def add_move(
             by_host = by_host or before.by_host
             if by_host:
                 together = moved(str(operator), source, result, origin, fill)
-                if not _by_host(together):
+                if not needs_host(together):
                     items, by_host = together, False
         scope.moved[result] = Moved(source, origin, fill, by_host)
     scope.add(*items)
-
-
-def _by_host(items: list[Item]) -> bool:
-    return any(isinstance(item, HostStage) for item in items)
 
 
 def _twin(scope: Scope, source: Value, result: Value) -> Value:

@@ -8,11 +8,11 @@ import math
 import numpy as np
 
 from systola.compiler.errors import ModelError
-from systola.compiler.host_stage import Extreme, HostStage
+from systola.compiler.host_stage import Extreme
 from systola.compiler.moves import MOST_ELEMENTS, moved
 from systola.compiler.operations import Value
-from systola.compiler.partition import Item
-from systola.compiler.places import first_places
+from systola.compiler.partition import Item, needs_host
+from systola.compiler.places import columns_along, first_places
 from systola.compiler.tflite.element_moves import checked_axis
 from systola.compiler.tflite.graph import Operator
 from systola.compiler.tflite.scope import Scope, one_result
@@ -51,17 +51,13 @@ def _on_the_machine(
     shape = source.shape
     if math.prod(shape) > MOST_ELEMENTS:
         return None
-    rest = [number for number in range(len(shape)) if number != axis]
-    # The last of the other axes counts channels.
-    order = (*rest[:-1], axis, *rest[-1:])
-    channels = shape[rest[-1]] if rest else 1
-    columns = math.prod(shape) // (shape[axis] * channels)
-    value = Value(f"{source.name} for {operator}", (1, columns, shape[axis], channels))
-    positions = np.arange(math.prod(shape)).reshape(shape).transpose(order)
+    columns = columns_along(shape, axis)
+    value = Value(f"{source.name} for {operator}", columns.shape)
+    positions = np.arange(math.prod(shape)).reshape(shape).transpose(columns.order)
     moves = moved(str(operator), source, value, positions)
     found = first_places(
         str(operator), value, result, result.dtype, smallest=operator.kind == "ARG_MIN"
     )
-    if found is None or any(isinstance(item, HostStage) for item in moves):
+    if found is None or needs_host(moves):
         return None
     return [*moves, *found]

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from systola.arch.isa import Function, Operation, Source
+from systola.arch.isa import INVERSE_ROOT, Function, Operation, Source
 from systola.training.branches.kept import Kept
 from systola.training.branches.numbers import KEPT_LINES
 from systola.training.exchange import add_up, agree, give_to_all
+from systola.training.lines import pairs
 from systola.training.moves import repeat
 from systola.training.normalization import (
     FLOOR,
@@ -47,8 +48,6 @@ from systola.training.writer import (
 _SPREAD, _MADE, _ROOT = GRADIENT, INPUTS + 1, INPUTS + 2
 """Exponent registers with the fraction bits of x - mean, of the results, and of reciprocal roots.
 """
-_INVERSE_ROOT = 6
-"""Table number with which EXP is a reciprocal root."""
 _HIGHEST = (1 << 15) - 1
 Sums = Callable[[int, range, int], None]
 """A function that writes the sums of some rows of a block from an accumulator row on."""
@@ -328,7 +327,7 @@ class Normalizing:
             at = one.start, other.start, power.start, blocks, ONE, WIDE
             writer.vector(Operation.MULTIPLY, *at)
         writer.copy(
-            *(power.start, power.start, blocks, ONE, WIDE, Function.EXP), table=_INVERSE_ROOT
+            *(power.start, power.start, blocks, ONE, WIDE, Function.EXP), table=INVERSE_ROOT
         )
         how = {"buffer": scale.start, "rows": blocks, "bits": 2, "value": -1}
         writer.measure(SHIFT, Source.LINES, **how)
@@ -341,7 +340,7 @@ class Normalizing:
     def _raise(self, lines: range, values: NDArray[np.int64], entry: Entry, exponent: int) -> None:
         """Add int16 numbers to each pair of lines, requantised by an entry."""
         writer = self._writer
-        given = writer.constant(_pairs(values[np.newaxis]))
+        given = writer.constant(pairs(values[np.newaxis]))
         for line in lines[::2]:
             at = given.start, 0, line, 1, entry, WIDE
             writer.vector(Operation.COPY, *at, accumulate=1, exponent=exponent)
@@ -350,7 +349,7 @@ class Normalizing:
     def _filled_wide(self, lines: range, values: NDArray[np.int64]) -> None:
         """Write the same int16 numbers into all pairs of lines."""
         writer = self._writer
-        given = writer.constant(_pairs(values[np.newaxis]))
+        given = writer.constant(pairs(values[np.newaxis]))
         writer.copy(given.start, lines.start, 1, ONE, WIDE)
         writer.free(given)
         repeat(writer, lines, 2)
@@ -360,7 +359,7 @@ class Normalizing:
     def _unit(self, *, negative: bool = False) -> range:
         """Return a tile of int16 with 2^UNIT_BITS on its diagonal, or the negative of it."""
         one = -(1 << UNIT_BITS) if negative else 1 << UNIT_BITS
-        return self._writer.constant(_pairs(np.eye(self._writer.layout.size, dtype=np.int64) * one))
+        return self._writer.constant(pairs(np.eye(self._writer.layout.size, dtype=np.int64) * one))
 
     def _less(self) -> range:
         """Return vectors with LESS in the first lane, for as many rows as go at one time."""
@@ -449,10 +448,3 @@ class Normalizing:
         for block in range(self._blocks if padding else 0):
             line = self._of(lines, block).stop - padding
             self._writer.copy(line, line, padding, Entry(0), NARROW)
-
-
-def _pairs(values: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Return int16 numbers, (rows, C), as pairs of lines, low bytes first."""
-    low, high = values & 255, values >> 8
-    pairs = np.stack((low, high), axis=1).astype(np.uint8)
-    return pairs.reshape(-1, values.shape[-1]).view(np.int8)

@@ -7,8 +7,7 @@ import warnings
 
 import cocotb
 import pytest
-from amaranth.hdl import Module, Value
-from amaranth.hdl._ir import PortDirection
+from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, connect, flipped
 from cocotb.clock import Clock
@@ -19,6 +18,7 @@ from systola.boards.board_memory import BoardMemory
 from systola.boards.burst_read_port import BurstReadPort
 from systola.boards.burst_write_port import BurstWritePort
 from systola.boards.lite_memory_port import LiteMemoryPort
+from systola.hdl.port_names import flat_ports
 from systola.hdl.transfers.axi import LiteSignature, ReadSignature, WriteSignature
 from systola.hdl.verilog import convert
 from systola.verif.kit.launch import run_module
@@ -76,14 +76,7 @@ class Rig(wiring.Component):
 def generate(data_bytes):
     """Return Verilog of the rig, with the port names that the AXI models look for."""
     rig = Rig(data_bytes=data_bytes)
-    ports = {
-        PORT_PREFIX[path[0]] + path[1]: (
-            Value.cast(value),
-            PortDirection.Input if member.flow is wiring.In else PortDirection.Output,
-        )
-        for path, member, value in rig.signature.flatten(rig)
-    }
-    return convert(rig, TOP, ports=ports)
+    return convert(rig, TOP, ports=flat_ports(rig, lambda path: PORT_PREFIX[path[0]] + path[1]))
 
 
 class Bench:

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.back import rtlil
-from amaranth.hdl import Value
 from amaranth.hdl._ir import PortDirection  # named ports need this class, which has no public name
 from amaranth.lib import wiring
 
 from systola.hdl.parts.fabric import Fabric
+from systola.hdl.port_names import flat_ports
 from systola.synth.tools import find_tool, run_tool
 from systola.verif.formal.proof import run_sby
 
@@ -73,7 +73,7 @@ def check_unit(unit: wiring.Component, folder: Path) -> Result:
     RuntimeError where the solver does.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    ports = _ports(unit)
+    ports = flat_ports(unit, lambda path: "__".join(map(str, path)))
     text = rtlil.convert(unit, name="unit", platform=Fabric.GENERIC, ports=ports, emit_src=False)
     (folder / "unit.il").write_text(text, encoding="utf-8")
     (folder / "xprop.ys").write_text(_SCRIPT, encoding="utf-8")
@@ -100,17 +100,6 @@ def check_unit(unit: wiring.Component, folder: Path) -> Result:
             claims.pop(name, None)
     free = tuple(name for name in outputs if name not in claims and name not in unknown)
     return Result(tuple(claims), free, tuple(sorted(unknown)))
-
-
-def _ports(unit: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
-    """Return the ports of a unit by their names."""
-    return {
-        "__".join(map(str, path)): (
-            Value.cast(value),
-            PortDirection.Input if member.flow is wiring.In else PortDirection.Output,
-        )
-        for path, member, value in unit.signature.flatten(unit)
-    }
 
 
 def _claims(inputs: Mapping[str, int], outputs: Mapping[str, int]) -> Iterator[tuple[str, str]]:
