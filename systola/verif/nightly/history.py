@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,12 +50,23 @@ def shown(nights: list[Night]) -> str:
             f"{night.date}, {night.commit}",
             str(night.seed),
             f"{night.seconds:,} s",
-            "; ".join(f"{part}: {text}" for part, text in night.results.items()),
+            _counts(night.results),
             _found(night),
         )
         for night in reversed(nights)
     ]
-    return table(("When", "Seed", "Took", "Results", "Found"), rows)
+    return table(("When", "Seed", "Took", "Counts of all parts", "Found"), rows)
+
+
+def _counts(results: dict[str, str]) -> str:
+    """Return the sums of what the parts counted, such as "8 programs, 900 cycles"."""
+    sums: Counter[str] = Counter()
+    for text in results.values():
+        for count in text.partition(":")[0].partition(" with ")[0].split(", "):
+            number, _, counted = count.partition(" ")
+            if number.isdecimal():
+                sums[counted] += int(number)
+    return ", ".join(f"{number:,} {counted}" for counted, number in sums.items() if number)
 
 
 def _found(night: Night) -> str:

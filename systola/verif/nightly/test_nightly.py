@@ -33,16 +33,21 @@ def test_a_night(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
 
 
 def test_table(tmp_path: Path):
+    results = {
+        "programs": "1200 programs, 0 faults, 7 cycles: 0 failures",
+        "loops": "8 programs, 0 faults, 2 cycles: 0 failures",
+        "tests": "93 tests with each of 1 seeds from 5: 0 failures",
+    }
     nights = [
-        Night("2026-01-01", "abc1234", 1, 60, {"programs": "8 programs: 0 failures"}, []),
-        Night("2026-01-02", "abc1234", 2, 61, {"programs": "1 failures"}, ["make x"], "Mended."),
+        Night("2026-01-01", "abc1234", 1, 60, results, []),
+        Night("2026-01-02", "abc1234", 2, 61, {"programs": "status 2"}, ["make x"], "Mended."),
     ]
     for night in nights:
         store(night, tmp_path / "h")
     text = shown(stored(tmp_path / "h"))
     first, second = text.splitlines()[2:]
     assert "2026-01-02" in first and "`make x` Mended." in first
-    assert second.endswith("| 0 failures |")
+    assert second.endswith("| 1,208 programs, 9 cycles, 93 tests | 0 failures |")
 
 
 def test_a_wrong_option(capsys: pytest.CaptureFixture[str]):
