@@ -59,7 +59,7 @@ def requantise(
     q = multiplier.astype(np.int64)
     r = right.astype(np.int64)
     total = (accumulator.astype(np.int64) + bias).astype(np.int32).astype(np.int64)
-    x = np.clip(total << left.astype(np.int64), INT32_MIN, INT32_MAX)
+    x = clamped(total << left.astype(np.int64), INT32_MIN, INT32_MAX)
     # |x * q| < 2^62 and the rounding terms are at most 2^61: int64 holds every sum.
     if dither is not None:
         return (x * q + (dither.astype(np.int64) << (31 - DITHER_BITS + r))) >> (31 + r)
@@ -106,7 +106,7 @@ def activate_wide(
     int16 values so far; it broadcasts against `y`. `integer_bits`, the `table` of the instruction,
     counts for TANH and EXP only.
     """
-    v = np.clip(y.astype(np.int64) + addend, INT16_MIN, INT16_MAX)
+    v = clamped(y.astype(np.int64) + addend, INT16_MIN, INT16_MAX)
     if function == Function.SIGMOID:
         return sigmoid(v)
     if function == Function.TANH:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from systola.arch.isa.codes import INSTRUCTION_BYTES, Opcode
-from systola.arch.isa.fields import Instruction
+from systola.arch.isa.fields import Field, Instruction
 from systola.arch.isa.instructions import BY_OPCODE
 
 
@@ -19,19 +21,29 @@ def encode(opcode: Opcode, **operands: int) -> bytes:
     unknown, missing without default, or out of the range of its field.
     """
     entry = BY_OPCODE[opcode]
-    unknown = set(operands) - {field.name for field in entry.fields}
+    places = _places(opcode)
+    unknown = operands.keys() - places
     if unknown:
         raise EncodingError(f"{entry.mnemonic} has no operand '{sorted(unknown)[0]}'")
     word = int(opcode)
-    for field in entry.fields:
-        value = operands.get(field.name, field.default)
+    for name, (field, low, high, offset) in places.items():
+        value = operands.get(name, field.default)
         if value is None:
-            raise EncodingError(f"{entry.mnemonic} needs operand '{field.name}'")
-        low, high = field.range
+            raise EncodingError(f"{entry.mnemonic} needs operand '{name}'")
         if not low <= value <= high:
-            raise EncodingError(f"{entry.mnemonic}: {field.name}={value} is not in {low} to {high}")
-        word |= field.stored(value) << entry.offset(field.name)
+            raise EncodingError(f"{entry.mnemonic}: {name}={value} is not in {low} to {high}")
+        word |= field.stored(value) << offset
     return word.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+@cache
+def _places(opcode: Opcode) -> dict[str, tuple[Field, int, int, int]]:
+    """Return each field of an instruction by its name, with its range and its offset in bits.
+
+    Long programs have a hundred thousand instructions, so both are looked up once.
+    """
+    entry = BY_OPCODE[opcode]
+    return {field.name: (field, *field.range, entry.offset(field.name)) for field in entry.fields}
 
 
 def decode(word: bytes) -> tuple[Instruction, dict[str, int]] | None:

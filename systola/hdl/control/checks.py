@@ -7,9 +7,11 @@ program ends with the limit's fault at address `base`. The steps stand in the or
 checks, as the first check that fails decides the fault.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from types import MappingProxyType
 
 from amaranth.hdl import Mux, Signal, Value, ValueLike
 from amaranth.lib import data
@@ -416,8 +418,12 @@ def walks(
     return found
 
 
-def step_counts(config: Config) -> dict[Opcode, int]:
-    """Return the number of steps of each instruction."""
+@cache
+def step_counts(config: Config) -> Mapping[Opcode, int]:
+    """Return the number of steps of each instruction.
+
+    Each configuration is asked once: the compiler estimates a program for each of its choices.
+    """
     known = Known(
         shape=Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),
         products=Signal(WindowProducts()),
@@ -427,4 +433,5 @@ def step_counts(config: Config) -> dict[Opcode, int]:
     )
     sums = Signal(data.ArrayLayout(REGISTER_BITS, ADDERS))
     found = walks(config, Signal(128), Signal(128), sums, known)
-    return {opcode: len(found.get(opcode, (NOTHING,) * LEAST_STEPS)) for opcode in Opcode}
+    counts = {opcode: len(found.get(opcode, (NOTHING,) * LEAST_STEPS)) for opcode in Opcode}
+    return MappingProxyType(counts)

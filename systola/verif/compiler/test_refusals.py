@@ -15,6 +15,7 @@ from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.network import compile_network
 from systola.verif.compiler.model_writer import ModelWriter
 from systola.verif.compiler.test_networks import network_of
+from systola.verif.plan.selection import thorough
 
 SMALL = preset("small")
 
@@ -112,7 +113,7 @@ def with_constants(
             ),
             r"operator 0 \(MAX_POOL_2D\): columns of its window: 300, the machine takes 1 to 255",
         ),
-        (
+        thorough(
             preset("8x5"),
             with_constants("MEAN", (1, 255, 255, 2), (1, 255, 255, 1), [3], keepDims=True),
             r"too many pieces for the 8192 lines .*: operator 0 \(MEAN\): .* of \d+ lines finds no "

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,14 @@ class Task:
         return np.eye(10, dtype=np.float32)[labels]
 
 
-def tasks() -> list[Task]:
+@cache
+def tasks() -> tuple[Task, ...]:
     """Return the tasks of docs/training.md, the digits first."""
     wide = (Dense(512, "relu"), Dropout(0.2), Dense(10))
     points = clusters(7400, features=784, classes=10, seed=7)
     many = tuple((part[0], part[1]) for part in _split(points, 6400))
     train, test = many
-    return [
+    return (
         Task("digits, 64-512-10, SGD", wide, SGD(0.4), digits()),
         Task("digits, 64-512-10, momentum", wide, SGD(0.05, 0.9), digits()),
         Task("digits, 64-512-10, Adam", wide, Adam(), digits()),
@@ -118,7 +120,7 @@ def tasks() -> list[Task]:
             images(),
             32,
         ),
-    ]
+    )
 
 
 def tutorial() -> Task:

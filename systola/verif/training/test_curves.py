@@ -50,15 +50,16 @@ def test_long_trainings_are_close_to_float32(result: dict[str, Any]) -> None:
 @pytest.mark.parametrize("number", range(len(RESULTS)))
 def test_they_are_close_to_float32(number: int) -> None:
     """With moments a step is a power of two away from the step of float32, see moments.py."""
-    moments = tasks()[number].optimizer.decays is not None
-    normalized = "BatchNormalization" in tasks()[number].name
+    task = tasks()[number]
+    moments = task.optimizer.decays is not None
+    normalized = "BatchNormalization" in task.name
     # Two LSTMs learn all at once: where the loss falls fast, a part of an epoch shows.
-    most = 0.07 if "two LSTM" in tasks()[number].name else 0.05 if moments or normalized else 0.02
-    if "convolutions with" in tasks()[number].name:
+    most = 0.07 if "two LSTM" in task.name else 0.05 if moments or normalized else 0.02
+    if "convolutions with" in task.name:
         most = 0.12  # eight bits lose the mean of a gradient that few pixels have
     # With branches half of the first epoch's samples are near the edge of two classes: 15 of 1,437
     # fall to another side, where the loss is the same.
-    far = any(part in tasks()[number].name for part in ("Add and", "convolutions with"))
+    far = any(part in task.name for part in ("Add and", "convolutions with"))
     apart = 0.0125 if far else 0.0075 if moments else 0.005
     for epoch in RESULTS[number]["epochs"]:
         assert epoch["loss"] == pytest.approx(epoch["float_loss"], rel=most)

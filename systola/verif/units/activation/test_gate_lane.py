@@ -199,7 +199,7 @@ async def every_argument(dut):
     for function, integer_bits in FUNCTIONS:
         values = list(range(-32768, 32768))
         if chosen_variant() != "many":
-            values = [*CORNERS, *random.sample(values, 200)]
+            values = [*CORNERS, *random.sample(values, 80)]
             values += values[: -len(values) % bench.lanes]
         for first in range(0, len(values), bench.lanes):
             await bench.begin(function, integer_bits, values[first : first + bench.lanes])
@@ -216,7 +216,7 @@ async def pauses(dut):
     await bench.start()
     random = rng("gate_lane", "pauses")
     later, alone, inverted = 1, 1, False
-    for _ in range(150):
+    for _ in range(80):
         function, integer_bits = random.choice(FUNCTIONS)
         inverts = integer_bits >= RECIPROCAL
         choices = (alone,) if inverts or inverted else (later, later, alone)

@@ -203,7 +203,7 @@ async def wild_words(dut, rate):
     bench = Scalar(dut, rng("scalar wild", rate), rate)
     await bench.start()
     number = 0
-    for _ in range(3000):
+    for _ in range(1500):
         error = int(bench.random.random() < 0.1)
         _, target = await bench.give(wild_word(bench.random), number=number, error=error)
         number = number + 1 if target is None else target
