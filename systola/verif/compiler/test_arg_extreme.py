@@ -77,5 +77,5 @@ def test_codes_at_the_ends(kind: str, shape: tuple[int, ...], machine: bool) -> 
 def test_rtl() -> None:
     content = classifier("ARG_MAX", (1, 10))
     x = np.random.default_rng(random_seed()).integers(-3, 4, (4, 1, 10)).astype(np.int8)
-    run = run_network(RtlBackend(preset("8x8")), network_of(content), x, batch=4)
+    run = run_network(RtlBackend(preset("small")), network_of(content), x, batch=4)
     assert np.array_equal(run.y, interpret(content, x))

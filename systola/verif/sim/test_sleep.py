@@ -20,13 +20,12 @@ from systola.verif.kit.compared_run import compared_run
 from systola.verif.kit.large_programs import large_program
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
-from systola.verif.plan.selection import exhaustive
 
 CONFIG = replace(preset("40x36"), weight_throttle=(2, 7))
 PROGRAMS = 15
 LIMIT = 1_000_000
 """Cycles, many times more than a program takes."""
-WITH_LANES = [exhaustive("small-training"), "3x14-int8"]
+WITH_LANES = ["small-training", "3x14-int8"]
 
 
 @pytest.mark.thorough
@@ -50,6 +49,7 @@ def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.exhaustive  # system/test_same_cycles compares cycles with lanes that are awake
 @pytest.mark.parametrize("name", WITH_LANES)
 def test_lanes_that_wait_for_memories(name: str) -> None:
     """Lanes fall asleep within sums and instructions, and take as many cycles as awake."""

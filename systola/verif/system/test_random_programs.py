@@ -12,7 +12,7 @@ from systola.golden.machine import Machine
 from systola.sim.library import Simulator
 from systola.verif.kit.bench import TB, config_under_test
 from systola.verif.kit.compared_run import compared_run
-from systola.verif.kit.launch import preset_name, quick_simulators, run_machine, simulators
+from systola.verif.kit.launch import preset_name, quick_simulators, run_machine
 from systola.verif.kit.program_faults import static_faults
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
@@ -48,11 +48,8 @@ async def random_programs(dut):
         )
 
 
-CONFIGS = ("7x5", "3x14", "small", "4x4-training")
-RUNS = [
-    *(("tiny", simulator) for simulator in simulators()),
-    *((config, quick) for config in CONFIGS for quick in quick_simulators()),
-]
+CONFIGS = ("tiny", "7x5", "3x14", "small", "4x4-training")
+RUNS = [(config, simulator) for config in CONFIGS for simulator in quick_simulators()]
 
 MARKS = {"tiny": pytest.param}
 """Other configurations run random programs in the C++ library, without a second simulator."""
