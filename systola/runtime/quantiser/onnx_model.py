@@ -25,8 +25,6 @@ from systola.runtime.quantiser.libraries import library, refusals
 from systola.runtime.quantiser.masks import Step, masks
 
 _QUANTISER = "onnxruntime.quantization"
-_AT_ONCE = 16
-"""Samples for which the quantiser holds all layers' results in memory at the same time."""
 _OPSET = 13
 """The first version of the operators in which DequantizeLinear has a scale for each channel."""
 _IR_VERSION = 8
@@ -74,7 +72,6 @@ class OnnxModel:
                 activation_type=quantiser.QuantType.QInt8,
                 weight_type=quantiser.QuantType.QInt8,
                 per_channel=True,
-                extra_options={"CalibMaxIntermediateOutputs": _AT_ONCE},
             )
             return result.read_bytes()
 

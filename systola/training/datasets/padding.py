@@ -36,12 +36,13 @@ def pad_sequences(
     if maxlen is not None:
         maxlen = whole("maxlen", maxlen, 1)
     try:
-        rows = [np.asarray(each, dtype) for each in sequences]
+        with np.errstate(invalid="raise"):  # for numbers that are none, or too large for `dtype`
+            rows = [np.asarray(each, dtype) for each in sequences]
         lengths = [len(row) for row in rows]
         shape = next((row.shape[1:] for row in rows if len(row)), ())
         most = max(lengths, default=0) if maxlen is None else maxlen
         found = np.full((len(rows), most, *shape), value, dtype)
-    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+    except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
         raise TrainingError(f"sequences cannot be padded: {error}") from None
     for into, row in zip(found, rows, strict=True):
         if not len(row):
