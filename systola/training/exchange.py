@@ -68,20 +68,23 @@ def agree(writer: Writer, task: Task, scratch: int) -> None:
     writer.free(source, *told)
 
 
-def add_up(writer: Writer, task: Task, row: int, rows: int) -> list[range]:
-    """Add up accumulator rows over all cores; return the rows that this core then has.
+def add_up(writer: Writer, task: Task, row: int, rows: int) -> None:
+    """Add up accumulator rows over all cores, so that each core has the sums of its own rows.
 
-    There are `rows` rows from `row` on. The other cores have the rest of them.
+    There are `rows` rows from `row` on.
     """
-    if task.cores == 1:
-        return [range(rows)]
-    writer.words += reduce_scatter(task.core, task.cores, row, rows)
-    return own_rows(task, rows)
+    if task.cores > 1:
+        writer.words += reduce_scatter(task.core, task.cores, row, rows)
 
 
 def own_rows(task: Task, rows: int) -> list[range]:
     """Return the rows that this core has after `add_up`."""
     return [range(rows)] if task.cores == 1 else share_of_rows(task.core, task.cores, rows)
+
+
+def most_own_rows(task: Task, rows: int) -> int:
+    """Return the most rows that a core has after `add_up` of up to `rows` rows."""
+    return min(rows, 2 * (-(-rows // 2) // task.cores + 1))
 
 
 def give_to_all(writer: Writer, task: Task, lines: range) -> None:

@@ -57,10 +57,14 @@ def most_blocks(config: Config, task: Task) -> int:
     """Return how many blocks of inputs are updated together at most.
 
     Their sums take at most half of the accumulators, so that two parts can be under way. With
-    moments there are fewer blocks, as the buffer has three int16 numbers for each weight.
+    moments there are fewer blocks, as the buffer has three int16 numbers for each weight. In a pod
+    a core has two of these for its own rows only.
     """
     rows = config.accumulator_rows // 2
-    return max(1, (min(rows, adapted_rows(config)) if task.decays else rows) // config.cols)
+    if task.decays:
+        every, own = 1 + task.beside, 1 + task.beside / task.cores
+        rows = min(rows, int(adapted_rows(config) * every / own))
+    return max(1, rows // config.cols)
 
 
 def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from systola.arch.isa import Function, Opcode, Operation, Source
 from systola.training.clip import largest_step
-from systola.training.exchange import WHOLE, add_up, give_to_all, own_rows
+from systola.training.exchange import WHOLE, add_up, give_to_all, most_own_rows, own_rows
 from systola.training.layout import TOLD_LINES
 from systola.training.loss import gradient_factor
 from systola.training.masks import block_seed
@@ -58,46 +59,79 @@ class CutEntry(Entry):
 
 @dataclass(frozen=True)
 class Masters:
-    """A run of masters of a stage on their way through the buffer, with velocities where there are
-    any."""
+    """Masters of a stage on their way through the buffer, with velocities where there are any.
+
+    They are rows of one block of units, or of several blocks, block by block.
+    """
 
     writer: Writer
     task: Task
     number: int
     line: int
-    """Number of the first of these masters among the lines of the stage."""
+    """Number of the first row of the first block among the lines of the stage."""
     lines: tuple[range, ...]
-    """Lines of the masters, and of the tensors that are kept beside them."""
+    """Lines of the masters, and lines of the tensors that are kept beside the rows of this core."""
     start: int = 0
-    """Number of the first row of these masters in their part of the update."""
+    """Number of the first row of each block in its part of the update."""
+    of_block: int = sys.maxsize
+    """Number of rows of each block of units."""
+    skipped: int = 0
+    """Number of rows of the first blocks that are not among these masters."""
+
+    def own(self) -> Iterator[tuple[range, Masters]]:
+        """Yield the rows that this core updates, in runs, and their masters."""
+        taken = 0
+        for rows in own_rows(self.task, self._rows):
+            beside = (each[2 * taken : 2 * (taken + len(rows))] for each in self.lines[1:])
+            found = self._alone().some(rows)
+            yield rows, replace(found, lines=(*found.lines, *beside))
+            taken += len(rows)
+
+    def _alone(self) -> Masters:
+        """Return the masters without the tensors beside them."""
+        return replace(self, lines=self.lines[:1])
 
     def some(self, rows: range) -> Masters:
-        """Return the masters of some rows."""
+        """Return the masters of some rows, all of which this core updates, or masters alone."""
         pairs = slice(2 * rows.start, 2 * rows.stop)
         lines = tuple(each[pairs] for each in self.lines)
-        start = self.start + rows.start
-        return replace(self, line=self.line + rows.start, lines=lines, start=start)
+        return replace(self, lines=lines, skipped=self.skipped + rows.start)
+
+    def by_block(self) -> Iterator[tuple[int, Masters]]:
+        """Yield the masters of each block of units, and the number of the first row of each."""
+        apart, first = self.writer.layout.shapes[self.number].lines, 0
+        while first < self._rows:
+            block, skipped = divmod(self.skipped + first, self.of_block)
+            count = min(self.of_block - skipped, self._rows - first)
+            line, start = self.line + block * apart + skipped, self.start + skipped
+            found = self.some(range(first, first + count))
+            yield first, replace(found, line=line, start=start, skipped=0)
+            first += count
 
     def read(self) -> None:
         """Read the masters, and their velocities or moments, from host memory."""
-        for host, lines in self._places():
-            self.writer.read(host, lines)
+        for _, block in self.by_block():
+            for host, lines in block._places():
+                self.writer.read(host, lines)
 
     def write(self) -> None:
         """Write the masters back to host memory, and the tensors beside the rows of this core."""
-        (host, lines), *_ = self._places()
-        self.writer.write(host, lines)
-        for own in own_rows(self.task, self._rows):
-            for host, lines in self.some(own)._places()[1:]:
+        for _, block in self._alone().by_block():
+            for host, lines in block._places():
                 self.writer.write(host, lines)
-            first = self.line + own.start
-            self.writer.owned.append((self.number, range(first, first + len(own))))
+        for _, own in self.own():
+            for _, block in own.by_block():
+                for host, lines in block._places()[1:]:
+                    self.writer.write(host, lines)
+                rows = range(block.line, block.line + block._rows)
+                self.writer.owned.append((self.number, rows))
 
     def _places(self) -> list[tuple[int, range]]:
+        """Return the places in host memory of masters of one block, with their lines."""
         layout, number = self.writer.layout, self.number
         offset = 2 * self.line * layout.pitch
         places = [each[number] + offset for each in (layout.masters, *layout.beside)]
-        return list(zip(places, self.lines, strict=True))
+        return list(zip(places, self.lines, strict=False))
 
     def update(self, row: int, entry: AnyEntry) -> None:
         """Read the masters, add the sums of all cores from a row on, and write them back.
@@ -110,8 +144,8 @@ class Masters:
 
     def read_own(self) -> None:
         """Read the rows that this core updates."""
-        for own in own_rows(self.task, self._rows):
-            self.some(own).read()
+        for _, own in self.own():
+            own.read()
 
     def add_of_all(
         self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None
@@ -121,8 +155,9 @@ class Masters:
         No other core needs the tensors beside these rows. With moments, call `meanwhile` where
         the array has the most time to multiply, if at all.
         """
-        for own in add_up(self.writer, self.task, row, self._rows):
-            self.some(own).add(row + own.start, entry, meanwhile)
+        add_up(self.writer, self.task, row, self._rows)
+        for rows, own in self.own():
+            own.add(row + rows.start, entry, meanwhile)
             meanwhile = None
         give_to_all(self.writer, self.task, self.lines[0])
 
@@ -139,18 +174,23 @@ class Masters:
                 self.some(rows)._adapt(row + first, self.task.decays, entry, meanwhile)
                 meanwhile = None
         elif isinstance(entry, CutEntry):
-            self._add_cut(row, entry)
+            for first, block in self.by_block():
+                block._add_cut(row + first, entry)
         elif self.task.momentum:
             self._add_momentum(row, entry)
+        elif self.task.stochastic:
+            for first, block in self.by_block():
+                block._draw()
+                at = row + first, block.lines[0].start, block._rows
+                self.writer.activate(*at, entry, **_ADDED, stochastic=1)
         else:
-            how = dict(_ADDED)
-            if self.task.stochastic:
-                self._draw()
-                how["stochastic"] = 1
-            self.writer.activate(row, self.lines[0].start, self._rows, entry, **how)
+            self.writer.activate(row, self.lines[0].start, self._rows, entry, **_ADDED)
 
     def _add_cut(self, row: int, entry: CutEntry) -> None:
-        """Cut the steps off and add them, some rows at a time, as steps take lines of their own."""
+        """Cut the steps off and add them, some rows at a time, as steps take lines of their own.
+
+        The rows are of one block of units.
+        """
         writer, most = self.writer, adapted_rows(self.writer.config)
         if self.task.stochastic:
             self._draw()
@@ -345,8 +385,15 @@ def tell(writer: Writer, task: Task, *tensors: int) -> None:
 
 
 def rooms(writer: Writer, rows: int, task: Task) -> list[tuple[range, ...]]:
-    """Return two rooms for `rows` rows of masters, to be used in turn."""
-    return [tuple(writer.allocate(2 * rows) for _ in range(1 + task.beside)) for _ in range(2)]
+    """Return two rooms for `rows` rows of masters, to be used in turn.
+
+    Each has lines for the masters, and for the tensors beside the rows of this core.
+    """
+    own = most_own_rows(task, rows)
+    return [
+        (writer.allocate(2 * rows), *(writer.allocate(2 * own) for _ in range(task.beside)))
+        for _ in range(2)
+    ]
 
 
 def cut(room: tuple[range, ...], rows: int) -> tuple[range, ...]:

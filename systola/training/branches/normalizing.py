@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from systola.arch.isa import INVERSE_ROOT, Function, Operation, Source
 from systola.training.branches.kept import Kept
 from systola.training.branches.numbers import KEPT_LINES
-from systola.training.exchange import add_up, agree, give_to_all
+from systola.training.exchange import add_up, agree, give_to_all, own_rows
 from systola.training.lines import pairs
 from systola.training.moves import repeat
 from systola.training.normalization import (
@@ -238,7 +238,8 @@ class Normalizing:
         for block in range(blocks):
             add(block)
         lines = self._room()
-        for own in add_up(writer, self._task, 0, blocks):
+        add_up(writer, self._task, 0, blocks)
+        for own in own_rows(self._task, blocks):
             to, how = lines.start + 2 * own.start, {"wide": 1, "exponent": exponent}
             writer.activate(own.start, to, len(own), entry, **how)
         give_to_all(writer, self._task, lines[: 2 * blocks])

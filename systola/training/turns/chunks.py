@@ -19,10 +19,11 @@ def part_blocks(writer: Writer, task: Task) -> int:
 
     A part has as many blocks of inputs as of units, so that the array multiplies the most for each
     line from host memory. Two parts are under way in the accumulators. All tensors of their weights
-    take at most half of the buffer.
+    take at most half of the buffer; a core has the tensors beside the masters for its own rows.
     """
-    config = writer.config
-    rows = min(config.accumulator_rows // 2, config.buffer_lines // (8 * (1 + task.beside)))
+    config, cores = writer.config, task.cores
+    room = config.buffer_lines * cores // (8 * (cores + task.beside))
+    rows = min(config.accumulator_rows // 2, room)
     return max(1, isqrt(rows // config.cols))
 
 

@@ -100,7 +100,7 @@ class LstmBack:
         self._ones = writer.allocate(steps * samples)
         turned_ones(writer, self._ones, Exponent(0, 0), zero=not task.stages[self._number].use_bias)
         slopes = [writer.allocate(2 * units * steps * samples) for _ in range(2)]
-        places = [rooms(writer, most * size, task) for _ in range(units)]
+        places = rooms(writer, units * most * size, task)
         half, turn, number = writer.config.accumulator_rows // 2, 0, 0
         for first in range(0, gates, units):
             chosen = range(first, min(first + units, gates))
@@ -121,18 +121,15 @@ class LstmBack:
                         writer.multiply(vectors, slopes[number].start, row, *sizes, **how)
                         began = True
                 entry = update_shift(writer, task, piece.tensor, piece.master_bits, piece.inputs)
-                for place, unit in enumerate(chosen):
-                    if unit not in owned:
-                        continue
-                    line = (unit - owned.start) * layout.shapes[
-                        piece.tensor
-                    ].lines + piece.blocks.start * size
-                    room = cut(places[place][turn], rows)
-                    masters = Masters(writer, task, piece.tensor, line, room)
-                    masters.update(row + place * rows, entry)
+                updated = range(max(first, owned.start), min(chosen.stop, owned.stop))
+                skipped = updated.start - owned.start
+                line = skipped * layout.shapes[piece.tensor].lines + piece.blocks.start * size
+                room = cut(places[turn], len(updated) * rows)
+                masters = Masters(writer, task, piece.tensor, line, room, of_block=rows)
+                masters.update(row + (updated.start - first) * rows, entry)
                 turn ^= 1
         writer.free(self._wide, self._narrow, *self._turned, self._ones, *slopes)
-        writer.free(*(lines for room in places for pair in room for lines in pair))
+        writer.free(*places[0], *places[1])
 
     def _pieces(self, most: int) -> Iterator[_Piece]:
         task, sizes, number = self._task, self._sizes, self._number

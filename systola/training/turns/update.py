@@ -33,22 +33,19 @@ class Update:
         most_inputs, most_units = most_blocks(writer, task, number)
         turned = Turned(writer, task, number, self._kept)
         gradients = [writer.allocate(most_units * layout.samples) for _ in range(2)]
-        places = [rooms(writer, most_inputs * size, task) for _ in range(most_units)]
+        places = rooms(writer, most_units * most_inputs * size, task)
         half, turn = writer.config.accumulator_rows // 2, 0
         before: list[tuple[Masters, int]] = []
         begin_telling(writer, task, number)
         for units in even_parts(shape.units, most_units):
             for chunk in chunks_of(writer, task, number):
                 rows = len(chunk.blocks) * size
-                lines = [unit * shape.lines + chunk.blocks.start * size for unit in units]
-                masters = [
-                    Masters(writer, task, number, line, cut(room[turn], rows), chunk.start)
-                    for line, room in zip(lines, places, strict=False)
-                ]
+                line = units.start * shape.lines + chunk.blocks.start * size
+                room = cut(places[turn], len(units) * rows)
+                masters = Masters(writer, task, number, line, room, chunk.start, rows)
                 pieces = [
-                    (each.some(some), half * turn + n * rows + some.start)
-                    for n, each in enumerate(masters)
-                    for some in self._pieces(rows, len(masters))
+                    (masters.some(some), half * turn + some.start)
+                    for some in self._pieces(rows, len(units))
                 ]
                 for of_turn in each_turn(writer, task):
                     gradient, begins = gradients[of_turn.turn % 2], not of_turn.turn
@@ -65,16 +62,19 @@ class Update:
         tell(writer, task, number)
         turned.free()
         writer.free(*gradients)
-        writer.free(*(lines for room in places for pair in room for lines in pair))
+        writer.free(*places[0], *places[1])
 
-    def _pieces(self, rows: int, masters: int) -> list[range]:
+    def _pieces(self, rows: int, units: int) -> list[range]:
         """Return the rows of masters that are updated after the product of a turn.
 
-        Transposed inputs of the next turn must not wait long. Cores exchange no small pieces.
+        There are `rows` rows of each of some blocks of `units`. Transposed inputs of the next turn
+        must not wait long. Cores exchange all rows at once: each exchange waits for the array, and
+        each core has an instruction for its own rows that would be few.
         """
-        count = self._task.turns // masters if self._task.cores == 1 else 1
-        count = min(max(1, count), rows // self._writer.layout.size)
-        ends = [n * rows // count for n in range(count + 1)]
+        if self._task.cores > 1:
+            return [range(units * rows)]
+        count = min(max(1, self._task.turns // units), rows // self._writer.layout.size)
+        ends = [n * rows // count for n in range(units * count + 1)]
         return [range(*pair) for pair in pairwise(ends)]
 
     def _product(
