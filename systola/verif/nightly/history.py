@@ -59,7 +59,7 @@ def shown(nights: list[Night]) -> str:
 
 
 def _counts(results: dict[str, str]) -> str:
-    """Return the sums of what the parts counted, such as "8 programs, 900 cycles"."""
+    """Return the sums of the parts' counts, such as "8 programs, 900 cycles"."""
     sums: Counter[str] = Counter()
     for text in results.values():
         for count in text.partition(":")[0].partition(" with ")[0].split(", "):
