@@ -162,7 +162,7 @@ def test_gemm_with_alpha(alpha: float, transposed: int) -> None:
     found = model.run(samples, backend="iss").outputs[0]
     expected = interpret(content, samples)
     differing = np.count_nonzero(found != expected)
-    # A bias over alpha is off by half a unit of the sums at most. The likelihood that a code changes
-    # is half a unit over a step of the results. Five deviations are never seen.
+    # A bias over alpha is off by half a unit of the sums at most. The likelihood that a code
+    # changes is half a unit over a step of the results. Five deviations are never seen.
     likely = found.size * alpha * 0.0273 * of_weights.max() / 0.0213 / 2
     assert differing <= (likely + 5 * np.sqrt(likely) if model.inexact_channels else 0)
