@@ -23,7 +23,8 @@ from systola.hdl.activation.spacings import (
     gate_pause,
     left_out,
 )
-from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
+from systola.hdl.activation.step_planner import PLAN_LATENCY, StepPlanner
+from systola.hdl.activation.steps import Pause, Phase, Step
 from systola.hdl.activation.vector_lane import Coefficient
 from systola.hdl.commands import (
     OTHER,
