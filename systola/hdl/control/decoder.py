@@ -20,7 +20,7 @@ from systola.hdl.commands import (
     table_space,
 )
 from systola.hdl.control.activate_decoder import ActivateDecoder
-from systola.hdl.control.checks import LEAST_STEPS, Found, Known, tables_used, times, walks
+from systola.hdl.control.checks import LEAST_STEPS, Found, Known, tables_used, times
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.hazards import LOADS, STORES, groups_of
 from systola.hdl.control.link_decoder import LinkDecoder
@@ -32,6 +32,7 @@ from systola.hdl.control.scalar_unit import (
     is_one_of,
 )
 from systola.hdl.control.walk_table import WalkTable, selected
+from systola.hdl.control.walks import walks
 from systola.hdl.control.window import WindowProducts
 from systola.hdl.control.word_checks import word_checks
 from systola.hdl.parts.in_flight import Region
@@ -56,7 +57,7 @@ class _Verdict(data.StructLayout):
 
 
 class Decoder(wiring.Component):
-    """A decoder that walks through the steps of each instruction (`checks`), one step a cycle.
+    """A decoder that walks through the steps of each instruction (`walks`), one step a cycle.
 
     All steps share one multiplier, one adder and one comparison.
 
