@@ -5,6 +5,14 @@ from amaranth.lib import data, enum
 from amaranth.utils import bits_for
 
 from systola.arch.config import Config
+from systola.hdl.activation.spacings import (
+    ADDEND_SPACING,
+    DRAIN_SPACING,
+    LONG_SPACING,
+    TAP_SPACING,
+    gate_pause,
+    left_out,
+)
 from systola.hdl.commands import address_bits, line_bits, most_taps, row_bits
 
 
@@ -96,3 +104,16 @@ class Step(data.StructLayout):
                 "pause": Pause,
             }
         )
+
+
+def steps_left_out(turns: int) -> dict[Pause, int]:
+    """Return the number of steps to leave out for each pause, if a step takes `turns` cycles."""
+    cycles = {
+        Pause.ONE: 1,
+        Pause.TAPS: TAP_SPACING,
+        Pause.ADDEND: ADDEND_SPACING,
+        Pause.DRAIN: DRAIN_SPACING,
+        Pause.LONG: LONG_SPACING,
+    }
+    steps = {pause: left_out(count, turns) for pause, count in cycles.items()}
+    return steps | {Pause.GATE: gate_pause(turns)}
