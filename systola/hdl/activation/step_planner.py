@@ -146,8 +146,8 @@ class StepPlanner(wiring.Component):
         # Whenever `steps.ready` is high, the planner goes on, and offers the next step in the next
         # cycle. Two copies of `steps.ready` serve this: one for the place in the instruction, and
         # one for the step.
-        goes_on, loads = Signal(), self.loads
-        for name, copy in (("goes_on", goes_on), ("loads", loads)):
+        goes_on = Signal()
+        for name, copy in (("goes_on", goes_on), ("loads", self.loads)):
             replica = m.submodules[name] = Replica()
             m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
 
