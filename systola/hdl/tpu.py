@@ -9,7 +9,7 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.arch.isa import Fault, LinkPart
 from systola.arch.registers import REGISTER_SPACE_BITS, BusPort
-from systola.hdl.core import Core, units_of
+from systola.hdl.core import Core
 from systola.hdl.host.bus_watchdog import BusWatchdog, handshakes
 from systola.hdl.host.control_registers import ControlRegisters
 from systola.hdl.host.counters import Counters
@@ -19,6 +19,7 @@ from systola.hdl.link.link_watchdog import LinkWatchdog
 from systola.hdl.link.pod_barrier import CORES_BITS
 from systola.hdl.ports import PodSignature
 from systola.hdl.transfers.axi import LiteSignature, master_ports
+from systola.hdl.unit_domains import units_of
 
 
 class TPU(wiring.Component):
