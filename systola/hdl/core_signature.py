@@ -10,28 +10,9 @@ from systola.arch.registers import BusPort, CheckedMemory
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TAG_BITS, TILE_BITS
 from systola.hdl.link.link_unit import SIDES, neighbour_ports
 from systola.hdl.link.pod_barrier import CORES_BITS
-from systola.hdl.ports import FaultReport
+from systola.hdl.ports import Activity, FaultReport
 from systola.hdl.transfers.axi import master_ports
 from systola.hdl.unit_domains import units_of
-
-
-class Activity(data.StructLayout):
-    """A structure that has the conditions of `Counters`."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "active": 1,
-                "awaiting_weights": 1,
-                "weights_moving": 1,
-                "matrix_waits": 1,
-                "input_blocked": 1,
-                "operand_blocked": 1,
-                "vector": 1,
-                "host_wait": 1,
-                "issue_waits": 1,
-            }
-        )
 
 
 class CoreSignature(wiring.Signature):

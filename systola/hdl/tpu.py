@@ -142,15 +142,7 @@ class TPU(wiring.Component):
             counters.start.eq(control.begins),
             counters.busy.eq(control.busy),
             counters.draining.eq(control.draining),
-            counters.active.eq(core.activity.active),
-            counters.awaiting_weights.eq(core.activity.awaiting_weights),
-            counters.weights_moving.eq(core.activity.weights_moving),
-            counters.matrix_waits.eq(core.activity.matrix_waits),
-            counters.input_blocked.eq(core.activity.input_blocked),
-            counters.operand_blocked.eq(core.activity.operand_blocked),
-            counters.vector.eq(core.activity.vector),
-            counters.host_wait.eq(core.activity.host_wait),
-            counters.issue_waits.eq(core.activity.issue_waits),
+            counters.activity.eq(core.activity),
         ]
         if config.links:
             self._links(m, core, control, registers)
