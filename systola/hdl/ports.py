@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures of ports between units of different rooms, most of them ports of memories."""
+"""Signatures and layouts of ports between units of different rooms, most of them of memories."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -19,6 +19,28 @@ class FaultReport(data.StructLayout):
 
     def __init__(self) -> None:
         super().__init__({"cause": ceil_log2(len(Fault)), "pc": PC_BITS, "address": 32})
+
+
+class Activity(data.StructLayout):
+    """A layout of the conditions that determine the class of a cycle while a program runs.
+
+    | field              | meaning |
+    |---|---|
+    | `active`           | a vector is issued to the array |
+    | `awaiting_weights` | the array waits for weights, and none have arrived |
+    | `weights_moving`   | the array waits for weights that move into it |
+    | `matrix_waits`     | a vector waits for older instructions |
+    | `input_blocked`    | with `matrix_waits`: for lines that come from host memory |
+    | `operand_blocked`  | with `matrix_waits`: for lines that the activation unit writes |
+    | `vector`           | the activation unit takes a line |
+    | `host_wait`        | the program waits for the host |
+    | `issue_waits`      | an instruction waits for its issue |
+    """
+
+    def __init__(self) -> None:
+        matrix = ("active", "awaiting_weights", "weights_moving", "matrix_waits")
+        others = ("input_blocked", "operand_blocked", "vector", "host_wait", "issue_waits")
+        super().__init__(dict.fromkeys((*matrix, *others), 1))
 
 
 class PodSignature(wiring.Signature):

@@ -9,7 +9,7 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.arch.isa import Fault, LinkPart
 from systola.arch.registers import REGISTER_SPACE_BITS, BusPort
-from systola.hdl.core import Core, units_of
+from systola.hdl.core import Core
 from systola.hdl.host.bus_watchdog import BusWatchdog, handshakes
 from systola.hdl.host.control_registers import ControlRegisters
 from systola.hdl.host.counters import Counters
@@ -19,6 +19,7 @@ from systola.hdl.link.link_watchdog import LinkWatchdog
 from systola.hdl.link.pod_barrier import CORES_BITS
 from systola.hdl.ports import PodSignature
 from systola.hdl.transfers.axi import LiteSignature, master_ports
+from systola.hdl.unit_domains import units_of
 
 
 class TPU(wiring.Component):
@@ -141,15 +142,7 @@ class TPU(wiring.Component):
             counters.start.eq(control.begins),
             counters.busy.eq(control.busy),
             counters.draining.eq(control.draining),
-            counters.active.eq(core.activity.active),
-            counters.awaiting_weights.eq(core.activity.awaiting_weights),
-            counters.weights_moving.eq(core.activity.weights_moving),
-            counters.matrix_waits.eq(core.activity.matrix_waits),
-            counters.input_blocked.eq(core.activity.input_blocked),
-            counters.operand_blocked.eq(core.activity.operand_blocked),
-            counters.vector.eq(core.activity.vector),
-            counters.host_wait.eq(core.activity.host_wait),
-            counters.issue_waits.eq(core.activity.issue_waits),
+            counters.activity.eq(core.activity),
         ]
         if config.links:
             self._links(m, core, control, registers)

@@ -69,7 +69,7 @@ def design_of(config: Config, unit: str | None, fabric: Fabric, cores: int | Non
 
 def component_of(config: Config, unit: str) -> Component:
     """Return a unit of a machine, by its name in UNITS."""
-    from systola.hdl.core import UNITS as CLEARED
+    from systola.hdl.unit_domains import UNITS as CLEARED
 
     make = getattr(module_of(unit), UNITS[unit])
     taken = inspect.signature(make.__init__).parameters

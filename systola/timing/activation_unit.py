@@ -27,7 +27,7 @@ from systola.hdl.activation.spacings import (
     gate_pause,
     left_out,
 )
-from systola.hdl.activation.step_planner import HALF
+from systola.hdl.activation.step_kind import HALF
 from systola.hdl.activation.table_lane import CURVE_LATENCY
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times

@@ -13,17 +13,10 @@ from systola.arch.isa import TANH_INTEGER_BITS, Function, Operation
 from systola.hdl.activation.controls import INSTRUCTIONS
 from systola.hdl.activation.gate_queue import GateQueue
 from systola.hdl.activation.result_lanes import ResultLanes
-from systola.hdl.activation.spacings import (
-    ADDEND_SPACING,
-    DRAIN_SPACING,
-    GATHER_SPACING,
-    LONG_SPACING,
-    SLOT_DISTANCE,
-    TAP_SPACING,
-    gate_pause,
-    left_out,
-)
-from systola.hdl.activation.step_planner import PLAN_LATENCY, Pause, Phase, Step, StepPlanner
+from systola.hdl.activation.spacings import GATHER_SPACING, SLOT_DISTANCE
+from systola.hdl.activation.step_checks import checks, watched
+from systola.hdl.activation.step_planner import PLAN_LATENCY, StepPlanner
+from systola.hdl.activation.steps import Pause, Phase, Step, steps_left_out
 from systola.hdl.activation.vector_lane import Coefficient
 from systola.hdl.commands import (
     OTHER,
@@ -33,12 +26,10 @@ from systola.hdl.commands import (
     address_bits,
     is_gate,
     measures,
-    parameter_space,
     row_bits,
-    table_space,
 )
 from systola.hdl.parts.in_flight import Awaited, Progress, kept
-from systola.hdl.parts.interlock import Check, Interlock
+from systola.hdl.parts.interlock import Interlock
 from systola.hdl.ports import (
     BufferReadSignature,
     BufferWriteSignature,
@@ -53,51 +44,6 @@ FOLLOW_LATENCY = 2
 """Cycles from the cycle in which a list lets a step go to its read: interlock, read."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 """Cycles from a command to its first read: walk, plan, interlock, read."""
-
-
-def steps_left_out(turns: int) -> dict[Pause, int]:
-    """Return the number of steps to leave out for each pause, if a step takes `turns` cycles."""
-    cycles = {
-        Pause.ONE: 1,
-        Pause.TAPS: TAP_SPACING,
-        Pause.ADDEND: ADDEND_SPACING,
-        Pause.DRAIN: DRAIN_SPACING,
-        Pause.LONG: LONG_SPACING,
-    }
-    steps = {pause: left_out(count, turns) for pause, count in cycles.items()}
-    return steps | {Pause.GATE: gate_pause(turns)}
-
-
-def watched(config: Config) -> dict[str, int]:
-    """Return the names of the lists that steps wait for, each with the bits of its addresses."""
-    line, row = address_bits(config), row_bits(config)
-    masks = (
-        *("matrix_reading", "activate_writing", "operand_writing"),
-        *("host_writing", "host_reading", "loading"),
-    )
-    tiles = ("tiles_reading",) if config.training else ()
-    return dict.fromkeys(("matrix_summing", *tiles), row) | dict.fromkeys(masks, line)
-
-
-def checks(config: Config) -> list[Check]:
-    """Return the comparisons of a step with older instructions."""
-    entries, tables = parameter_space(config), table_space(config)
-    return [
-        Check(watched="host_reading", address="read", used="reads"),
-        Check(watched="activate_writing", address="read", used="reads_first"),
-        Check(watched="operand_writing", address="read", used="reads_operand"),
-        Check(watched="matrix_summing", address="row", used="sums"),
-        Check(watched="matrix_reading", address="line", used="narrow"),
-        Check(watched="host_writing", address="line", used="narrow"),
-        Check(watched="host_reading", address="line", used="narrow"),
-        # An int16 result takes two lines. So it waits until whole instructions have left the lists.
-        Check(watched="matrix_reading", used="wide"),
-        Check(watched="host_writing", used="wide"),
-        Check(watched="host_reading", used="wide"),
-        Check(watched="loading", address="parameter", space=entries, used="final"),
-        Check(watched="loading", address="table", space=tables, used="looks_up"),
-        *([Check(watched="tiles_reading", used="final")] if config.training else []),
-    ]
 
 
 class ActivationUnit(wiring.Component):
@@ -206,43 +152,14 @@ class ActivationUnit(wiring.Component):
         m = Module()
         self._turn = Signal(range(self._config.columns_per_lane))
         self._shared = self._config.columns_per_lane > 1
-        planner = m.submodules.planner = StepPlanner(config=self._config)
         interlock = m.submodules.interlock = Interlock(
             item=Step(config=self._config),
             checks=checks(self._config),
             depth=self._config.queue_depth,
             widths=watched(self._config),
         )
-        connect(m, planner.steps, interlock.input)
-        m.d.comb += planner.frees.eq(interlock.frees)
-        # The masks of the step that the planner offers.
-        masks = Signal.like(self.masks)
-        next_masks = Signal.like(masks)
-        m.d.comb += [
-            next_masks.eq(Mux(planner.loads, self.masks, masks)),
-            interlock.awaited.eq(masks),
-            interlock.progress.eq(self.progress),
-        ]
-        m.d.sync += masks.eq(kept(next_masks, self.progress))
-
-        # The instruction of the steps that are taken. The planner may already have the next
-        # instruction. A pause follows the last step of an instruction.
-        command = Signal(ActivateCommand(config=self._config), reset_less=True)
-        present = Signal()
-        follows = Signal()  # the planner already has the instruction after `command`
-        ends = Signal()  # the last step of `command` is taken
-        m.d.comb += [
-            planner.command.eq(self.command),
-            planner.command_valid.eq(self.command_valid),
-            planner.hold.eq(follows & present),
-            self.command_pop.eq(planner.ends),
-        ]
-        m.d.sync += [
-            present.eq(Mux(present, ~ends, follows)),
-            follows.eq(planner.begins | (follows & present)),
-        ]
-        with m.If(~present):
-            m.d.sync += command.eq(planner.planned)
+        ends = Signal()  # the last step of the instruction is taken
+        command = self._plan(m, interlock, ends)
 
         from_accumulators = command.source == Source.ACCUMULATORS
         in_both = Signal()  # a Measure, which is in two lists: of rows read, and of lines read
@@ -258,21 +175,7 @@ class ActivationUnit(wiring.Component):
         step, offered, done = self._step(m, interlock, meeting.any())
         issues = Signal()
         if self._config.wide:
-            inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
-            queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
-            hold_all: Value = queue.hold_all
-            if self._config.attention:
-                hold_all |= self._awaits_tables(m, command, issues)
-            m.d.comb += [
-                queue.gate.eq(is_gate(command.function)),
-                queue.sums_lines.eq(~from_accumulators),
-                queue.alone.eq(scaled | (inverts if self._config.training else 0)),
-                queue.issues.eq(issues),
-                self._hold_all.eq(hold_all),
-                self._hold_issue.eq(queue.hold_issue),
-            ]
-            if self._shared:
-                m.d.comb += queue.turn.eq(self._turn)
+            self._wait_for_gates(m, command, scaled, issues)
         m.d.sync += scaled_sums.eq(Cat(issues & scaled, scaled_sums))
         m.d.comb += [issues.eq(done & step.final), ends.eq(done & step.ends)]
         m.d.sync += [
@@ -283,6 +186,83 @@ class ActivationUnit(wiring.Component):
             self.takes_line.eq(done & ~from_accumulators),
         ]
 
+        lanes = self._place_lanes(m, command)
+        if self._config.attention:
+            m.d.comb += lanes.gathers.eq(offered & command.gathers & (step.phase == Phase.ELEMENTS))
+        self._control_line(m, lanes.line, command, step, offered, scaled)
+        number = Signal(range(INSTRUCTIONS))
+        with m.If(ends):
+            m.d.sync += number.eq(number + 1)
+        m.d.comb += [
+            lanes.vector.number.eq(number),
+            *(lanes.said[name].eq(command[name]) for name in lanes.said.shape().members),
+        ]
+        self._control_vector(m, lanes.vector, command, step)
+        m.d.comb += [
+            lanes.vector.scaled.eq(scaled),
+            lanes.issue.eq(offered & step.final),
+        ]
+        return m
+
+    def _plan(self, m: Module, interlock: Interlock, ends: Signal) -> data.View:
+        """Give the planned steps to the interlock; return the instruction of the steps taken.
+
+        The planner may already have the next instruction. A pause follows the last step of an
+        instruction, which `ends` then.
+        """
+        planner = m.submodules.planner = StepPlanner(config=self._config)
+        connect(m, planner.steps, interlock.input)
+        m.d.comb += planner.frees.eq(interlock.frees)
+        # The masks of the step that the planner offers.
+        masks = Signal.like(self.masks)
+        next_masks = Signal.like(masks)
+        m.d.comb += [
+            next_masks.eq(Mux(planner.loads, self.masks, masks)),
+            interlock.awaited.eq(masks),
+            interlock.progress.eq(self.progress),
+        ]
+        m.d.sync += masks.eq(kept(next_masks, self.progress))
+
+        command = Signal(ActivateCommand(config=self._config), reset_less=True)
+        present = Signal()
+        follows = Signal()  # the planner already has the instruction after `command`
+        m.d.comb += [
+            planner.command.eq(self.command),
+            planner.command_valid.eq(self.command_valid),
+            planner.hold.eq(follows & present),
+            self.command_pop.eq(planner.ends),
+        ]
+        m.d.sync += [
+            present.eq(Mux(present, ~ends, follows)),
+            follows.eq(planner.begins | (follows & present)),
+        ]
+        with m.If(~present):
+            m.d.sync += command.eq(planner.planned)
+        return command
+
+    def _wait_for_gates(
+        self, m: Module, command: data.View, scaled: Signal, issues: Signal
+    ) -> None:
+        """Hold up steps that would meet the gates, or tables, of older vectors."""
+        from_accumulators = command.source == Source.ACCUMULATORS
+        inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
+        queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
+        hold_all: Value = queue.hold_all
+        if self._config.attention:
+            hold_all |= self._awaits_tables(m, command, issues)
+        m.d.comb += [
+            queue.gate.eq(is_gate(command.function)),
+            queue.sums_lines.eq(~from_accumulators),
+            queue.alone.eq(scaled | (inverts if self._config.training else 0)),
+            queue.issues.eq(issues),
+            self._hold_all.eq(hold_all),
+            self._hold_issue.eq(queue.hold_issue),
+        ]
+        if self._shared:
+            m.d.comb += queue.turn.eq(self._turn)
+
+    def _place_lanes(self, m: Module, command: data.View) -> ResultLanes:
+        """Place the result lanes, with all ports but the controls of lines and of vectors."""
         lanes = m.submodules.lanes = ResultLanes(config=self._config)
         if self._shared:
             ran = Signal()
@@ -296,8 +276,6 @@ class ActivationUnit(wiring.Component):
                     (self.enable & self.ready) | (self.operands.enable & self.operands.ready)
                 ),
             ]
-        if self._config.attention:
-            m.d.comb += lanes.gathers.eq(offered & command.gathers & (step.phase == Phase.ELEMENTS))
         connect(m, lanes.buffer, flipped(self.buffer))
         connect(m, flipped(self.parameters), lanes.parameters)
         if self._config.tables:
@@ -308,18 +286,7 @@ class ActivationUnit(wiring.Component):
                 lanes.about.eq(scale.multiplier_b),
                 lanes.seed.eq(Cat(scale.multiplier_b, scale.shift_b[0], scale.multiplier_a)),
             ]
-        self._control_line(m, lanes.line, command, step, offered, scaled)
-        number = Signal(range(INSTRUCTIONS))
-        with m.If(ends):
-            m.d.sync += number.eq(number + 1)
         m.d.comb += [
-            lanes.vector.number.eq(number),
-            *(lanes.said[name].eq(command[name]) for name in lanes.said.shape().members),
-        ]
-        self._control_vector(m, lanes.vector, command, step)
-        m.d.comb += lanes.vector.scaled.eq(scaled)
-        m.d.comb += [
-            lanes.issue.eq(offered & step.final),
             lanes.accumulators.eq(self.accumulators),
             lanes.operands.eq(self.operands.data),
             *([lanes.before.eq(self.operands.before)] if self._config.reads_pairs else []),
@@ -327,7 +294,7 @@ class ActivationUnit(wiring.Component):
             self.advance_write_to.eq(lanes.advance_write_to),
             self.write_done.eq(lanes.write_done),
         ]
-        return m
+        return lanes
 
     def _awaits_tables(self, m: Module, command: data.View, issues: Value) -> Value:
         """Return whether lines that use tables must wait, as results still use the tables."""

@@ -29,6 +29,7 @@ from systola.arch.isa import (
 from systola.hdl.activation.activation_lane import ActivationLane, Pick, lane_members
 from systola.hdl.activation.addend_places import addend_places
 from systola.hdl.activation.arrived import LINE_LATENCY, arrived
+from systola.hdl.activation.column_turns import ColumnTurns
 from systola.hdl.activation.controls import (
     INSTRUCTIONS,
     EndControl,
@@ -42,6 +43,7 @@ from systola.hdl.activation.exponent_registers import ShiftLayout
 from systola.hdl.activation.gate_sequencer import GateSequencer
 from systola.hdl.activation.issued_vectors import IssuedVectors
 from systola.hdl.activation.lane_group import place_groups, place_lanes
+from systola.hdl.activation.line_controls import line_controls
 from systola.hdl.activation.line_writer import LineWriter
 from systola.hdl.activation.other_results import OtherResults
 from systola.hdl.activation.parameter_planes import ParameterPlanes
@@ -53,7 +55,7 @@ from systola.hdl.activation.spacings import (
     READ_SLACK,
     TAP_LATENCY,
 )
-from systola.hdl.activation.vector_lane import SumControl, VectorLane, lane_bits
+from systola.hdl.activation.vector_lane import VectorLane, lane_bits
 from systola.hdl.commands import MeasureLayout, address_bits, is_gate
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
@@ -69,6 +71,8 @@ END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
 """The stage from which registers hold a vector's own settings.
 
 Before this stage they hold only the number of its instruction."""
+ROUNDING_STAGE, CLAMP_STAGE = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
+"""The stages in which the lanes get the settings of a requantiser, and the bounds of a result."""
 SHARERS = 8
 """Least number of lanes that share a register of controls; an eighth of all lanes if that is more.
 """
@@ -158,8 +162,11 @@ class ResultLanes(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
+        self._turns = ColumnTurns(self.turn if self._shared else None)
+        self._inputs: dict[str, Any] = {}  # ports of all lanes alike
+        self._copied: dict[str, ValueLike] = {}  # ports of lanes by way of registers
         operands = Signal(8 * config.cols, reset_less=True)
-        inputs, copied = self._line_controls(m, operands)
+        self._line_controls(m, operands)
         rows, line_read = self.accumulators, self.operands
         if self._shared:
             rows, line_read = arrived(m, self.reads, rows, line_read[: len(operands)])
@@ -168,108 +175,14 @@ class ResultLanes(wiring.Component):
             m.d.sync += operands.eq(0)
 
         vectors = m.submodules.issued = IssuedVectors(config=config)
-        control, issued = vectors.control, vectors.valid
         m.d.comb += [vectors.issue.eq(self.issue), vectors.vector.eq(self.vector)]
         if self._shared:
             m.d.comb += [vectors.first_turn.eq(self.turn == 0), vectors.made.eq(self.made)]
-        planes = self._planes(m, control)
-
-        # The control of each vector, delayed to where the lanes need it.
-        at: dict[int, DelayLine] = {}
-        passing = Signal(PassingControl())
-        m.d.comb += [passing[name].eq(control[name]) for name in passing.shape().members]
-        last, value, valid = -ROW_LATENCY, passing, issued
-        rounding, clamp = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
-        for stage in (-1, 0, rounding, clamp, END_STAGE - 1):
-            at[stage] = delayed(m, f"to_stage_{stage}", value, valid, stage - last)
-            last, value, valid = stage, at[stage].output, at[stage].output_valid
-        stochastic = ("stochastic",) * config.training
-        rounds = self._said(
-            m, at[rounding].output, "rounding", "zero_point", "accumulate", *stochastic
-        )
-        bounds = self._said(m, at[clamp].output, "low", "high")
-        ending = Signal(EndControl(config=config))
-        said = self._said(m, value, "wide", "function", "table")
-        m.submodules.lines = lines = DelayRing(
-            width=address_bits(config), cycles=ROW_LATENCY + END_STAGE - 1
-        )
-        m.d.comb += [
-            lines.input.eq(control.line),
-            ending.line.eq(lines.output),
-            ending.last.eq(value.last),
-        ]
-        m.d.comb += [ending[name].eq(said[name]) for name in ("wide", "function", "table")]
-        curves = CurveStage(config=config) if config.attention else None
-        if curves:
-            m.submodules.curves = curves
-            m.d.comb += [curves.control.eq(ending), curves.valid.eq(valid)]
-            ending, valid = curves.passed, curves.passed_valid
-        value = ending
-        for stage in range(END_STAGE, ActivationLane.PICK_STAGE + 1):
-            at[stage] = delayed(m, f"to_stage_{stage}", value, valid, 1)
-            value, valid = at[stage].output, at[stage].output_valid
-        zero_point, accumulate = Signal(signed(8), reset_less=True), Signal(reset_less=True)
-        m.d.sync += [zero_point.eq(rounds.zero_point), accumulate.eq(rounds.accumulate)]
-        copied |= {
-            "use_sum": at[-1].output.use_sum,
-            "zero_point": zero_point,
-            "low": bounds.low[: lane_bits(config)],
-            "high": bounds.high[: lane_bits(config)],
-        }
-        # In cycles without a vector the requantisers may scale an element, which needs DOUBLE.
-        inputs["rounding"] = Mux(at[rounding].output_valid, rounds.rounding, Rounding.DOUBLE)
-        if config.tables:
-            table, write = at[ActivationLane.TABLE_STAGE].output.table, self.tables
-            if curves:
-                connect(m, flipped(self.tables), curves.bytes)
-                table, write = curves.table, curves.row
-                copied |= {"on_curve": curves.on_curve, "gathers": curves.gathers_now}
-                m.d.comb += curves.gathers.eq(self.gathers)
-                m.d.comb += curves.gathered_table.eq(self.said.table)
-            inputs |= {
-                "table": table,
-                "write__enable": write.enable,
-                "write__address": write.address,
-                "write__data": write.data,
-            }
-        # The first line after the lines of this vector.
-        written = Signal(address_bits(config), reset_less=True)
-        m.d.sync += written.eq(ending.line + 1 + ending.wide)
-        if config.wide:
-            gates = GateSequencer(training=config.training, turns=config.columns_per_lane)
-            if self._shared:  # A step takes a cycle a turn.
-                last_turn = self._turn_at(ROW_LATENCY + END_STAGE - 1)
-                m.submodules.gate_sequencer = EnableInserter(last_turn)(gates)
-            else:
-                m.submodules.gate_sequencer = gates
-            starts = at[END_STAGE - 1].output_valid & is_gate(ending.function)
-            m.d.comb += [
-                gates.start.eq(starts),
-                gates.tanh.eq(ending.function == Function.TANH),
-                gates.exp.eq(ending.function == Function.EXP if config.training else 0),
-                gates.integer_bits.eq(ending.table),
-            ]
-            if config.reads_pairs:
-                adds_up = at[rounding].output_valid & at[rounding].output.use_sum
-                copied["waits_at"] = addend_places(m, adds_up & rounds.accumulate)
-            copied |= {
-                "accumulate": accumulate,
-                "gate": gates.following,
-                "pick": self._writer(m, at, written, starts, gates.finishes).pick,
-            }
-        else:
-            function = at[ActivationLane.PICK_STAGE - 1].output.function
-            copied["pick"] = Mux(function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
-            announced = at[ANNOUNCED_STAGE]
-            announces = self._in_last_turn(announced.output_valid, ROW_LATENCY + ANNOUNCED_STAGE)
-            complete = self._in_last_turn(valid, ROW_LATENCY + ActivationLane.PICK_STAGE)
-            m.d.sync += [
-                self.buffer.enable.eq(complete),
-                self.buffer.address.eq(value.line),
-                self.advance_write.eq(announces),
-                self.advance_write_to.eq(written),
-                self.write_done.eq(announces & announced.output.last),
-            ]
+        planes = self._planes(m, vectors.control)
+        self._at = self._delayed_controls(m, vectors)
+        draws = self._settings(m)
+        ending = self._endings(m, vectors.control)
+        self._result_controls(m, ending)
 
         self._outputs = {
             name: [Signal(member.shape, name=f"{name}_{c}") for c in range(config.lanes)]
@@ -281,17 +194,151 @@ class ResultLanes(wiring.Component):
             earlier = Signal(len(line), reset_less=True)  # the bytes of the first turn
             m.d.sync += earlier.eq(line)
             line = Cat(earlier, line)
-        dithers: Value = Const(0)
         if config.training:
-            others = self._other(m, at, operands, line, copied)
+            others = self._other(m, operands, line)
             line = others.line
-            dithers = self._dithers(m, others, at[rounding].output_valid & rounds.stochastic)
+            self._inputs["dithers"] = self._dithers(m, others, draws)
+        operands_now = self._turns.now(m, operands, OPERAND_LATENCY, once=True)
+        rows = self._turns.now(m, rows, ROW_LATENCY, once=True)
+        lanes = self._lanes(m, operands_now, rows, planes)
+        place = place_groups if lanes_are_instances(config) else place_lanes
+        place(m, config, lanes, self._outputs)
+        m.d.sync += self.buffer.data.eq(line)
+        return m
+
+    def _delayed_controls(self, m: Module, vectors: IssuedVectors) -> dict[int, DelayLine]:
+        """Return the control of each vector in the stages before END_STAGE that use it."""
+        at: dict[int, DelayLine] = {}
+        passing = Signal(PassingControl())
+        m.d.comb += [passing[name].eq(vectors.control[name]) for name in passing.shape().members]
+        last, value, valid = -ROW_LATENCY, passing, vectors.valid
+        for stage in (-1, 0, ROUNDING_STAGE, CLAMP_STAGE, END_STAGE - 1):
+            at[stage] = delayed(m, f"to_stage_{stage}", value, valid, stage - last)
+            last, value, valid = stage, at[stage].output, at[stage].output_valid
+        return at
+
+    def _settings(self, m: Module) -> Value:
+        """Give the lanes the settings of a vector's instruction, and return whether it draws.
+
+        A vector draws random numbers in its ROUNDING_STAGE.
+        """
+        config, rounding = self._config, self._at[ROUNDING_STAGE]
+        stochastic = ("stochastic",) * config.training
+        rounds = self._said(m, rounding.output, "rounding", "zero_point", "accumulate", *stochastic)
+        bounds = self._said(m, self._at[CLAMP_STAGE].output, "low", "high")
+        zero_point, accumulate = Signal(signed(8), reset_less=True), Signal(reset_less=True)
+        m.d.sync += [zero_point.eq(rounds.zero_point), accumulate.eq(rounds.accumulate)]
+        self._copied |= {
+            "use_sum": self._at[-1].output.use_sum,
+            "zero_point": zero_point,
+            "low": bounds.low[: lane_bits(config)],
+            "high": bounds.high[: lane_bits(config)],
+        }
+        # In cycles without a vector the requantisers may scale an element, which needs DOUBLE.
+        self._inputs["rounding"] = Mux(rounding.output_valid, rounds.rounding, Rounding.DOUBLE)
+        if config.reads_pairs:
+            adds_up = rounding.output_valid & rounding.output.use_sum
+            self._copied["waits_at"] = addend_places(m, adds_up & rounds.accumulate)
+        if config.wide:
+            self._copied["accumulate"] = accumulate
+        return rounding.output_valid & rounds.stochastic if config.training else Const(0)
+
+    def _endings(self, m: Module, control: data.View) -> data.View:
+        """Delay the end of each vector to where the lanes need it, and choose its table.
+
+        The control of a vector just before END_STAGE is returned. From END_STAGE on, registers
+        hold the vector's own settings.
+        """
+        config, before = self._config, self._at[END_STAGE - 1]
+        ending = Signal(EndControl(config=config))
+        said = self._said(m, before.output, "wide", "function", "table")
+        m.submodules.lines = lines = DelayRing(
+            width=address_bits(config), cycles=ROW_LATENCY + END_STAGE - 1
+        )
+        m.d.comb += [
+            lines.input.eq(control.line),
+            ending.line.eq(lines.output),
+            ending.last.eq(before.output.last),
+        ]
+        m.d.comb += [ending[name].eq(said[name]) for name in ("wide", "function", "table")]
+        valid: Value = before.output_valid
+        curves = CurveStage(config=config) if config.attention else None
+        if curves:
+            m.submodules.curves = curves
+            m.d.comb += [curves.control.eq(ending), curves.valid.eq(valid)]
+            ending, valid = curves.passed, curves.passed_valid
+        value = ending
+        for stage in range(END_STAGE, ActivationLane.PICK_STAGE + 1):
+            self._at[stage] = delayed(m, f"to_stage_{stage}", value, valid, 1)
+            value, valid = self._at[stage].output, self._at[stage].output_valid
+        if config.tables:
+            self._choose_table(m, curves)
+        return ending
+
+    def _choose_table(self, m: Module, curves: CurveStage | None) -> None:
+        """Give the lanes the number of the table, and the writes into the tables."""
+        table, write = self._at[ActivationLane.TABLE_STAGE].output.table, self.tables
+        if curves:
+            connect(m, flipped(self.tables), curves.bytes)
+            table, write = curves.table, curves.row
+            self._copied |= {"on_curve": curves.on_curve, "gathers": curves.gathers_now}
+            m.d.comb += curves.gathers.eq(self.gathers)
+            m.d.comb += curves.gathered_table.eq(self.said.table)
+        self._inputs |= {
+            "table": table,
+            "write__enable": write.enable,
+            "write__address": write.address,
+            "write__data": write.data,
+        }
+
+    def _result_controls(self, m: Module, ending: data.View) -> None:
+        """Control the choice of each result and the write of its line."""
+        config = self._config
+        # The first line after the lines of this vector.
+        written = Signal(address_bits(config), reset_less=True)
+        m.d.sync += written.eq(ending.line + 1 + ending.wide)
+        if config.wide:
+            gates = GateSequencer(training=config.training, turns=config.columns_per_lane)
+            if self._shared:  # A step takes a cycle a turn.
+                last_turn = self._turns.at(ROW_LATENCY + END_STAGE - 1)
+                m.submodules.gate_sequencer = EnableInserter(last_turn)(gates)
+            else:
+                m.submodules.gate_sequencer = gates
+            starts = self._at[END_STAGE - 1].output_valid & is_gate(ending.function)
+            m.d.comb += [
+                gates.start.eq(starts),
+                gates.tanh.eq(ending.function == Function.TANH),
+                gates.exp.eq(ending.function == Function.EXP if config.training else 0),
+                gates.integer_bits.eq(ending.table),
+            ]
+            self._copied |= {
+                "gate": gates.following,
+                "pick": self._writer(m, written, starts, gates.finishes).pick,
+            }
+        else:
+            pick = ActivationLane.PICK_STAGE
+            function = self._at[pick - 1].output.function
+            self._copied["pick"] = Mux(function == Function.TABLE, Pick.TABLE, Pick.PLAIN)
+            announced, end = self._at[ANNOUNCED_STAGE], self._at[pick]
+            announces = self._turns.last(announced.output_valid, ROW_LATENCY + ANNOUNCED_STAGE)
+            m.d.sync += [
+                self.buffer.enable.eq(self._turns.last(end.output_valid, ROW_LATENCY + pick)),
+                self.buffer.address.eq(end.output.line),
+                self.advance_write.eq(announces),
+                self.advance_write_to.eq(written),
+                self.write_done.eq(announces & announced.output.last),
+            ]
+
+    def _lanes(
+        self, m: Module, operands: Value, rows: Value, planes: list[Value]
+    ) -> list[dict[str, Any]]:
+        """Return the inputs of each lane: for all lanes alike, by registers, and its own."""
+        config, inputs = self._config, self._inputs
         sharing = {"users": config.lanes, "sharers": self._sharers}
-        copies = {name: replicas(m, name, value, **sharing) for name, value in copied.items()}
-        operands_now = self._now(m, operands, OPERAND_LATENCY, once=True)
-        rows = self._now(m, rows, ROW_LATENCY, once=True)
+        copies = {name: replicas(m, name, value, **sharing) for name, value in self._copied.items()}
+        dithers = inputs.pop("dithers", None)
         if config.depthwise:
-            inputs["tap"] = self._now(m, inputs["tap"], OPERAND_LATENCY)
+            inputs["tap"] = self._turns.now(m, inputs["tap"], OPERAND_LATENCY)
         # The distances of the shifts right wait in a memory until the products are there.
         m.submodules.shifts = waiting = DelayRing(
             width=SHIFT_BITS * config.lanes, cycles=Requantiser.SHIFT_STAGE
@@ -301,7 +348,7 @@ class ResultLanes(wiring.Component):
             lane = inputs | {name: copy[c] for name, copy in copies.items()}
             lane |= {
                 "accumulator": rows.word_select(c, 32),
-                "byte": operands_now.word_select(c, 8),
+                "byte": operands.word_select(c, 8),
                 "bias": Cat(planes[i].word_select(c, 8) for i in range(4)),
                 "multiplier": Cat(planes[4 + i].word_select(c, 8) for i in range(4))[:31],
                 "shift_right": planes[8].word_select(c, 8)[:SHIFT_BITS],
@@ -322,43 +369,7 @@ class ResultLanes(wiring.Component):
             if config.depthwise:
                 lane["tap"] = inputs["tap"].word_select(c, 8)
             lanes.append(lane)
-        place = place_groups if lanes_are_instances(config) else place_lanes
-        place(m, config, lanes, self._outputs)
-        m.d.sync += self.buffer.data.eq(line)
-        return m
-
-    def _turn_at(self, stage: int) -> Value:
-        """Return the turn of a column that was read `stage` cycles ago.
-
-        READ_SLACK is a multiple of a step, so it does not change the turn.
-        """
-        return (self.turn - stage)[0]
-
-    def _in_first_turn(self, holds: Value, stage: int) -> Value:
-        """Return `holds` in the first turn only; `holds` itself stays for all turns.
-
-        A line that is read is complete in the first turn.
-        """
-        return holds & ~self._turn_at(stage) if self._shared else holds
-
-    def _in_last_turn(self, holds: Value, stage: int) -> Value:
-        """Return `holds` in the last turn only; `holds` itself stays for all turns."""
-        return holds & self._turn_at(stage) if self._shared else holds
-
-    def _now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:
-        """Return the words of the columns that have their turn, `stage` cycles after the read.
-
-        `columns` has a word for each column. It stays for all turns or, with `once`, is there in
-        the first turn only.
-        """
-        if not self._shared:
-            return columns
-        first, later = columns[: len(columns) // 2], columns[len(columns) // 2 :]
-        if once:
-            kept = Signal(len(later), reset_less=True)
-            m.d.sync += kept.eq(later)
-            later = kept
-        return Mux(self._turn_at(stage), later, first)
+        return lanes
 
     def _said(self, m: Module, vector: data.View, *names: str) -> data.View:
         """Return the settings `names` of a vector's instruction, from a memory of their own."""
@@ -375,13 +386,8 @@ class ResultLanes(wiring.Component):
         ]
         return read.data
 
-    def _line_controls(
-        self, m: Module, operands: Signal
-    ) -> tuple[dict[str, Any], dict[str, ValueLike]]:
-        """Return the taps, and the controls of a line.
-
-        The controls come a cycle early, as they pass through a register of each group of lanes.
-        """
+    def _line_controls(self, m: Module, operands: Signal) -> None:
+        """Give the lanes the taps, and the controls of a line."""
         self._stages = stages = [self.line]
         layout = LineControl(config=self._config)
         for stage in range(self._operand_latency + VectorLane.SCALED_STAGE):
@@ -391,40 +397,21 @@ class ResultLanes(wiring.Component):
                 with m.If(~self.made):
                     m.d.sync += stages[-1].eq(0)
         lanes = stages[self._operand_latency :]
-        summing = Signal(SumControl())
-        soon = lanes[VectorLane.SUM_STAGE - 1].summing
-        late = lanes[VectorLane.SCALED_STAGE - 1].summing
-        m.d.comb += [
-            summing.eq(soon),
-            summing.update.eq(soon.update & ~soon.scaled & ~soon.halved),
-        ]
-        with m.If(late.scaled | late.halved):
-            m.d.comb += summing.eq(late)
-        scaled = lanes[VectorLane.VALUE_STAGE - 1]
-        multiplied = lanes[VectorLane.VALUE_STAGE + Requantiser.MULTIPLIER_STAGE - 1]
-        found: dict[str, Any] = {}
-        paired = {"pair": stages[LINE_LATENCY - 1].pair} if self._config.reads_pairs else {}
-        copied: dict[str, ValueLike] = {
-            **paired,
-            "element": stages[self._operand_latency - 1].element,
-            "scaling": scaled.scaling,
-            "shift": Cat(scaled.scaling.scaled, scaled.shift),
-            "scale": Cat(multiplied.scaling.scaled, multiplied.multiplier),
-            "summing": summing,
-        }
+        if self._config.reads_pairs:
+            self._copied["pair"] = stages[LINE_LATENCY - 1].pair
+        self._copied |= line_controls(m, stages[self._operand_latency - 1], lanes)
         if self._config.depthwise:
             width = 8 * self._config.cols
             m.submodules.taps = taps = Sram(width=width, depth=DEPTHWISE_TAPS, output_register=True)
             early = stages[self._operand_latency - TAP_LATENCY]
             m.d.comb += [
-                taps.write_enable.eq(self._in_first_turn(lanes[0].load_tap, OPERAND_LATENCY)),
+                taps.write_enable.eq(self._turns.first(lanes[0].load_tap, OPERAND_LATENCY)),
                 taps.write_address.eq(lanes[0].tap),
                 taps.write_data.eq(operands),
                 taps.read_enable.eq(1),
                 taps.read_address.eq(early.tap),
             ]
-            found["tap"] = taps.read_data
-        return found, copied
+            self._inputs["tap"] = taps.read_data
 
     def _planes(self, m: Module, control: data.View) -> list[Value]:
         """Return the bytes of the entry as the value comes; the multiplier's bytes come later."""
@@ -432,17 +419,15 @@ class ResultLanes(wiring.Component):
         connect(m, flipped(self.parameters), parameters.write)
         m.d.comb += parameters.entry.eq(control.parameter)
         return [
-            self._now(m, parameters.planes[plane], parameters.latency(plane))
+            self._turns.now(m, parameters.planes[plane], parameters.latency(plane))
             for plane in range(PARAMETER_PLANES)
         ]
 
-    def _writer(
-        self, m: Module, at: dict[int, DelayLine], written: Signal, starts: Value, finishes: Value
-    ) -> LineWriter:
+    def _writer(self, m: Module, written: Signal, starts: Value, finishes: Value) -> LineWriter:
         """Place the LineWriter, for results of two lines and results from the gates."""
         pick, turns = ActivationLane.PICK_STAGE, self._config.columns_per_lane
         writer = m.submodules.writer = LineWriter(config=self._config)
-        ends = at[pick - 1].output
+        ends = self._at[pick - 1].output
         looks_up = ends.function == Function.TABLE
         if self._config.attention:
             looks_up &= ~ends.wide  # the number on a curve is there as it is
@@ -452,7 +437,7 @@ class ResultLanes(wiring.Component):
             (writer.announced_wide, ANNOUNCED_STAGE + turns),
             (writer.end, pick),
         ):
-            line = at[stage]
+            line = self._at[stage]
             m.d.comb += [vector.valid.eq(line.output_valid), vector.control.eq(line.output)]
         m.d.comb += [
             writer.starts.eq(starts),
@@ -466,22 +451,15 @@ class ResultLanes(wiring.Component):
             self.write_done.eq(writer.write_done),
         ]
         if self._shared:
-            m.d.comb += writer.turn.eq(self._turn_at(ROW_LATENCY + pick))
+            m.d.comb += writer.turn.eq(self._turns.at(ROW_LATENCY + pick))
         return writer
 
-    def _other(
-        self,
-        m: Module,
-        at: dict[int, DelayLine],
-        operands: Signal,
-        plain: Value,
-        copied: dict[str, ValueLike],
-    ) -> OtherResults:
-        """Place the units of training, which drive the line that is written; extend `copied`."""
+    def _other(self, m: Module, operands: Signal, plain: Value) -> OtherResults:
+        """Place the units of training, which drive the line that is written."""
         others = m.submodules.others = OtherResults(config=self._config)
-        valued, ending = at[0], at[ActivationLane.PICK_STAGE - 1]
+        valued, ending = self._at[0], self._at[ActivationLane.PICK_STAGE - 1]
         measured = self._said(m, valued.output, "function", "table")
-        ends = self._in_last_turn(ending.output_valid, ROW_LATENCY + ActivationLane.PICK_STAGE - 1)
+        ends = self._turns.last(ending.output_valid, ROW_LATENCY + ActivationLane.PICK_STAGE - 1)
         for port, vector, said, valid, stage in (
             (others.issued, self.vector, self.said, self.issue, 0),
             (others.valued, valued.output, measured, valued.output_valid, ROW_LATENCY),
@@ -489,30 +467,32 @@ class ResultLanes(wiring.Component):
         ):
             m.d.comb += [
                 port.valid.eq(valid),
-                port.last.eq(self._in_last_turn(vector.last, stage)),
+                port.last.eq(self._turns.last(vector.last, stage)),
                 port.function.eq(said.function),
                 port.table.eq(said.table),
             ]
-        m.d.comb += others.coming.exponent.eq(self._said(m, at[-1].output, "exponent").exponent)
+        m.d.comb += others.coming.exponent.eq(
+            self._said(m, self._at[-1].output, "exponent").exponent
+        )
         loads = self._stages[self._operand_latency]
         m.d.comb += [
             others.about.eq(self.about),
             others.magnitude.eq(ored(self._outputs["magnitude"])),
-            others.load_tile.eq(self._in_first_turn(loads.load_tile, OPERAND_LATENCY)),
+            others.load_tile.eq(self._turns.first(loads.load_tile, OPERAND_LATENCY)),
             others.bytes.eq(operands),
-            others.load_seed.eq(self._in_first_turn(loads.load_seed, OPERAND_LATENCY)),
+            others.load_seed.eq(self._turns.first(loads.load_seed, OPERAND_LATENCY)),
             others.seed.eq(self.seed),
             others.plain.eq(plain),
         ]
-        copied["shifts"] = others.shifts
+        self._copied["shifts"] = others.shifts
         return others
 
     def _dithers(self, m: Module, others: OtherResults, draws: Value) -> Signal:
         """Return the number that each lane adds in the cycle after its ROUNDING_STAGE."""
         stage = ROW_LATENCY + Requantiser.ROUNDING_STAGE
-        now = self._now(m, others.dither, stage)
+        now = self._turns.now(m, others.dither, stage)
         dithers = Signal(len(now), reset_less=True)
         half = Const(1 << DITHER_BITS - 1, DITHER_BITS).replicate(self._config.lanes)
-        m.d.comb += others.draw.eq(self._in_last_turn(draws, stage))
+        m.d.comb += others.draw.eq(self._turns.last(draws, stage))
         m.d.sync += dithers.eq(Mux(draws, now, half))
         return dithers

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of the activation unit: for each command, the reads in their order."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
-from amaranth.lib import data, enum, stream, wiring
+from dataclasses import dataclass
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from systola.arch.config import Config
-from systola.arch.isa import CURVE_TABLES, LONG_TABLES, Function, Operation
-from systola.hdl.activation.spacings import TAP_SPACING
+from systola.arch.isa import CURVE_TABLES, LONG_TABLES, Function
+from systola.hdl.activation.step_kind import StepKind, halves_of, kind_of, pairs_of
+from systola.hdl.activation.steps import PHASES, Pause, Step
 from systola.hdl.commands import (
-    OTHER,
     ActivateCommand,
     Other,
-    Source,
     address_bits,
-    is_curve,
-    is_gate,
     line_bits,
     measures,
     most_taps,
@@ -26,101 +25,69 @@ from systola.hdl.commands import (
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.walker import WALK_GAP, Walker
 
-
-class Phase(enum.Enum, shape=2):
-    """A part of a vector's steps, named after the data that these steps read.
-
-    TAPS: the weights of the taps (Depthwise, once a block). ELEMENTS: operand a or accumulators.
-    OPERAND: operand b. ADDEND: the lines to which the result is added.
-    """
-
-    TAPS = 0
-    ELEMENTS = 1
-    OPERAND = 2
-    ADDEND = 3
+PLAN_LATENCY = WALK_GAP + 1
+"""Cycles from a command to its first step."""
 
 
-PHASES = data.StructLayout({"taps": 1, "elements": 1, "operand": 1, "addend": 1})
-"""A layout with a bit for each Phase."""
+class Place(data.StructLayout):
+    """A layout that has the place of a step in its instruction.
 
+    When a phase begins, it is known how the phase may end.
 
-class Pause(enum.Enum, shape=3):
-    """A reason to leave out steps after a step: the next one would come too early."""
-
-    NONE = 0
-    ONE = 1
-    TAPS = 2
-    ADDEND = 3
-    DRAIN = 4
-    LONG = 5
-    GATE = 6
-
-
-class Step(data.StructLayout):
-    """A step: the work of one cycle, if no other unit holds it up.
-
-    | field           | meaning |
+    | field          | meaning |
     |---|---|
-    | `phase`         | the part of its vector |
-    | `reads`         | it reads buffer line `read` |
-    | `reads_operand` | the line belongs to operand b, or to the taps |
-    | `reads_first`   | the line belongs to any other region |
-    | `read`          | the line |
-    | `sums`          | it reads accumulator `row` |
-    | `row`           | the row |
-    | `outside`       | its place lies outside the map, so it reads nothing |
-    | `tap`           | number of the tap that it loads or uses |
-    | `low`           | its line has low bytes, and the next line their high bytes |
-    | `pair`          | the low bytes, in the line before, are read with it, if the machine
-                        `reads_pairs` |
-    | `scales`        | it completes an element that the requantisers scale |
-    | `halves`        | it completes an element of int8 that is halved |
-    | `begins`        | it has the first element of its vector |
-    | `final`         | it issues its vector |
-    | `narrow`        | it is final, and writes one line |
-    | `wide`          | it is final, and writes two lines |
-    | `looks_up`      | it is final, and the result comes from a table |
-    | `line`          | the line of the result, or the first of two |
-    | `parameter`     | the parameter entry of the vector |
-    | `table`         | number of the table |
-    | `ends`          | it is the last step of its instruction |
-    | `pause`         | the pause that follows it |
+    | `phase`        | the phase |
+    | `tap`          | the tap that TAPS loads or ELEMENTS uses |
+    | `half`         | the step reads the second line of an int16 number |
+    | `last_load`    | in TAPS: the last load of the block |
+    | `ends_by_tap`  | the last tap completes a vector |
+    | `ends_by_line` | this line completes a vector |
+    | `moves_on`     | the walk moves on after this step |
+    | `row`          | accumulator row of the vector |
+    | `line`         | first line of the result |
+    | `operand`      | next line of operand b or of the taps |
+    | `addend`       | next line to which a result is added |
+    | `parameter`    | parameter entry of the vector |
     """
 
     def __init__(self, *, config: Config):
         super().__init__(
             {
-                "phase": Phase,
-                "reads": 1,
-                "reads_first": 1,
-                "reads_operand": 1,
-                "read": line_bits(config),
-                "sums": 1,
-                "row": row_bits(config),
-                "outside": 1,
+                "phase": PHASES,
                 "tap": range(most_taps(config)),
-                "low": 1,
-                **({"pair": 1} if config.reads_pairs else {}),
-                "scales": 1,
-                "halves": 1,
-                "begins": 1,
-                "final": 1,
-                "narrow": 1,
-                "wide": 1,
-                "looks_up": 1,
+                **dict.fromkeys(("half", "last_load", "ends_by_tap", "ends_by_line"), 1),
+                "moves_on": 1,
+                "row": row_bits(config),
                 "line": address_bits(config),
+                "operand": line_bits(config),
+                "addend": address_bits(config),
                 "parameter": bits_for(config.parameter_entries),
-                "table": 4,
-                "ends": 1,
-                "pause": Pause,
             }
         )
 
 
-HALF = 1 << 30
-"""Multiplier of a scale of one half."""
-PLAN_LATENCY = WALK_GAP + 1
-"""Cycles from a command to its first step."""
+@dataclass(frozen=True)
+class _Ends:
+    """The parts of an instruction that end with the present step.
+
+    | field         | part |
+    |---|---|
+    | `taps`        | all taps of a window |
+    | `loads`       | the phase TAPS |
+    | `operand`     | all lines of operand b, in the phase OPERAND |
+    | `addend`      | all lines of the addend, in the phase ADDEND |
+    | `vector`      | a vector, which the step issues |
+    | `block`       | all places of a block; it ends with its last vector |
+    | `instruction` | the instruction |
+    """
+
+    taps: Value
+    loads: Value
+    operand: Value
+    addend: Value
+    vector: Signal
+    block: Value
+    instruction: Signal
 
 
 class StepPlanner(wiring.Component):
@@ -162,18 +129,50 @@ class StepPlanner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self._config
-        command = self.command
-        # Both lines of an int16 operand or addend are one step.
-        paired = command.paired if config.reads_pairs else Const(0, 1)
-        halved_operands = command.wide_operands & ~paired
-        walker = m.submodules.walker = Walker(walk=vector_walk(config))
-        first, last, place = walker.first, walker.last, walker.position
+        config, command = self._config, self.command
+        self._paired, self._halves = pairs_of(config, command), halves_of(config, command)
+        self._walker = walker = Walker(walk=vector_walk(config))
+        m.submodules.walker = walker
+        self._place = place = Signal(Place(config=config))
+        self._coming = coming = Signal(StepKind(config=config))
+        self._kind = kind = Signal(StepKind(config=config), reset_less=True)
+        m.d.comb += [coming[name].eq(value) for name, value in kind_of(config, command).items()]
+        with m.If(~walker.present):
+            m.d.sync += kind.eq(coming)
+
+        # No walk is present. After a reset this may be a cycle late, but no command comes so early.
+        absent = m.submodules.absent = Replica()
+        m.d.comb += absent.input.eq(~walker.will_be_present)
+        # Whenever `steps.ready` is high, the planner goes on, and offers the next step in the next
+        # cycle. Two copies of `steps.ready` serve this: one for the place in the instruction, and
+        # one for the step.
+        goes_on = Signal()
+        for name, copy in (("goes_on", goes_on), ("loads", self.loads)):
+            replica = m.submodules[name] = Replica()
+            m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
+
+        self._walk(m, goes_on)
+        ends = self._ends(m)
+        follows = self._follows(m, ends)
+        with m.If(absent.output):
+            self._begin(m)
+        with m.Elif(goes_on):
+            self._go_on(m, ends, follows)
+        in_window = place.phase.elements & ~ends.taps
+        m.d.comb += walker.advance.eq(goes_on & (place.moves_on | in_window))
+        self._offer(m, ends, self._pause(m, ends))
+        return m
+
+    def _walk(self, m: Module, goes_on: Value) -> None:
+        """Give the command to the walker, and keep it until all of its steps are made."""
+        command, walker = self.command, self._walker
         low = Signal.like(command.low, reset_less=True)
         walked = Signal()  # all steps of the command are made, but units still need it
         ended = Signal()
-        goes_on = Signal()
-        moves_on = Signal()  # the walk moves on after this step
+        with m.If(~walker.present):
+            # `low` must not exceed `high`. (The sign of a difference comes directly out of a carry
+            # chain, a comparison does not.)
+            m.d.sync += low.eq(Mux((command.high - command.low)[-1], command.high, command.low))
         m.d.comb += [
             self.planned.eq(command),
             self.planned.low.eq(low),
@@ -182,289 +181,249 @@ class StepPlanner(wiring.Component):
             self.begins.eq(walker.walk.valid & ~walker.present),
             # This equals `walk.ready`, but is known sooner in the cycle: it need not look at the
             # taps, as all taps have been walked when the last place ends.
-            ended.eq((goes_on & moves_on & walker.present & walker.ends) | walked),
+            ended.eq((goes_on & self._place.moves_on & walker.present & walker.ends) | walked),
             self.ends.eq(ended & ~self.hold),
         ]
         m.d.sync += walked.eq(ended & self.hold)
 
-        # The kind of the instruction.
-        coming_sums = command.source == Source.ACCUMULATORS
-        coming_vector = command.source == Source.VECTOR
-        coming_depthwise = command.source == Source.DEPTHWISE
-        coming_adds = (command.operation == Operation.ADD) | (
-            command.operation == Operation.SUBTRACT
-        )
-        coming_operand = coming_vector & (command.operation != Operation.COPY)
-        coming_addend = coming_sums & command.accumulate  # the addend is read first
-        coming_end = ~coming_operand & (~command.accumulate | coming_sums)
-        from_accumulators = Signal(reset_less=True)
-        from_map = Signal(reset_less=True)
-        has_operand = Signal(reset_less=True)
-        elements_end = Signal(reset_less=True)  # the last element of a vector is its last step
-        addend_first = Signal(reset_less=True)  # a vector begins with the phase ADDEND
-        depthwise = Signal(reset_less=True)  # a block begins with the phase TAPS
-        one_line = Signal(reset_less=True)  # one line of operand b completes a vector
-        two_lines = Signal(reset_less=True)  # a vector reads one line and writes two
-        gate = Signal(reset_less=True)
-        other = Signal(reset_less=True)  # nothing is requantised
-        scaled = Signal(reset_less=True)
-        halved = Signal(data.StructLayout({"a": 1, "b": 1}), reset_less=True)
-        few_taps = Signal(reset_less=True)
-        one_tap = Signal(reset_less=True)
-        last_but_one = Signal.like(command.taps, reset_less=True)  # number of the last tap but one
-        with m.If(~walker.present):
-            m.d.sync += [
-                # `low` must not exceed `high`. (The sign of a difference comes directly out of a
-                # carry chain, a comparison does not.)
-                low.eq(Mux((command.high - command.low)[-1], command.high, command.low)),
-                from_accumulators.eq(coming_sums),
-                from_map.eq(~coming_sums & ~coming_vector),
-                has_operand.eq(coming_operand),
-                elements_end.eq(coming_end),
-                addend_first.eq(coming_addend),
-                depthwise.eq(coming_depthwise),
-                one_line.eq(coming_operand & ~halved_operands & ~command.accumulate),
-                two_lines.eq(command.wide & ~coming_operand & ~halved_operands),
-                gate.eq(is_gate(command.function)),
-                other.eq(command.function == OTHER),
-                scaled.eq(coming_vector & coming_adds),
-                *(
-                    halved[operand].eq(
-                        (command.scale[f"multiplier_{operand}"] == HALF)
-                        & (command.scale[f"shift_{operand}"] == 0)
-                        & ~command.wide_operands
-                    )
-                    for operand in "ab"
-                ),
-                few_taps.eq(command.taps <= TAP_SPACING),
-                one_tap.eq(command.taps == 1),
-                last_but_one.eq(command.taps - 2),
-            ]
-
-        # The position in the instruction. When a phase begins, it is known how it may end.
-        now = Signal(PHASES)
-        tap = Signal(range(most_taps(config)))  # the tap that TAPS loads or ELEMENTS uses
-        half = Signal()
-        last_load = Signal()  # in TAPS: the last load of the block
-        ends_by_tap = Signal()  # the last tap completes a vector
-        ends_by_line = Signal()  # this line completes a vector
-        row = Signal.like(command.accumulator)
-        line = Signal.like(command.destination)
-        operand = Signal.like(command.operand)
-        addend = Signal.like(command.destination)
-        parameter = Signal.like(command.parameter)
-
-        operand_ends = ~halved_operands | half
-        addend_ends = half | paired
+    def _ends(self, m: Module) -> _Ends:
+        """Find the parts of the instruction that end with the present step."""
+        place, last = self._place, self._walker.last
         last_tap = last.kx & last.ky
-        block_ends = last.ox & last.oy
-        taps_end = now.taps & last_load
         final = Signal()
         ends = Signal()
         m.d.comb += [
-            final.eq((ends_by_tap & last_tap) | ends_by_line),
-            ends.eq(final & walker.ends),
+            final.eq((place.ends_by_tap & last_tap) | place.ends_by_line),
+            ends.eq(final & self._walker.ends),
         ]
+        return _Ends(
+            taps=last_tap,
+            loads=place.phase.taps & place.last_load,
+            operand=~self._halves | place.half,
+            addend=place.half | self._paired,
+            vector=final,
+            block=last.ox & last.oy,
+            instruction=ends,
+        )
 
-        # The phase of the next step. `final` stands for phases that complete a vector. Phases that
-        # do not complete a vector have terms of their own.
-        begins_block = block_ends & depthwise
-        next_half = (now.operand & ~operand_ends) | (now.addend & ~addend_ends)
+    def _follows(self, m: Module, ends: _Ends) -> data.View:
+        """Return the phase of the next step.
+
+        The end of a vector stands for phases that complete a vector. Phases that do not complete a
+        vector have terms of their own.
+        """
+        kind, place, now = self._kind, self._place, self._place.phase
+        begins_block = ends.block & kind.depthwise
         follows = Signal(PHASES)
         m.d.comb += [
-            follows.taps.eq(Mux(final, begins_block, now.taps & ~last_load)),
+            follows.taps.eq(Mux(ends.vector, begins_block, now.taps & ~place.last_load)),
             follows.elements.eq(
-                (final & ~addend_first & ~begins_block)
-                | taps_end
-                | (now.elements & ~last_tap)
-                | (now.addend & addend_ends & from_accumulators)
+                (ends.vector & ~kind.addend_first & ~begins_block)
+                | ends.loads
+                | (now.elements & ~ends.taps)
+                | (now.addend & ends.addend & kind.from_accumulators)
             ),
             follows.operand.eq(
-                (now.elements & last_tap & has_operand) | (now.operand & ~operand_ends)
+                (now.elements & ends.taps & kind.has_operand) | (now.operand & ~ends.operand)
             ),
             follows.addend.eq(
-                (final & addend_first)
-                | (now.elements & last_tap & ~has_operand & ~elements_end)
-                | (now.operand & operand_ends & command.accumulate)
-                | (now.addend & ~addend_ends)
+                (ends.vector & kind.addend_first)
+                | (now.elements & ends.taps & ~kind.has_operand & ~kind.elements_end)
+                | (now.operand & ends.operand & self.command.accumulate)
+                | (now.addend & ~ends.addend)
             ),
         ]
+        return follows
 
-        # No walk is present. After a reset this may be a cycle late, but no command comes so early.
-        absent = m.submodules.absent = Replica()
-        m.d.comb += absent.input.eq(~walker.will_be_present)
+    def _begin(self, m: Module) -> None:
+        """Load the place of the first step of the command."""
+        command, coming, place = self.command, self._coming, self._place
+        elements = ~coming.depthwise & ~coming.addend_first
+        m.d.sync += [
+            place.phase.taps.eq(coming.depthwise),
+            place.phase.elements.eq(elements),
+            place.phase.operand.eq(0),
+            place.phase.addend.eq(coming.addend_first),
+            place.tap.eq(0),
+            place.half.eq(0),
+            place.last_load.eq(coming.one_tap),
+            place.ends_by_tap.eq(elements & coming.elements_end),
+            place.ends_by_line.eq(0),
+            place.moves_on.eq(elements & coming.elements_end),
+            place.row.eq(command.accumulator),
+            place.line.eq(command.destination),
+            place.operand.eq(command.operand),
+            place.addend.eq(command.destination | self._paired),
+            place.parameter.eq(command.parameter),
+        ]
 
-        # Whenever `steps.ready` is high, the planner goes on, and offers the next step in the next
-        # cycle. Two copies of `steps.ready` serve this: one for the place in the instruction, and
-        # one for the step.
-        loads = Signal()
-        for name, copy in (("goes_on", goes_on), ("loads", loads)):
-            replica = m.submodules[name] = Replica()
-            m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
-        with m.If(absent.output):
-            m.d.sync += [
-                now.taps.eq(coming_depthwise),
-                now.elements.eq(~coming_depthwise & ~coming_addend),
-                now.operand.eq(0),
-                now.addend.eq(coming_addend),
-                tap.eq(0),
-                half.eq(0),
-                last_load.eq(command.taps == 1),
-                ends_by_tap.eq(~coming_depthwise & ~coming_addend & coming_end),
-                ends_by_line.eq(0),
-                moves_on.eq(~coming_depthwise & ~coming_addend & coming_end),
-                row.eq(command.accumulator),
-                line.eq(command.destination),
-                operand.eq(command.operand),
-                addend.eq(command.destination | paired),
-                parameter.eq(command.parameter),
-            ]
-        with m.Elif(goes_on):
-            in_pair = paired & command.wide_operands
-            operand_step = Cat(now.taps | (now.operand & ~in_pair), now.operand & in_pair)
-            if config.training:
-                operand_step = Mux(
-                    final & block_ends & other, command.walk.step.block.line, operand_step
-                )
-            by_tap = follows.elements & elements_end
-            by_line = (
-                (now.elements & last_tap & one_line)
-                | (now.operand & ~operand_ends & ~command.accumulate)
-                | (now.addend & ~addend_ends & ~from_accumulators)
-                | (follows.addend & paired & ~from_accumulators)
+    def _go_on(self, m: Module, ends: _Ends, follows: data.View) -> None:
+        """Load the place of the next step of the command."""
+        command, kind = self.command, self._kind
+        place, now, paired = self._place, self._place.phase, self._paired
+        in_pair = paired & command.wide_operands
+        operand_step = Cat(now.taps | (now.operand & ~in_pair), now.operand & in_pair)
+        if self._config.training:
+            operand_step = Mux(
+                ends.vector & ends.block & kind.other, command.walk.step.block.line, operand_step
             )
+        by_tap = follows.elements & kind.elements_end
+        by_line = (
+            (now.elements & ends.taps & kind.one_line)
+            | (now.operand & ~ends.operand & ~command.accumulate)
+            | (now.addend & ~ends.addend & ~kind.from_accumulators)
+            | (follows.addend & paired & ~kind.from_accumulators)
+        )
+        m.d.sync += [
+            now.eq(follows),
+            place.tap.eq(Mux(ends.vector | ends.loads, 0, place.tap + 1)),
+            place.half.eq((now.operand & ~ends.operand) | (now.addend & ~ends.addend)),
+            place.last_load.eq(Mux(now.taps, place.tap == kind.last_but_one, kind.one_tap)),
+            place.ends_by_tap.eq(by_tap),
+            place.ends_by_line.eq(by_line),
+            place.moves_on.eq(by_tap | by_line),
+            place.operand.eq(place.operand + operand_step),
+            place.addend.eq(place.addend + Cat(now.addend & ~paired, now.addend & paired)),
+        ]
+        with m.If(ends.vector):
             m.d.sync += [
-                now.eq(follows),
-                tap.eq(Mux(final | taps_end, 0, tap + 1)),
-                half.eq(next_half),
-                last_load.eq(Mux(now.taps, tap == last_but_one, one_tap)),
-                ends_by_tap.eq(by_tap),
-                ends_by_line.eq(by_line),
-                moves_on.eq(by_tap | by_line),
-                operand.eq(operand + operand_step),
-                addend.eq(addend + Cat(now.addend & ~paired, now.addend & paired)),
+                place.row.eq(place.row + 1),
+                place.line.eq(place.line + 1 + command.wide),
             ]
-            with m.If(final):
-                m.d.sync += [
-                    row.eq(row + 1),
-                    line.eq(line + 1 + command.wide),
-                ]
-                with m.If(block_ends & command.by_block):
-                    m.d.sync += parameter.eq(parameter + 1)
-        m.d.comb += walker.advance.eq(goes_on & (moves_on | (now.elements & ~last_tap)))
+            with m.If(ends.block & command.by_block):
+                m.d.sync += place.parameter.eq(place.parameter + 1)
 
-        drains = ends & ~from_accumulators
+    def _pause(self, m: Module, ends: _Ends) -> Signal:
+        """Return the pause that follows the present step."""
+        config, command, kind = self._config, self.command, self._kind
+        final = ends.vector
+        drains = ends.instruction & ~kind.from_accumulators
         # An addend that is read before the other operands needs no pause.
-        adds_soon = final & command.accumulate & ~from_accumulators
+        adds_soon = final & command.accumulate & ~kind.from_accumulators
         if config.training:
-            few_lines = Signal(reset_less=True)  # a vector is one element of one step
-            with m.If(~walker.present):
-                m.d.sync += few_lines.eq(~coming_operand & ~halved_operands)
-            adds_soon &= few_lines
+            adds_soon &= kind.few_lines
         pauses: list[tuple[Value, ValueLike]] = [
-            (final & gate, Pause.GATE),
-            (((final & command.accumulate) | drains) & scaled, Pause.LONG),
+            (final & kind.gate, Pause.GATE),
+            (((final & command.accumulate) | drains) & kind.scaled, Pause.LONG),
             (drains, Pause.DRAIN),
             (adds_soon, Pause.ADDEND),
-            (final & (two_lines | ends), Mux(addend_first & ~ends, Pause.NONE, Pause.ONE)),
-            (taps_end & few_taps, Pause.TAPS),
+            (
+                final & (kind.two_lines | ends.instruction),
+                Mux(kind.addend_first & ~ends.instruction, Pause.NONE, Pause.ONE),
+            ),
+            (ends.loads & kind.few_taps, Pause.TAPS),
         ]
         if config.training:
             # A pause follows a transposed tile, a Measure, random bytes and a seed.
-            rests = other & Mux(now.taps, last_load & few_taps, final & block_ends)
+            few_loads = self._place.last_load & kind.few_taps
+            rests = kind.other & Mux(self._place.phase.taps, few_loads, final & ends.block)
             pauses.insert(0, (rests, Pause.LONG))
             # The generators of random numbers make their steps late, and the next seed must come
             # after them. A gate's pause is longer, so it needs no second one.
-            pauses.insert(2, (ends & command.stochastic, Pause.LONG))
-        table = command.table
-        looks_up: Value = final & (command.function == Function.TABLE)
+            pauses.insert(2, (ends.instruction & command.stochastic, Pause.LONG))
         if config.attention:
-            curve = Signal(reset_less=True)
-            with m.If(~walker.present):
-                m.d.sync += curve.eq(is_curve(command))
-            # The load of the last of several tables is the last one that matters.
-            more = Mux(curve, CURVE_TABLES - 1, Mux(command.gathers, LONG_TABLES - 1, 0))
-            table = (table + more)[: len(table)]
-            looks_up |= command.gathers
             # Numbers on curves come late. Without the pause, results of the next instruction could
             # pass them.
-            pauses.insert(0, (ends & curve & scaled, Pause.GATE))
-            pauses.insert(1, (ends & curve, Pause.LONG))
+            pauses.insert(0, (ends.instruction & kind.curve & kind.scaled, Pause.GATE))
+            pauses.insert(1, (ends.instruction & kind.curve, Pause.LONG))
         pause = Signal(Pause)
         for number, (holds, which) in enumerate(pauses):
             with m.Elif(holds) if number else m.If(holds):
                 m.d.comb += pause.eq(which)
+        return pause
 
-        # The step, but for two facts that follow from its place: whether the place lies outside
-        # the map, and which parameter entry the step uses. Both are added below.
-        first_half = halved_operands & Mux(now.elements, first.kx, ~half)
-        halves = Mux(now.elements, halved.a, halved.b)
+    def _offer(self, m: Module, ends: _Ends, pause: Signal) -> None:
+        """Load the step, and offer it with two more facts that follow from its place.
+
+        These facts are whether the place lies outside the map, and the parameter entry of the step.
+        """
+        config, command, kind = self._config, self.command, self._kind
+        place, now, final = self._place, self._place.phase, ends.vector
+        first, position = self._walker.first, self._walker.position
+        first_half = self._halves & Mux(now.elements, first.kx, ~place.half)
+        halved = Mux(now.elements, kind.halved_a, kind.halved_b)
         step = Signal(Step(config=config), reset_less=True)
         in_window = Signal(reset_less=True)
         in_rows, in_columns = Signal(reset_less=True), Signal(reset_less=True)
         by_taps = Signal(reset_less=True)
-        valid = Signal()
-        m.d.comb += self.loads.eq(loads)
-        reads = ~(now.elements & from_accumulators)
+        reads = ~(now.elements & kind.from_accumulators)
         # A Transpose reads operand a in the phase in which other instructions read taps.
-        of_operand = now.operand | (now.taps & ~other)
+        of_operand = now.operand | (now.taps & ~kind.other)
         narrow = final & ~command.wide
         if config.training:
-            reads &= ~(other & depthwise & (now.elements | (command.table != Other.TRANSPOSE)))
-            narrow &= ~(other & measures(command.table))
-        if config.reads_pairs:
-            in_pair = paired & (now.addend | (command.wide_operands & ~from_accumulators))
-            with m.If(loads):
-                m.d.sync += step.pair.eq(in_pair)
-        with m.If(loads):
+            moves_none = now.elements | (command.table != Other.TRANSPOSE)
+            reads &= ~(kind.other & kind.depthwise & moves_none)
+            narrow &= ~(kind.other & measures(command.table))
+        looks_up, table = self._table(final)
+        with m.If(self.loads):
+            if config.reads_pairs:
+                in_pair = now.addend | (command.wide_operands & ~kind.from_accumulators)
+                m.d.sync += step.pair.eq(self._paired & in_pair)
             m.d.sync += [
-                valid.eq(walker.present),
+                self.steps.valid.eq(self._walker.present),
                 step.phase.eq(Cat(now.elements | now.addend, now.operand | now.addend)),
                 step.reads.eq(reads),
                 step.reads_first.eq(reads & ~of_operand),
                 step.reads_operand.eq(reads & of_operand),
-                step.read.eq(Mux(now.elements, place.line, Mux(now.addend, addend, operand))),
-                step.sums.eq(now.elements & from_accumulators),
-                step.row.eq(row),
-                step.tap.eq(tap),
-                step.low.eq(Mux(now.addend, ~addend_ends, first_half)),
-                step.scales.eq(scaled & ~now.addend & ~first_half & ~halves),
-                step.halves.eq(scaled & ~now.addend & halves),
+                step.read.eq(
+                    Mux(now.elements, position.line, Mux(now.addend, place.addend, place.operand))
+                ),
+                step.sums.eq(now.elements & kind.from_accumulators),
+                step.row.eq(place.row),
+                step.tap.eq(place.tap),
+                step.low.eq(Mux(now.addend, ~ends.addend, first_half)),
+                step.scales.eq(kind.scaled & ~now.addend & ~first_half & ~halved),
+                step.halves.eq(kind.scaled & ~now.addend & halved),
                 step.begins.eq(now.elements & first.kx & first.ky),
                 step.final.eq(final),
                 step.narrow.eq(narrow),
                 step.wide.eq(final & command.wide),
                 step.looks_up.eq(looks_up),
-                step.line.eq(line),
-                step.parameter.eq(parameter),
+                step.line.eq(place.line),
+                step.parameter.eq(place.parameter),
                 step.table.eq(table),
-                step.ends.eq(ends),
+                step.ends.eq(ends.instruction),
                 step.pause.eq(pause),
-                in_window.eq(now.elements & from_map),
-                in_rows.eq((place.y >= 0) & (place.y < command.height)),
-                in_columns.eq((place.x >= 0) & (place.x < command.width)),
+                in_window.eq(now.elements & kind.from_map),
+                in_rows.eq((position.y >= 0) & (position.y < command.height)),
+                in_columns.eq((position.x >= 0) & (position.x < command.width)),
                 by_taps.eq(command.by_taps & now.elements),
             ]
+        self._complete(m, step, in_window & ~(in_rows & in_columns), by_taps)
 
-        # Each tap inside the map takes the next parameter entry; the first takes the vector's own.
+    def _table(self, final: Value) -> tuple[Value, Value]:
+        """Return whether the present step uses a table for its result, and the table's number.
+
+        The load of the last of several tables is the last one that matters.
+        """
+        command = self.command
+        looks_up = final & (command.function == Function.TABLE)
+        if not self._config.attention:
+            return looks_up, command.table
+        more = Mux(self._kind.curve, CURVE_TABLES - 1, Mux(command.gathers, LONG_TABLES - 1, 0))
+        return looks_up | command.gathers, (command.table + more)[: len(command.table)]
+
+    def _complete(self, m: Module, step: data.View, is_outside: Value, by_taps: Value) -> None:
+        """Drive `steps` with the step, which reads nothing outside the map.
+
+        Each tap inside the map takes the next parameter entry; the first takes the vector's own.
+        """
         outside = Signal()
         counts = Signal()
-        entry = Signal.like(command.parameter)
-        kept_entry = Signal.like(command.parameter)
+        entry = Signal.like(self.command.parameter)
+        kept_entry = Signal.like(self.command.parameter)
         kept_counted = Signal()
         counted = Signal()
         m.d.comb += [
-            outside.eq(in_window & ~(in_rows & in_columns)),
+            outside.eq(is_outside),
             counts.eq(by_taps & ~outside),
             counted.eq(kept_counted & ~step.begins),
             entry.eq(Mux(step.begins, step.parameter, kept_entry) + (counts & counted)),
-            self.steps.valid.eq(valid),
             self.steps.payload.eq(step),
             self.steps.payload.reads.eq(step.reads & ~outside),
             self.steps.payload.reads_first.eq(step.reads_first & ~outside),
             self.steps.payload.outside.eq(outside),
             self.steps.payload.parameter.eq(entry),
         ]
-        with m.If(loads):
+        with m.If(self.loads):
             m.d.sync += [kept_entry.eq(entry), kept_counted.eq(counted | counts)]
-        return m

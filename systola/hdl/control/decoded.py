@@ -12,7 +12,6 @@ from systola.hdl.commands import (
     TILE_COUNT_BITS,
     ActivateCommand,
     HostTransfer,
-    LinkCommand,
     MatrixCommand,
     Tail,
     WeightTransfer,
@@ -21,6 +20,7 @@ from systola.hdl.commands import (
 )
 from systola.hdl.control.hazards import groups_of
 from systola.hdl.control.scalar_unit import kind_bits
+from systola.hdl.link_commands import LinkCommand
 from systola.hdl.parts.in_flight import Region
 
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes instruction words into regions, commands and fault causes."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2, exact_log2
+from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import LINK_OPCODES, OPCODE_BITS, Fault, Opcode
@@ -15,16 +16,11 @@ from systola.hdl.commands import (
     TILE_BITS,
     TILE_COUNT_BITS,
     InstructionLayout,
-    line_bits,
-    parameter_space,
-    table_space,
 )
-from systola.hdl.control.activate_decoder import ActivateDecoder
-from systola.hdl.control.checks import LEAST_STEPS, Found, Known, tables_used, times, walks
+from systola.hdl.control.checks import LEAST_STEPS, Found, Known
 from systola.hdl.control.decoded import Decoded
-from systola.hdl.control.hazards import LOADS, STORES, groups_of
-from systola.hdl.control.link_decoder import LinkDecoder
-from systola.hdl.control.matrix_decoder import MatrixDecoder
+from systola.hdl.control.decoded_fields import ALTERNATE, DecodedFields, Verdict
+from systola.hdl.control.hazards import groups_of
 from systola.hdl.control.scalar_unit import (
     Coming,
     EffectiveInstruction,
@@ -32,6 +28,7 @@ from systola.hdl.control.scalar_unit import (
     is_one_of,
 )
 from systola.hdl.control.walk_table import WalkTable, selected
+from systola.hdl.control.walks import walks
 from systola.hdl.control.window import WindowProducts
 from systola.hdl.control.word_checks import word_checks
 from systola.hdl.parts.in_flight import Region
@@ -45,18 +42,25 @@ A, B = signed(25), unsigned(16)
 RESULT = signed(42)
 """Shape of a step's result, the sum of a base and a product."""
 
-ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 
+@dataclass(frozen=True)
+class _Finish:
+    """The end of an instruction in the decoder.
 
-class _Verdict(data.StructLayout):
-    """A layout that records if a check has failed, and the fault and address of the first one."""
+    | field     | meaning |
+    |---|---|
+    | `pending` | a finished instruction waits |
+    | `copies`  | the finished instruction is copied to `decoded` |
+    | `judged`  | `decoded` has the instruction in its first cycle, with its verdict |
+    """
 
-    def __init__(self) -> None:
-        super().__init__({"failed": 1, "cause": ceil_log2(len(Fault)), "address": 32})
+    pending: Signal
+    copies: Signal
+    judged: Signal
 
 
 class Decoder(wiring.Component):
-    """A decoder that walks through the steps of each instruction (`checks`), one step a cycle.
+    """A decoder that walks through the steps of each instruction (`walks`), one step a cycle.
 
     All steps share one multiplier, one adder and one comparison.
 
@@ -102,53 +106,73 @@ class Decoder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        coming, given, decoded = self.coming.payload, self.instruction, self.decoded
+        config = self._config
         self._shape = Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW), reset_less=True)
         self._window = Signal(WindowProducts(), reset_less=True)
         self._windowed = Signal()  # a window has been set
-        found = Signal(Found(config=self._config), reset_less=True)
-        self._shown = shown = Signal(Found(config=self._config), reset_less=True)
-        self._tiles = Signal(TILE_COUNT_BITS, reset_less=True)  # the last product
-        self._host_end = Signal(HOST_OFFSET_BITS, reset_less=True)  # the last result
-        self._verdict = Signal(_Verdict(), reset_less=True)
+        self._found = Signal(Found(config=config), reset_less=True)
         self._result = Signal(RESULT)
         self._sum = Signal(RESULT, reset_less=True)
         self._limit = Signal(HOST_OFFSET_BITS, reset_less=True)
         self._base = Signal(HOST_OFFSET_BITS, reset_less=True)
-        self._given = Signal(EffectiveInstruction(links=self._config.links), reset_less=True)
+        self._given = Signal(EffectiveInstruction(links=config.links), reset_less=True)
         steps = walks(
-            self._config,
-            coming.word,
-            given.word,
-            given.sums,
+            config,
+            self.coming.payload.word,
+            self.instruction.word,
+            self.instruction.sums,
             Known(
                 shape=self._shape,
                 products=self._window,
-                found=found,
+                found=self._found,
                 host_limit=self.host_limit,
                 weight_tiles=self.weight_tiles,
             ),
         )
-        table = self._table = WalkTable(steps, self._sum, links=self._config.links)
+        table = self._table = WalkTable(steps, self._sum, links=config.links)
         self._row = Signal(table.results, reset_less=True)  # row of the step in the adder
         self._zero = Signal(reset_less=True)  # the product of a step with a minimum is zero
         self._fault = Signal(Fault, reset_less=True)  # fault if the compared step fails
-        self._ways = Signal(len(groups_of(self._config)), reset_less=True)  # of `decoded`
-        self._linear = Signal(reset_less=True)  # the copy in `decoded` is a single run
         self._exact = Signal(reset_less=True)  # the compared overlap is allowed
 
-        # `step` takes its factors now. The tokens follow the steps through the multiplier, and
-        # `adds` the step in the adder. `compared` follows the step that meets its limit.
-        step = Signal(table.operands, reset_less=True)
+        moving = Signal(init=1)
+        tokens, low, high = self._factors(m, moving)
+        multiplied, adds = tokens[-2:]
+        compared = Signal.like(adds)  # follows the step that meets its limit
+        finish = self._finish(m, platform, moving, tokens)
+        m.d.sync += [
+            adds.eq(multiplied),
+            adds.valid.eq(multiplied.valid & moving),
+            self._row.eq(table.row(multiplied.place)),
+            compared.eq(adds),
+            self._fault.eq(table.fault(self._row.limit)),
+            # A product is zero if both of its parts are zero.
+            self._zero.eq(self._row.least & ~(low.any() | high.any())),
+        ]
+        # An operand of Vector may occupy exactly the lines of the results.
+        given = self.instruction
+        vector = fields_of(given.word)[Opcode.VECTOR]
+        replaces = is_one_of(given.kind, Opcode.VECTOR) & (vector.wide == vector.wide_operands)
+        allowed = table.overlaps(self._row.limit, self._found.buffer.base)
+        m.d.sync += self._exact.eq(replaces & allowed)
+
+        product = self._add(m, adds, low, high, self._found)
+        self._show(m, finish, product, self._judge(m, compared))
+        return m
+
+    def _factors(self, m: Module, moving: Signal) -> tuple[list[data.View], Value, Value]:
+        """Give the factors of a step to the multiplier; return the tokens and both products.
+
+        The tokens follow the steps through the multiplier. The last one is the step in the adder.
+        """
+        table = self._table
+        step = Signal(table.operands, reset_less=True)  # takes its factors now
         place = Signal(range(table.places + 1), reset_less=True)
         begins = Signal(reset_less=True)
-        moving = Signal(init=1)
         token = data.StructLayout(
             {**dict.fromkeys(("valid", "first", "last"), 1), "place": len(place)}
         )
         tokens = [Signal(token, name=f"token_{i}") for i in range(1, MULTIPLIED + 1)]
-        entering, multiplied, adds = tokens[-3:]
-        compared = Signal(token)
         first_place, first_step = table.start(self.opcode)
         goes_on = self.coming.valid & ~step.last
         with m.If(moving | ~self.coming.valid):
@@ -161,10 +185,27 @@ class Decoder(wiring.Component):
         m.d.comb += [
             a.eq(table.a.selected(step.a)),
             b.eq(table.b.selected(step.b)),
+            self.coming.ready.eq(moving & step.last),
         ]
-        low, high = self._multiply(m, a, b, moving)
+        with m.If(moving):
+            m.d.sync += [
+                tokens[0].valid.eq(self.coming.valid),
+                tokens[0].first.eq(begins),
+                tokens[0].last.eq(step.last),
+                tokens[0].place.eq(place),
+                *(later.eq(earlier) for earlier, later in pairwise(tokens[:-1])),
+            ]
+        return tokens, *self._multiply(m, a, b, moving)
 
-        # A finished instruction waits until `decoded` is free, and the instructions after it wait.
+    def _finish(
+        self, m: Module, platform: object, moving: Signal, tokens: list[data.View]
+    ) -> _Finish:
+        """Move the instructions; one that is finished waits until `decoded` is free.
+
+        The instructions after it wait, too.
+        """
+        decoded = self.decoded
+        entering, multiplied, adds = tokens[-3:]
         free = Signal()
         pending = Signal()
         finished = Signal()
@@ -177,7 +218,6 @@ class Decoder(wiring.Component):
             finished.eq(last_added | pending),
             copies.eq(finished & free),
             self.moves.eq(enters & moving),
-            self.coming.ready.eq(moving & step.last),
             self.idle.eq(
                 ~Cat(
                     self.coming.valid,
@@ -191,7 +231,7 @@ class Decoder(wiring.Component):
         # that enters in the next cycle is still `coming` then: it has at least as many steps as
         # the multiplier has stages.
         assert LEAST_STEPS >= MULTIPLIED
-        sets_window = is_one_of(coming.kind, Opcode.SET_CONFIG_WINDOW)
+        sets_window = is_one_of(self.coming.payload.kind, Opcode.SET_CONFIG_WINDOW)
         will_enter = Mux(moving, entering.valid & entering.first, enters)
         will_wait = finished & ~free
         will_finish = (multiplied.valid & moving & multiplied.last) | will_wait
@@ -209,47 +249,7 @@ class Decoder(wiring.Component):
                 | Mux(sets_window, ~will_finish & will_be_free, ~will_finish | will_be_free)
             ),
         ]
-        with m.If(moving):
-            m.d.sync += [
-                tokens[0].valid.eq(self.coming.valid),
-                tokens[0].first.eq(begins),
-                tokens[0].last.eq(step.last),
-                tokens[0].place.eq(place),
-                *(later.eq(earlier) for earlier, later in pairwise(tokens[:-1])),
-            ]
-        # An operand of Vector may occupy exactly the lines of the results.
-        vector = fields_of(given.word)[Opcode.VECTOR]
-        replaces = is_one_of(given.kind, Opcode.VECTOR) & (vector.wide == vector.wide_operands)
-        # If the lines follow one another, the copy is one run instead of one for each line.
-        copy = fields_of(given.word)[Opcode.READ_HOST_MEMORY]
-        one_block = is_one_of(given.kind, *ALTERNATE) | (copy.blocks == 1)
-        linear = (copy.rows == 1) | (one_block & found.dense)
-        m.d.sync += [
-            adds.eq(multiplied),
-            adds.valid.eq(multiplied.valid & moving),
-            self._row.eq(table.row(multiplied.place)),
-            compared.eq(adds),
-            self._fault.eq(table.fault(self._row.limit)),
-            self._exact.eq(replaces & table.overlaps(self._row.limit, found.buffer.base)),
-            # A product is zero if both of its parts are zero.
-            self._zero.eq(self._row.least & ~(low.any() | high.any())),
-        ]
-
-        product = self._add(m, adds, low, high, found)
-        verdict = self._judge(m, compared)
-        with m.If(copies):
-            m.d.sync += [
-                self._given.eq(given),
-                shown.eq(found),
-                self._ways.eq(self._ways_of(given)),
-                self._linear.eq(linear),
-                # In steps that count tiles the base is 0, so the sum is the product.
-                self._tiles.eq(Mux(pending, self._sum, product)),
-            ]
-        with m.If(judged):
-            m.d.sync += [self._verdict.eq(verdict), self._host_end.eq(self._sum)]
-        self._show(m)
-        return m
+        return _Finish(pending=pending, copies=copies, judged=judged)
 
     def _ways_of(self, given: data.View) -> Value:
         """Return a bit for each group of instructions: `given` is in it."""
@@ -332,7 +332,7 @@ class Decoder(wiring.Component):
         counts = Signal()
         fails = Signal()
         # The first failed check of the steps so far; its address is else the first base.
-        kept = Signal(_Verdict(), reset_less=True)
+        kept = Signal(Verdict(), reset_less=True)
         m.d.comb += [
             # As an unsigned number, a negative sum is very large and exceeds every limit.
             beyond.eq(self._limit - self._sum.as_unsigned() < 0),
@@ -380,7 +380,7 @@ class Decoder(wiring.Component):
             (no_window, Fault.WINDOW, 0),
         )
         # `otherwise` is the verdict if the last step's check holds; this check is known late.
-        otherwise = Signal(_Verdict())
+        otherwise = Signal(Verdict())
         sooner = Signal()
         m.d.comb += [
             otherwise.failed.eq(kept.failed & ~begins),
@@ -395,8 +395,8 @@ class Decoder(wiring.Component):
                     otherwise.cause.eq(cause),
                     otherwise.address.eq(address),
                 ]
-        verdict = Signal(_Verdict())
-        last = Signal(_Verdict())
+        verdict = Signal(Verdict())
+        last = Signal(Verdict())
         m.d.comb += [
             last.failed.eq(1),
             last.cause.eq(fault),
@@ -405,111 +405,40 @@ class Decoder(wiring.Component):
         ]
         return verdict
 
-    def _show(self, m: Module) -> None:
-        """Drive `decoded`: each field is a choice between registers of the instruction."""
-        config, out, shown = self._config, self.decoded.payload, self._shown
-        word, kind = self._given.word, self._given.kind
-        fields = fields_of(word)
-        read, weights = fields[Opcode.READ_HOST_MEMORY], fields[Opcode.READ_WEIGHTS]
-        vector, activate = fields[Opcode.VECTOR], fields[Opcode.ACTIVATE]
-
-        scale = Signal(InstructionLayout(Opcode.SET_CONFIG_SCALE))
-        leaves = self.decoded.valid & self.decoded.ready
-        with m.If(leaves & is_one_of(kind, Opcode.SET_CONFIG_SCALE)):
-            m.d.sync += scale.eq(word)
-        m.submodules.matrix = matrix_decoder = MatrixDecoder(config=config)
-        m.submodules.activate = activate_decoder = ActivateDecoder(config=config)
-        for unit in (matrix_decoder, activate_decoder):
-            m.d.comb += [
-                unit.given.eq(self._given),
-                unit.shape.eq(self._shape),
-                unit.products.eq(self._window),
-                unit.found.eq(shown),
+    def _show(self, m: Module, finish: _Finish, product: Value, verdict: data.View) -> None:
+        """Copy the finished instruction to registers, and drive `decoded` from them."""
+        given, found = self.instruction, self._found
+        tiles = Signal(TILE_COUNT_BITS, reset_less=True)  # the last product
+        host_end = Signal(HOST_OFFSET_BITS, reset_less=True)  # the last result
+        shown = Signal(Found(config=self._config), reset_less=True)
+        kept_verdict = Signal(Verdict(), reset_less=True)
+        ways = Signal(len(groups_of(self._config)), reset_less=True)
+        linear = Signal(reset_less=True)
+        # If the lines follow one another, the copy is one run instead of one for each line.
+        copy = fields_of(given.word)[Opcode.READ_HOST_MEMORY]
+        one_block = is_one_of(given.kind, *ALTERNATE) | (copy.blocks == 1)
+        with m.If(finish.copies):
+            m.d.sync += [
+                self._given.eq(given),
+                shown.eq(found),
+                ways.eq(self._ways_of(given)),
+                linear.eq((copy.rows == 1) | (one_block & found.dense)),
+                # In steps that count tiles the base is 0, so the sum is the product.
+                tiles.eq(Mux(finish.pending, self._sum, product)),
             ]
-        m.d.comb += activate_decoder.scale.eq(scale)
-
-        def chosen(*choices: tuple[Opcode | tuple[Opcode, ...], ValueLike]) -> Value:
-            """Return the value of the choice with this kind of instruction, or 0 without one."""
-            found: Value = Const(0)
-            for opcodes, value in choices:
-                one = (opcodes,) if isinstance(opcodes, Opcode) else opcodes
-                found = found | Mux(is_one_of(kind, *one), value, 0)
-            return found
-
-        # The address spaces of parameters and tables begin where all lower bits are zero.
-        entries, tables = parameter_space(config), table_space(config)
-        space = chosen((Opcode.LOAD_PARAMETERS, entries), (Opcode.LOAD_TABLE, tables))
-        looked_up = chosen((Opcode.ACTIVATE, activate.table), (Opcode.VECTOR, vector.table))
-        looks_up = chosen(
-            (Opcode.ACTIVATE, tables_used(config, Opcode.ACTIVATE, activate)),
-            (Opcode.VECTOR, tables_used(config, Opcode.VECTOR, vector)),
-        )
-
-        # If the lines do not follow one another, a run is a block; an alternate copy's run is a
-        # row.
-        alternate = is_one_of(kind, *ALTERNATE)
-        linear = self._linear
-        line_beats = Mux(
-            is_one_of(kind, *STORES),
-            config.output_pitch // config.host_bus_bytes,
-            config.input_pitch // config.host_bus_bytes,
-        )
-        loads = is_one_of(kind, *LOADS)
-        run = Mux(linear, shown.run, Mux(alternate, read.blocks, 1))
-        weight_address: Value = times(self._given.sums[0][: len(weights.tile)], config.tile_bytes)
-        weight_beats: Value = times(weights.count, config.tile_bytes // config.weight_bus_bytes)
-        consumed, address = self._tiles, self._verdict.address
-        if config.training:
-            multiplies = is_one_of(kind, Opcode.MATRIX_MULTIPLY)
-            from_buffer = fields[Opcode.MATRIX_MULTIPLY].from_buffer
-            line = line_bits(config)
-            first = Mux(multiplies, shown.source.base, weight_address)[:line]
-            weight_address = Cat(first, weight_address[line:])
-            weight_beats = Mux(multiplies, self._tiles[: len(weight_beats)], weight_beats)
-            consumed = Mux(multiplies & from_buffer, 0, consumed)
-            address = Mux(multiplies & ~self._verdict.failed, shown.source.base, address)
-            m.d.comb += out.from_buffer.eq(from_buffer)
+        with m.If(finish.judged):
+            m.d.sync += [kept_verdict.eq(verdict), host_end.eq(self._sum)]
+        fields = m.submodules.fields = DecodedFields(config=self._config)
         m.d.comb += [
-            out.kind.eq(kind),
-            out.ways.eq(self._ways),
-            out.pc.eq(self._given.pc),
-            out.failed.eq(self._verdict.failed),
-            out.cause.eq(self._verdict.cause),
-            out.address.eq(address),
-            out.buffer.base.eq(shown.buffer.base | space),
-            out.buffer.end.eq(shown.buffer.end | space),
-            out.source.eq(shown.source),
-            out.operand.eq(shown.operand),
-            out.accumulator.eq(shown.accumulator),
-            out.parameters.base.eq(shown.parameter.base | entries),
-            out.parameters.end.eq(shown.parameter.end | entries),
-            out.table.base.eq(looked_up | tables),
-            out.table.end.eq((looked_up + looks_up)[:5] | tables),
-            out.host.base.eq(self._given.sums[0]),
-            out.host.end.eq(self._host_end),
-            out.transfer.address.eq(self._given.sums[0]),
-            out.transfer.beats.eq(
-                Mux(loads, shown.run >> exact_log2(config.host_bus_bytes), run * line_beats)
-            ),
-            out.transfer.rows.eq(Mux(loads | linear, 1, read.rows)),
-            out.transfer.stride.eq(read.stride),
-            out.transfer.blocks.eq(Mux(loads | linear | alternate, 1, read.blocks)),
-            out.tail.line.eq(shown.buffer.end - read.rows),
-            out.tail.every.eq(Mux(alternate, read.blocks, 0)),
-            out.tail.bytes.eq(read.tail + 1),
-            out.weight_transfer.address.eq(weight_address),
-            out.weight_transfer.beats.eq(weight_beats),
-            out.tiles.eq(consumed),
-            out.matrix.eq(matrix_decoder.command),
-            out.activate.eq(activate_decoder.command),
-            out.code.eq(fields[Opcode.INTERRUPT_HOST].code),
-            out.units.eq(fields[Opcode.DEBUG_TAG].wait),
+            fields.given.eq(self._given),
+            fields.leaves.eq(self.decoded.valid & self.decoded.ready),
+            fields.shape.eq(self._shape),
+            fields.products.eq(self._window),
+            fields.found.eq(shown),
+            fields.ways.eq(ways),
+            fields.linear.eq(linear),
+            fields.tiles.eq(tiles),
+            fields.host_end.eq(host_end),
+            fields.verdict.eq(kept_verdict),
+            self.decoded.payload.eq(fields.decoded),
         ]
-        if config.links:
-            m.submodules.link = link_decoder = LinkDecoder(config=config)
-            m.d.comb += [
-                link_decoder.given.eq(self._given),
-                link_decoder.found.eq(shown),
-                out.link.eq(link_decoder.command),
-                out.side.eq(link_decoder.side),
-            ]

@@ -7,9 +7,9 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.arch.isa import Opcode
-from systola.hdl.commands import LinkCommand
 from systola.hdl.control.checks import Found
 from systola.hdl.control.scalar_unit import EffectiveInstruction, fields_of, is_one_of
+from systola.hdl.link_commands import LinkCommand
 
 
 class LinkDecoder(wiring.Component):

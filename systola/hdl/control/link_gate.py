@@ -11,8 +11,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.commands import address_bits, place_bits, row_bits
+from systola.hdl.commands import address_bits, row_bits
 from systola.hdl.control.link_list import ListView, list_places
+from systola.hdl.link_commands import place_bits
 from systola.hdl.parts.in_flight import Region, overlaps
 
 

@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import LinkRow, link_address
 from systola.hdl.control.link_list import ListView, list_places
+from systola.hdl.link_commands import LinkRow, link_address
 from systola.hdl.parts.skid_buffer import SkidBuffer
 
 

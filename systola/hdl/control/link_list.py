@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import link_address_bits
+from systola.hdl.link_commands import link_address_bits
 from systola.hdl.parts.in_flight import Region
 from systola.hdl.parts.promise import promised
 

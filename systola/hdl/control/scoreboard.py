@@ -16,10 +16,8 @@ from systola.hdl.commands import (
     HostTransfer,
     HostWriteCommand,
     Kind,
-    LinkCommand,
     MatrixCommand,
     WeightCommand,
-    link_address,
     parameter_space,
     table_space,
 )
@@ -52,6 +50,7 @@ from systola.hdl.control.list_scan import ListScan
 from systola.hdl.control.scalar_unit import is_one_of
 from systola.hdl.control.signatures import LinkListSignature, ListSignature, QueueSignature
 from systola.hdl.control.tag_queue import TagQueue
+from systola.hdl.link_commands import LinkCommand, link_address
 from systola.hdl.parts.in_flight import InFlight, Progress, Region, overlaps
 
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.commands import LinkRow, link_address_bits
+from systola.hdl.link_commands import LinkRow, link_address_bits
 from systola.hdl.parts.in_flight import Awaited, Progress
 
 

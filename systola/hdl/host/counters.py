@@ -9,20 +9,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.registers import COUNTER_BITS, CycleClass
 from systola.hdl.parts.promise import promised
 from systola.hdl.parts.selecting_adder import SelectingAdder
-
-CONDITIONS = (
-    "active",
-    "awaiting_weights",
-    "weights_moving",
-    "matrix_waits",
-    "input_blocked",
-    "operand_blocked",
-    "vector",
-    "draining",
-    "host_wait",
-    "issue_waits",
-)
-"""Names of the conditions that determine the class of a cycle."""
+from systola.hdl.ports import Activity
 
 
 class Counters(wiring.Component):
@@ -30,25 +17,17 @@ class Counters(wiring.Component):
 
     The counts of all classes sum to the duration of the program.
 
-    | port               | meaning |
+    | port       | meaning |
     |---|---|
-    | `start`            | the program is started; the cycle counts as FETCH, and the counters are
-                           cleared |
-    | `busy`             | the program runs: from the cycle after `start` to the cycle before DONE
-                           shows |
-    | `active`           | a vector is issued to the array |
-    | `awaiting_weights` | the array waits for weights, and none have arrived |
-    | `weights_moving`   | the array waits for weights that move into it |
-    | `matrix_waits`     | a vector waits for older instructions |
-    | `input_blocked`    | with `matrix_waits`: for lines that come from host memory |
-    | `operand_blocked`  | with `matrix_waits`: for lines that the activation unit writes |
-    | `vector`           | the activation unit takes a line |
-    | `draining`         | the program has ended, and its instructions complete |
-    | `host_wait`        | the program waits for the host |
-    | `issue_waits`      | an instruction waits for its issue |
-    | `word`             | number of a word: low words of the counters are even, high words odd |
-    | `value`            | the word as it was in the cycle before, if `word` stays; 0 if there is
-                           none |
+    | `start`    | the program is started; the cycle counts as FETCH, and the counters are
+                   cleared |
+    | `busy`     | the program runs: from the cycle after `start` to the cycle before DONE
+                   shows |
+    | `activity` | conditions that determine the class of the cycle, see Activity |
+    | `draining` | the program has ended, and its instructions complete |
+    | `word`     | number of a word: low words of the counters are even, high words odd |
+    | `value`    | the word as it was in the cycle before, if `word` stays; 0 if there is
+                   none |
 
     Conditions are tested in the order of `CycleClass`, as far as they concern a waiting
     MatrixMultiply or Convolve. Then come `vector`, `draining`, `host_wait` and `issue_waits`. All
@@ -61,16 +40,8 @@ class Counters(wiring.Component):
             {
                 "start": In(1),
                 "busy": In(1),
-                "active": In(1),
-                "awaiting_weights": In(1),
-                "weights_moving": In(1),
-                "matrix_waits": In(1),
-                "input_blocked": In(1),
-                "operand_blocked": In(1),
-                "vector": In(1),
+                "activity": In(Activity()),
                 "draining": In(1),
-                "host_wait": In(1),
-                "issue_waits": In(1),
                 "word": In(range(2 * len(CycleClass))),
                 "value": Out(32),
             }
@@ -79,25 +50,29 @@ class Counters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # The inputs, a cycle later.
-        start, busy = Signal(), Signal()
-        seen = {name: Signal(name=f"seen_{name}") for name in CONDITIONS}
-        m.d.sync += [start.eq(self.start), busy.eq(self.busy)]
-        m.d.sync += [signal.eq(getattr(self, name)) for name, signal in seen.items()]
+        start, busy, draining = Signal(), Signal(), Signal()
+        seen = Signal(Activity())
+        m.d.sync += [
+            start.eq(self.start),
+            busy.eq(self.busy),
+            draining.eq(self.draining),
+            seen.eq(self.activity),
+        ]
 
         # Conditions in the order in which they are tested.
-        waits = seen["matrix_waits"]
+        waits = seen.matrix_waits
         classes = (
             (CycleClass.FETCH, start),
-            (CycleClass.ARRAY_ACTIVE, seen["active"]),
-            (CycleClass.WEIGHT_STALL, seen["awaiting_weights"]),
-            (CycleClass.WEIGHT_SHIFT, seen["weights_moving"]),
-            (CycleClass.INPUT_STALL, waits & seen["input_blocked"]),
-            (CycleClass.OPERAND_STALL, waits & seen["operand_blocked"]),
+            (CycleClass.ARRAY_ACTIVE, seen.active),
+            (CycleClass.WEIGHT_STALL, seen.awaiting_weights),
+            (CycleClass.WEIGHT_SHIFT, seen.weights_moving),
+            (CycleClass.INPUT_STALL, waits & seen.input_blocked),
+            (CycleClass.OPERAND_STALL, waits & seen.operand_blocked),
             (CycleClass.ACCUMULATOR_STALL, waits),
-            (CycleClass.VECTOR, seen["vector"]),
-            (CycleClass.DRAIN, seen["draining"]),
-            (CycleClass.HOST_WAIT, seen["host_wait"]),
-            (CycleClass.OUTPUT_STALL, seen["issue_waits"]),
+            (CycleClass.VECTOR, seen.vector),
+            (CycleClass.DRAIN, draining),
+            (CycleClass.HOST_WAIT, seen.host_wait),
+            (CycleClass.OUTPUT_STALL, seen.issue_waits),
         )
         cycle_counts, program_begins = Signal(), Signal()
         class_counted = Signal(range(len(CycleClass)))

@@ -6,11 +6,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.commands import LinkRow, link_address, link_address_bits
 from systola.hdl.link.link_signature import (
     AccumulatorReadSignature,
     LinkBeat,
 )
+from systola.hdl.link_commands import LinkRow, link_address, link_address_bits
 from systola.hdl.memories.accumulators import READ_LATENCY
 from systola.hdl.parts.promise import promised, promised_offer
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import LinkCommand, LinkRow, link_address_bits
+from systola.hdl.link_commands import LinkCommand, LinkRow, link_address_bits
 
 
 class LinkBeat(data.StructLayout):

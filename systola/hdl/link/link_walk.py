@@ -6,7 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.hdl.commands import ROW_COUNT_BITS, LinkCommand, LinkRow
+from systola.hdl.link_commands import ROW_COUNT_BITS, LinkCommand, LinkRow
 from systola.hdl.parts.promise import promised, promised_offer
 
 

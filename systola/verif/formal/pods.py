@@ -6,10 +6,10 @@ from amaranth.lib import data
 
 from systola.arch.isa import Fault as Cause
 from systola.arch.registers import REGISTER_SPACE_BITS, Status
-from systola.hdl.commands import link_address, place_bits
 from systola.hdl.control.link_gate import LinkGate
 from systola.hdl.control.link_interlock import LinkInterlock
 from systola.hdl.control.link_list import ListView, list_places
+from systola.hdl.link_commands import link_address, place_bits
 from systola.hdl.parts.ored import ored
 from systola.hdl.pod.page_router import NOWHERE, PageRouter
 from systola.hdl.pod.pod_control import PodControl

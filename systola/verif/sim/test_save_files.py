@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.assembler import assemble
 from systola.arch.config import preset
 from systola.arch.isa import Fault
-from systola.hdl.activation.step_planner import Pause, Phase
+from systola.hdl.activation.steps import Pause, Phase
 from systola.hdl.parts.fabric import Fabric
 from systola.hdl.transfers.axi import Response
 from systola.hdl.verilog import convert

@@ -12,10 +12,11 @@ from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from systola.hdl.commands import LinkRow, address_bits, link_address_bits, row_bits
+from systola.hdl.commands import address_bits, row_bits
 from systola.hdl.control.link_gate import LinkGate
 from systola.hdl.control.link_interlock import LinkInterlock
 from systola.hdl.control.link_list import LinkList
+from systola.hdl.link_commands import LinkRow, link_address_bits
 from systola.hdl.parts.in_flight import Region
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, small_config, variants
 

@@ -8,21 +8,11 @@ import pytest
 
 from systola.arch.registers import CycleClass
 from systola.hdl.host.counters import Counters
+from systola.hdl.ports import Activity
 from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, rng, run_unit
 
-CONDITIONS = (
-    "active",
-    "awaiting_weights",
-    "weights_moving",
-    "matrix_waits",
-    "input_blocked",
-    "operand_blocked",
-    "vector",
-    "draining",
-    "host_wait",
-    "issue_waits",
-)
+CONDITIONS = (*Activity().members, "draining")
 
 
 def unit(variant=None):
@@ -66,7 +56,9 @@ async def programs(dut):
             if number % 2:  # `word` stays for a second cycle
                 which = random.choice(list(CycleClass))
             conditions = dict(zip(CONDITIONS, values, strict=True))
-            await bench.cycle(start=0, busy=1, word=2 * which, **conditions)
+            draining = conditions.pop("draining")
+            activity = Activity().const(conditions).as_bits()
+            await bench.cycle(start=0, busy=1, word=2 * which, activity=activity, draining=draining)
             if number % 2 == 0 and shown[0] is not None:
                 bench.expect("value", shown[0][which])
             now = {name for name, value in zip(CONDITIONS, values, strict=True) if value}

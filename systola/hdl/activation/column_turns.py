@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The turns of columns that share a lane."""
+
+from amaranth.hdl import Module, Mux, Signal, Value
+
+
+class ColumnTurns:
+    """A collection of the conditions that depend on the turn of a column.
+
+    `turn` is the turn of the columns that are read in this cycle, or None where each column has a
+    lane of its own. A `stage` counts cycles from the read.
+    """
+
+    def __init__(self, turn: Signal | None):
+        self._turn = turn
+
+    def at(self, stage: int) -> Value:
+        """Return the turn of a column that was read `stage` cycles ago.
+
+        READ_SLACK is a multiple of a step, so it does not change the turn.
+        """
+        assert self._turn is not None
+        return (self._turn - stage)[0]
+
+    def first(self, holds: Value, stage: int) -> Value:
+        """Return `holds` in the first turn only; `holds` itself stays for all turns.
+
+        A line that is read is complete in the first turn.
+        """
+        return holds if self._turn is None else holds & ~self.at(stage)
+
+    def last(self, holds: Value, stage: int) -> Value:
+        """Return `holds` in the last turn only; `holds` itself stays for all turns."""
+        return holds if self._turn is None else holds & self.at(stage)
+
+    def now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:
+        """Return the words of the columns that have their turn, `stage` cycles after the read.
+
+        `columns` has a word for each column. It stays for all turns or, with `once`, is there in
+        the first turn only.
+        """
+        if self._turn is None:
+            return columns
+        first, later = columns[: len(columns) // 2], columns[len(columns) // 2 :]
+        if once:
+            kept = Signal(len(later), reset_less=True)
+            m.d.sync += kept.eq(later)
+            later = kept
+        return Mux(self.at(stage), later, first)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparisons of a step of the activation unit with older instructions."""
+
+from systola.arch.config import Config
+from systola.hdl.commands import address_bits, parameter_space, row_bits, table_space
+from systola.hdl.parts.interlock import Check
+
+
+def watched(config: Config) -> dict[str, int]:
+    """Return the names of the lists that steps wait for, each with the bits of its addresses."""
+    line, row = address_bits(config), row_bits(config)
+    masks = (
+        *("matrix_reading", "activate_writing", "operand_writing"),
+        *("host_writing", "host_reading", "loading"),
+    )
+    tiles = ("tiles_reading",) if config.training else ()
+    return dict.fromkeys(("matrix_summing", *tiles), row) | dict.fromkeys(masks, line)
+
+
+def checks(config: Config) -> list[Check]:
+    """Return the comparisons of a step with older instructions."""
+    entries, tables = parameter_space(config), table_space(config)
+    return [
+        Check(watched="host_reading", address="read", used="reads"),
+        Check(watched="activate_writing", address="read", used="reads_first"),
+        Check(watched="operand_writing", address="read", used="reads_operand"),
+        Check(watched="matrix_summing", address="row", used="sums"),
+        Check(watched="matrix_reading", address="line", used="narrow"),
+        Check(watched="host_writing", address="line", used="narrow"),
+        Check(watched="host_reading", address="line", used="narrow"),
+        # An int16 result takes two lines. So it waits until whole instructions have left the lists.
+        Check(watched="matrix_reading", used="wide"),
+        Check(watched="host_writing", used="wide"),
+        Check(watched="host_reading", used="wide"),
+        Check(watched="loading", address="parameter", space=entries, used="final"),
+        Check(watched="loading", address="table", space=tables, used="looks_up"),
+        *([Check(watched="tiles_reading", used="final")] if config.training else []),
+    ]

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ports of a core."""
+
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.arch.config import Config
+from systola.arch.isa import Fault, LinkPart
+from systola.arch.registers import BusPort, CheckedMemory
+from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TAG_BITS, TILE_BITS
+from systola.hdl.link.link_unit import SIDES, neighbour_ports
+from systola.hdl.link.pod_barrier import CORES_BITS
+from systola.hdl.ports import Activity, FaultReport
+from systola.hdl.transfers.axi import master_ports
+from systola.hdl.unit_domains import units_of
+
+
+class CoreSignature(wiring.Signature):
+    """A signature with the ports of a core, as seen from the core.
+
+    | port                                     | meaning |
+    |---|---|
+    | `host_read`, `host_write`, `weight_read` | AXI4 masters |
+    | `running`                                | runs the program |
+    | `stop`                                   | starts no more bus transfers; from the next cycle
+                                                 on no tag enters the trace |
+    | `clear`                                  | a reset for each of UNITS, all in the same cycle |
+    | `program`                                | byte offset of the program in the host window |
+    | `host_base`                              | address of the host window |
+    | `host_limit`                             | bytes of the host window |
+    | `weight_base`                            | address of the weight window |
+    | `weight_tiles`                           | tiles of the weight window |
+    | `halted`                                 | the program ends at Halt |
+    | `rejected`                               | the program ends with the fault in `rejection` |
+    | `error`                                  | a bus transfer has failed, for `error_cause` at
+                                                 `error_pc` |
+    | `corrupt`                                | the memories that have a flaw |
+    | `idle`                                   | all issued instructions are complete |
+    | `quiet`                                  | for each bus port: nothing is under way, nor was in
+                                                 the two cycles before |
+    | `waiting`                                | Synchronize_Host waits for `resume` |
+    | `resume`                                 | lets Synchronize_Host go on |
+    | `interrupt`                              | an Interrupt_Host passes, with its `code` |
+    | `tagged`                                 | the `tag` of a Debug_Tag enters the trace |
+    | `activity`                               | the conditions of `Counters` |
+
+    | port of the links                       | meaning |
+    |---|---|
+    | `to_left`, `to_right`                   | links to the neighbours, see LinkUnit |
+    | `from_left`, `from_right`               | links from the neighbours, see LinkUnit |
+    | `cores`, `waits`, `moved`, `mismatched` | ports of the LinkUnit |
+    | `clear_links`                           | resets the link unit alone |
+    | `sent`                                  | all that complete instructions sent has left |
+    """
+
+    def __init__(self, *, config: Config):
+        links = {
+            **neighbour_ports(config),
+            "cores": In(CORES_BITS),
+            "clear_links": In(1),
+            "waits": Out(len(LinkPart)),
+            "moved": Out(1),
+            "sent": Out(1),
+            "mismatched": Out(len(SIDES)),
+        }
+        super().__init__(
+            {
+                **(links if config.links else {}),
+                **master_ports(config),
+                "running": In(1),
+                "stop": In(1),
+                "clear": In(data.StructLayout(dict.fromkeys(units_of(config), 1))),
+                "program": In(32),
+                "host_base": In(config.address_bits),
+                "host_limit": In(HOST_OFFSET_BITS),
+                "weight_base": In(config.address_bits),
+                "weight_tiles": In(TILE_BITS),
+                "halted": Out(1),
+                "rejected": Out(1),
+                "rejection": Out(FaultReport()),
+                "error": Out(1),
+                "error_cause": Out(Fault),
+                "error_pc": Out(PC_BITS),
+                "corrupt": Out(CheckedMemory),
+                "idle": Out(1),
+                "quiet": Out(BusPort),
+                "interrupt": Out(1),
+                "resume": In(1),
+                "waiting": Out(1),
+                "code": Out(16),
+                "tagged": Out(1),
+                "tag": Out(TAG_BITS),
+                "activity": Out(Activity()),
+            }
+        )
