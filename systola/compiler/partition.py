@@ -9,8 +9,8 @@ on the side of their source. They leave the machine if only the host sees their 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from systola.compiler.host_stage import HostStage, View
 from systola.compiler.operations import Node, Operations, Reshape, Value
@@ -36,6 +36,8 @@ class Translation:
     """Number of samples of the values for each sample of the model."""
     inexact_channels: int
     """Number of channels for which no multiplier gives the reference's result for all sums."""
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reason why an operator stays on the host, by the operator's text, for some operators."""
 
 
 def partition(translation: Translation) -> tuple[Stage, ...]:

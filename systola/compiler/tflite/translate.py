@@ -195,7 +195,7 @@ def _translated(
         origins = (result_name(number) for number, value in pairs if value not in calculated)
         raise ModelError(reason, dict.fromkeys(origins, reason))
     items = _live(scope.items, outputs)
-    return Translation(inputs, outputs, items, repeat, scope.inexact_channels)
+    return Translation(inputs, outputs, items, repeat, scope.inexact_channels, scope.reasons)
 
 
 def _live(items: list[Item], outputs: tuple[Value, ...]) -> tuple[Item, ...]:
