@@ -34,8 +34,8 @@ from systola.compiler.operations import (
     Window,
 )
 
-MOST_PIXELS = 1024
-"""Most pixels of a map, and of its result, along an axis."""
+MOST_PIXELS = 256
+"""Most pixels of a map, and of its result, along an axis; with more, compiling would take long."""
 MOST_WEIGHT = 127
 """Largest weight of a convolution."""
 

@@ -36,6 +36,8 @@ def check_compiled(
     if len(repeats) != 1:
         raise DataError("its inputs and outputs do not have the same number of samples")
     samples = compiled.samples * repeats.pop()
+    if compiled.variables and samples > 1:
+        raise DataError("a program for several samples has variables")
     defined = {*compiled.sources, *(each.before for each in compiled.variables)}
     if len(defined) != len(compiled.sources) + len(compiled.variables):
         raise DataError("a variable is there twice, or is an input")
@@ -54,8 +56,6 @@ def check_compiled(
             _check_stage(config, stage, samples)
     if not defined.issuperset((*compiled.results, *(each.after for each in compiled.variables))):
         raise DataError("its outputs are not calculated")
-    if compiled.variables and samples > 1:
-        raise DataError("a program for several samples has variables")
     for each in compiled.variables:
         shape, dtype = each.before.shape, each.before.dtype
         _size(each.before)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from systola.arch.config import preset
 from systola.compiler.cut.placement import Place
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.interpreted import InterpretedStage
-from systola.compiler.network import compile_network
+from systola.compiler.network import Variable, compile_network
+from systola.compiler.operations import Value
 from systola.compiler.tflite.reader import read_tflite
 from systola.litert import Interpreter as OwnInterpreter
 from systola.runtime import Strategy, compile, load
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.image_folder import image_folder
+from systola.runtime.plain_data import DataError
 from systola.verif.compiler.model_writer import ModelWriter
 from systola.verif.compiler.test_networks import network_of
 from systola.verif.kit.seeds import random_seed
@@ -201,6 +204,35 @@ def test_refusals() -> None:
         compile(content)
     header = image_folder(model, "", None)["image.h"].decode()
     assert header.count("// A variable: ") == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda one: [one, one], "there twice"),
+        (lambda one: [replace(one, after=Value("other", (1, 4, 1, 10)))], "not calculated"),
+        (lambda one: [replace(one, after=Value("y", (1, 1, 1, 10)))], "not calculated"),
+        (lambda one: [replace(one, first=one.first[0])], "another shape or type"),
+        (lambda one: [replace(one, first=one.first.astype(np.uint8))], "another shape or type"),
+        (lambda one: [replace(one, before=Value("other", (1, 4, 1, 10)))], "not in order"),
+    ],
+)
+def test_damaged_variables(change: Callable[[Variable], list[Variable]], why: str) -> None:
+    """A model from a file is refused if its variables do not fit its stages."""
+    model = compiled(network(ring)[0])
+    (one,) = model.compiled.variables
+    with pytest.raises(DataError, match=why):
+        replace(model, compiled=replace(model.compiled, variables=tuple(change(one))))
+
+
+def test_other_damage() -> None:
+    model = compiled(network(ring)[0])
+    (one,) = model.compiled.variables
+    variables = (replace(one, after=model.compiled.results[0]),)
+    with pytest.raises(DataError, match="of several shapes"):
+        replace(model, compiled=replace(model.compiled, variables=variables))
+    with pytest.raises(DataError, match="several samples"):
+        replace(model, compiled=replace(model.compiled, samples=2))
 
 
 def calculated(writer: ModelWriter) -> None:
