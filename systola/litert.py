@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from systola.arch.config import DEFAULT_PRESET, Config
+from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.tflite.details import read_details
 from systola.compiler.tflite.graph import NUMPY_TYPES
 from systola.compiler.tflite.reader import read_tflite
 from systola.runtime.api import configuration
 from systola.runtime.compile_content import ReadModel, read_for
-from systola.runtime.compiled_model import CompiledModel, even_batch
+from systola.runtime.compiled_model import CompiledModel, State, even_batch
 from systola.runtime.make_backend import make_backend
 from systola.runtime.run_result import RunResult
 from systola.runtime.samples import output_shapes
@@ -86,7 +87,9 @@ class Interpreter:
         """Compiled models by the number of samples."""
         self._has_run = False
         self._before: list[list[NDArray[Any]]] = []
-        """Inputs of all invocations so far, of a model with variables."""
+        """Inputs of all invocations so far, of a model with variables in an interpreter."""
+        self._state: State | None = None
+        """Values of the variables, if the machine has them all."""
         self.last_run: RunResult | None = None
         """Cycles and layers of the last invocation."""
 
@@ -183,8 +186,9 @@ class Interpreter:
     def invoke(self) -> None:
         """Run the model on the inputs that are set.
 
-        Each run of the machine begins with new state. A model with variables therefore runs on the
-        inputs of all invocations so far, and takes longer from one to the next. Raises RuntimeError
+        A model with variables keeps their values. If an interpreter runs a part of it, it runs on
+        the inputs of all invocations so far, and takes longer each time. All other state is new in
+        each run of the machine. Raises RuntimeError
         before allocate_tensors. An operator with state, such as an LSTM, runs once between two
         calls of reset_all_variables; RuntimeError is raised otherwise.
         """
@@ -196,10 +200,14 @@ class Interpreter:
                 "anew: call reset_all_variables() first"
             )
         inputs = [self._values[number] for number in self._graph.inputs]
-        if self._details.has_variables:
+        model = self._model()
+        interpreted = any(isinstance(each, InterpretedStage) for each in model.compiled.stages)
+        if self._details.has_variables and interpreted:
             self._before.append([each.copy() for each in inputs])
             inputs = [np.concatenate(each) for each in zip(*self._before, strict=True)]
-        self.last_run = self._model().run(*inputs, backend=self._backend)
+        if not interpreted:
+            self._state = self._state or model.state()
+        self.last_run = model.run(*inputs, backend=self._backend, state=self._state)
         self._has_run = True
         for number, result in zip(self._graph.outputs, self.last_run.outputs, strict=True):
             place = self._values[number]

@@ -21,8 +21,8 @@ class Halves:
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # A processor may have another order of bytes.
-        pairs = x.astype("<i2").view(np.int8).reshape(len(x), -1, self.length, 2)
+        # A processor may have another order of bytes, and an array another order of elements.
+        pairs = x.astype("<i2", order="C").view(np.int8).reshape(len(x), -1, self.length, 2)
         return pairs.swapaxes(2, 3)
 
 

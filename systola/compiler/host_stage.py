@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from systola.compiler.bilinear import BILINEAR_BITS, bilinear_places
 from systola.compiler.halves import FromSums, Halves, Whole, Windows
 from systola.compiler.operations import Value
 from systola.compiler.quantise import to_float, to_int8
@@ -20,9 +21,6 @@ from systola.compiler.quantised_softmax import quantised_softmax
 from systola.compiler.runtime_sums import sum_of_numbers, sum_of_rows
 from systola.compiler.softmax import softmax
 from systola.compiler.whole_numbers import WHOLE_NUMBERS
-
-_BILINEAR_BITS = 10
-"""Number of fractional bits of LiteRT's places between pixels."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,31 +246,21 @@ class ResizeBilinear:
         (x,) = arrays
         total = x.astype(np.int64)
         for axis, out in zip((2, 3), self.size, strict=True):
-            lower, upper, share = self._places(x.shape[axis], out)
-            weights = share.reshape(-1, *(1,) * (4 - axis))
+            places = bilinear_places(
+                x.shape[axis],
+                out,
+                align_corners=self.align_corners,
+                half_pixel_centers=self.half_pixel_centers,
+            )
+            weights = places.share.reshape(-1, *(1,) * (4 - axis))
             total = (
-                np.take(total, lower, axis) * ((1 << _BILINEAR_BITS) - weights)
-                + np.take(total, upper, axis) * weights
+                np.take(total, places.lower, axis) * ((1 << BILINEAR_BITS) - weights)
+                + np.take(total, places.upper, axis) * weights
             )
         # A division as in C, halves away from 0.
-        half = 1 << 2 * _BILINEAR_BITS - 1
-        rounded = np.sign(total) * ((np.abs(total) + half) >> 2 * _BILINEAR_BITS)
+        half = 1 << 2 * BILINEAR_BITS - 1
+        rounded = np.sign(total) * ((np.abs(total) + half) >> 2 * BILINEAR_BITS)
         return rounded.astype(x.dtype)
-
-    def _places(
-        self, size: int, out: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the two of `size` pixels around each of `out`, and the share of the second one."""
-        one = 1 << _BILINEAR_BITS
-        if self.align_corners and out > 1:
-            scale = (one * (size - 1) + (out - 1) // 2) // (out - 1)
-        else:
-            scale = (one * size + out // 2) // out
-        place = np.arange(out) * scale
-        if self.half_pixel_centers:
-            place += scale // 2 - one // 2
-        lower = np.clip(place // one, 0, size - 1)
-        return lower, np.clip(-(-place // one), 0, size - 1), place - one * lower
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ MOST_PARTS = 64
 MOST_WEIGHTS = 1 << 22
 """Most weights, nearly all of them zero, of a convolution that only moves channels."""
 MAX_TOP, MAX_LEFT, MAX_KERNEL = 2047, 127, 255
-_MAX_STRIDE, _MAX_SIDE = 255, 4095
+MAX_STRIDE, MAX_SIDE = 255, 4095
 """Largest operands of Set_Config_Window: first row and column, kernel, stride, side of a map."""
 
 Positions = NDArray[np.int64]
@@ -414,7 +414,7 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
     """
     for height, width in _grids(source):
         for rows, columns in _grids(result):
-            if max(height, width, rows, columns) > _MAX_SIDE:
+            if max(height, width, rows, columns) > MAX_SIDE:
                 continue
             grid = pixels.reshape(rows, columns)
             there = grid >= 0
@@ -456,6 +456,6 @@ def _steps(places: Positions, size: int) -> tuple[int, int] | None:
         step = 1 if len(places) == 1 else size
     else:
         step = int(places[inside[1]] - places[inside[0]])
-    if not 1 <= step <= _MAX_STRIDE:
+    if not 1 <= step <= MAX_STRIDE:
         return None
     return int(places[inside[0]] - inside[0] * step), step

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.compiler.chain import Chain, as_chain
@@ -53,6 +56,16 @@ class DeviceStage:
 
 
 @dataclass(frozen=True, eq=False)
+class Variable:
+    """A value that a network keeps from one sample to the next."""
+
+    before: Value
+    after: Value
+    first: NDArray[Any]
+    """Value before the first sample."""
+
+
+@dataclass(frozen=True, eq=False)
 class CompiledNetwork:
     """A network compiled for a machine and a number of samples."""
 
@@ -62,6 +75,8 @@ class CompiledNetwork:
     results: tuple[Value, ...]
     """Outputs. Each sample of the user has as many of their samples as the network's `repeat`."""
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
+    variables: tuple[Variable, ...] = ()
+    """Variables; a network that has some is compiled for one sample."""
 
 
 def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Network:
@@ -79,12 +94,21 @@ def make_network(translation: Translation) -> Network:
 
 def in_stages(translation: Translation) -> Network:
     """Return the stages of a network, or a piece of a network, with operations in final forms."""
+    inputs, outputs = _without_variables(translation)
     return Network(
-        _seen(translation.inputs, translation.repeat),
-        _seen(translation.outputs, translation.repeat),
+        _seen(inputs, translation.repeat),
+        _seen(outputs, translation.repeat),
         translation,
         partition(translation),
     )
+
+
+def _without_variables(
+    translation: Translation,
+) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Return the inputs and outputs of the model itself."""
+    inputs, outputs, count = translation.inputs, translation.outputs, translation.variables
+    return inputs[: len(inputs) - count], outputs[: len(outputs) - count]
 
 
 def _seen(values: Sequence[Value], repeat: int) -> tuple[Value, ...]:
@@ -96,8 +120,11 @@ def _seen(values: Sequence[Value], repeat: int) -> tuple[Value, ...]:
 def compile_network(config: Config, network: Network, samples: int) -> CompiledNetwork:
     """Compile `network` for `samples` samples at a time.
 
-    Raises CompileError if something does not fit the machine.
+    Raises CompileError if something does not fit the machine, and for a network with variables and
+    several samples.
     """
+    if network.translation.variables and samples > 1:
+        raise CompileError("a network with variables takes one sample at a time")
     count = samples * network.translation.repeat
     stages: list[HostStage | DeviceStage] = []
     for stage in network.stages:
@@ -111,7 +138,20 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
             program = compile_operations(config, operations, count)
             stages.append(DeviceStage(program, stage.inputs, stage.outputs))
     translation = network.translation
-    return CompiledNetwork(samples, translation.inputs, translation.outputs, tuple(stages))
+    inputs, outputs = _without_variables(translation)
+    variables = zip(
+        translation.inputs[len(inputs) :],
+        translation.outputs[len(outputs) :],
+        translation.first_values,
+        strict=True,
+    )
+    return CompiledNetwork(
+        samples,
+        inputs,
+        outputs,
+        tuple(stages),
+        tuple(Variable(before, after, first) for before, after, first in variables),
+    )
 
 
 def _compile_chain(

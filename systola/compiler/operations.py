@@ -229,6 +229,8 @@ class DepthwiseConvolution(Node):
     window: Window
     fill: int
     output: Requantisation
+    counts: bool = True
+    """False if the operation only resizes, which is no multiply-accumulate of the network."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -437,7 +439,7 @@ def node_macs(node: Node) -> int:
             macs = (node.weights.size - node.zeros) // node.groups * node.result.pixels
             return macs if node.counts else 0
         case DepthwiseConvolution():
-            return node.weights.size * node.result.pixels
+            return node.weights.size * node.result.pixels if node.counts else 0
         case Product():
             return node.layer.weights.size * node.result.pixels
         case WideProduct():

@@ -9,8 +9,11 @@ on the side of their source. They leave the machine if only the host sees their 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
 
 from systola.compiler.host_stage import HostStage, View
 from systola.compiler.operations import Node, Operations, Reshape, Value
@@ -29,13 +32,24 @@ class Translation:
     """A model of any format, as its front end has translated it."""
 
     inputs: tuple[Value, ...]
+    """Inputs of the model, then the values of its variables before a sample."""
     outputs: tuple[Value, ...]
+    """Outputs of the model, then the values of its variables after a sample."""
     items: tuple[Item, ...]
     """Operations and host stages in an order of execution; all are needed for the outputs."""
     repeat: int
     """Number of samples of the values for each sample of the model."""
     inexact_channels: int
     """Number of channels for which no multiplier gives the reference's result for all sums."""
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reason why an operator stays on the host, by the operator's text, for some operators."""
+    first_values: tuple[NDArray[Any], ...] = ()
+    """First values of the variables, which keep a value from one sample to the next."""
+
+    @property
+    def variables(self) -> int:
+        """Number of variables."""
+        return len(self.first_values)
 
 
 def partition(translation: Translation) -> tuple[Stage, ...]:

@@ -36,7 +36,11 @@ def check_compiled(
     if len(repeats) != 1:
         raise DataError("its inputs and outputs do not have the same number of samples")
     samples = compiled.samples * repeats.pop()
-    defined = set(compiled.sources)
+    if compiled.variables and samples > 1:
+        raise DataError("a program for several samples has variables")
+    defined = {*compiled.sources, *(each.before for each in compiled.variables)}
+    if len(defined) != len(compiled.sources) + len(compiled.variables):
+        raise DataError("a variable is there twice, or is an input")
     for stage in compiled.stages:
         if isinstance(stage, InterpretedStage) and (
             not stage.operators or not stage.results or not 0 <= stage.macs <= MAX_MACS
@@ -50,8 +54,15 @@ def check_compiled(
         defined.update(results)
         if isinstance(stage, DeviceStage):
             _check_stage(config, stage, samples)
-    if not defined.issuperset(compiled.results):
+    if not defined.issuperset((*compiled.results, *(each.after for each in compiled.variables))):
         raise DataError("its outputs are not calculated")
+    for each in compiled.variables:
+        shape, dtype = each.before.shape, each.before.dtype
+        _size(each.before)
+        if (each.after.shape, each.after.dtype) != (shape, dtype):
+            raise DataError("a variable has values of several shapes or types")
+        if (each.first.shape, each.first.dtype.name) != (shape, dtype):
+            raise DataError("the first value of a variable has another shape or type")
 
 
 def _repeats(outer: Sequence[Value], inner: Sequence[Value]) -> set[int]:

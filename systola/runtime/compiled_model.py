@@ -7,15 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from os import PathLike
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from systola.arch.config import Config
 from systola.compiler.cut.partial import PartialNetwork
 from systola.compiler.cut.placement import Placement
 from systola.compiler.errors import CompileError, ModelError
-from systola.compiler.network import CompiledNetwork, DeviceStage, Network, compile_network
+from systola.compiler.interpreted import InterpretedStage
+from systola.compiler.network import (
+    CompiledNetwork,
+    DeviceStage,
+    Network,
+    Variable,
+    compile_network,
+)
 from systola.compiler.operations import Value
 from systola.compiler.printable import printable
 from systola.compiler.program import Program
@@ -45,6 +53,25 @@ def even_batch(samples: int) -> int:
     The result is DEFAULT_BATCH or a little less, so that all programs are full, or nearly so.
     """
     return -(-samples // -(-samples // DEFAULT_BATCH))
+
+
+class State:
+    """The values of the variables of a model between two samples, see CompiledModel.state."""
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self._first = [variable.first for variable in variables]
+        self._values = list(self._first)
+
+    def reset(self) -> None:
+        """Begin with the first values again."""
+        self._values[:] = self._first
+
+    def checked(self, variables: Sequence[Variable]) -> list[NDArray[Any]]:
+        """Return the values, which a run changes; raise ModelError for variables of other sizes."""
+        expected = [(each.first.shape, each.first.dtype) for each in variables]
+        if expected != [(each.shape, each.dtype) for each in self._first]:
+            raise ModelError("the state is of another model")
+        return self._values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,6 +144,7 @@ class CompiledModel(Predictor):
         stall: float = 0.0,
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
+        state: State | None = None,
     ) -> RunResult:
         """Run the model on any number of samples.
 
@@ -125,7 +153,9 @@ class CompiledModel(Predictor):
         inputs to arrays. `backend` is "rtl", the simulated RTL, or "iss", the golden model, or a
         machine that was made before. The memories of the RTL answer `latency` cycles late, and
         stall in a fraction `stall` of the cycles, at random from `seed`. `progress` is called after
-        each program with the number of samples done.
+        each program with the number of samples done. `state`, of the method `state`, has the values
+        of the model's variables before the first sample, and gets the values after the last one.
+        Without it, each run begins with their first values.
 
         Raises ModelError for inputs that do not fit the model, and HostError for values without a
         result. Raises BackendError if the machine cannot be built, or stops.
@@ -142,6 +172,7 @@ class CompiledModel(Predictor):
                 f"the model is compiled for '{self.config.name}', "
                 f"the machine is '{backend.config.name}'"
             )
+        variables = (state or State(self.compiled.variables)).checked(self.compiled.variables)
         totals: dict[CompiledNetwork, Totals] = {}
         recorded: list[tuple[Program, Result]] = []
         # All programs of a model have the same models for interpreters.
@@ -158,7 +189,7 @@ class CompiledModel(Predictor):
                         recorded.append((program, result))
 
                 inputs = [each[chosen] for each in samples.arrays]
-                results = run_compiled(backend, compiled, inputs, observe, sessions)
+                results = run_compiled(backend, compiled, inputs, observe, sessions, variables)
                 for output, result in zip(samples.outputs, results, strict=True):
                     output[start:end] = result.reshape(-1, *output.shape[1:])[: end - start]
                 if progress:
@@ -171,6 +202,15 @@ class CompiledModel(Predictor):
             totals=tuple(totals.values()),
             recorded=tuple(recorded),
         )
+
+    def state(self) -> State:
+        """Return the first values of the model's variables, for runs that follow each other.
+
+        Raises ModelError if an interpreter runs a part of the model: it begins anew with each run.
+        """
+        if any(isinstance(stage, InterpretedStage) for stage in self.compiled.stages):
+            raise ModelError("an interpreter runs a part of the model and keeps its variables")
+        return State(self.compiled.variables)
 
     def _portions(self, count: int) -> Iterator[tuple[CompiledNetwork, int, int]]:
         """Yield for each program its network, its first sample, and the number after its last
@@ -205,13 +245,15 @@ def compile_model(
     semantics: Semantics,
     batch: int = DEFAULT_BATCH,
 ) -> CompiledModel:
-    """Compile `network`, `batch` samples in one program.
+    """Compile `network`, `batch` samples in one program, and one sample if it has variables.
 
     Raises CompileError if a part of the network does not fit the machine.
     """
     if batch < 1:
         raise CompileError(f"a batch has at least 1 sample, not {batch}")
     partial = isinstance(network, PartialNetwork)
+    if not partial and network.translation.variables:
+        batch = 1
     compiled = _compiled(config, network, batch)
     single, rest_singly = None, 0
     if batch > 1:

@@ -32,10 +32,12 @@ def run_compiled(
     compiled: CompiledNetwork,
     x: Sequence[NDArray[Any]],
     observe: Callable[[int, Result], None],
-    sessions: Mapping[bytes, Session] | None = None,
+    sessions: Mapping[bytes, Session],
+    variables: list[NDArray[Any]],
 ) -> list[NDArray[Any]]:
     """Return the outputs of `compiled` for the samples `x`, as many as it was compiled for.
 
+    `variables` has the values of the variables before the samples, and gets the values after them.
     `observe` is called with the number of the stage and the result of each program. `sessions` has
     an interpreter for each model that an interpreter runs, see open_sessions. Raises BackendError
     if the machine stops, and HostError for values that a host stage does not accept.
@@ -46,12 +48,13 @@ def run_compiled(
         for value, array in zip(compiled.sources, x, strict=True)
     }
     samples = len(next(iter(values.values())))
+    for variable, array in zip(compiled.variables, variables, strict=True):
+        values[variable.before] = array.reshape(1, *variable.before.shape)
     for number, stage in enumerate(compiled.stages):
         sources = [values[source] for source in stage.sources]
         if isinstance(stage, HostStage):
             values[stage.result] = _run_host_stage(stage, sources, samples)
         elif isinstance(stage, InterpretedStage):
-            assert sessions is not None
             arrays = _run_interpreter(stage, sessions[stage.model], sources)
             values.update(zip(stage.results, arrays, strict=True))
         else:
@@ -62,6 +65,7 @@ def run_compiled(
             arrays = stage.program.results(result.host)
             for value, array in zip(stage.results, arrays, strict=True):
                 values[value] = array.reshape(samples, *value.shape)
+    variables[:] = (values[variable.after] for variable in compiled.variables)
     return [values[output] for output in compiled.results]
 
 

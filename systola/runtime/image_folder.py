@@ -69,6 +69,12 @@ def _stages(model: CompiledModel) -> Iterator[str]:
         else:
             what, sources, results = "the machine", stage.sources, stage.results
         yield f"// {number}: {what}, {_signature(sources)} -> {_signature(results)}"
+    for each in model.compiled.variables:
+        first = " ".join(map(str, each.first.reshape(-1).tolist()))
+        yield (
+            f"// A variable: {_signature([each.after])} of a sample is "
+            f"{_signature([each.before])} of the next one. Its first value: {first}"
+        )
 
 
 def _function(stage: HostStage) -> str:

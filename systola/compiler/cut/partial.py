@@ -267,7 +267,7 @@ def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
     """Return the placement of each part of a network that the machine takes as a whole."""
     on_host = _on_host(network)
     return tuple(
-        _placed(source, part, Place.HOST, _BETWEEN)
+        _placed(source, part, Place.HOST, on_host[part.name])
         if part.name in on_host
         else _placed(source, part, Place.MACHINE)
         for part in source.parts
@@ -288,11 +288,13 @@ def _place_parts(
     """Return the placement of each part; parts that no output needs are on the host."""
     on_machine = {part for each in pieces if each.segment.on_machine for part in each.segment.parts}
     networks = (each.work for each in pieces if isinstance(each.work, Network))
-    on_host = {name for network in networks for name in _on_host(network)}
+    on_host = {name: why for network in networks for name, why in _on_host(network).items()}
     return tuple(
         _placed(source, part, Place.MACHINE)
         if part in on_machine and part.name not in on_host
-        else _placed(source, part, Place.HOST, reasons.get(part.index, _BETWEEN))
+        else _placed(
+            source, part, Place.HOST, reasons.get(part.index, on_host.get(part.name, _BETWEEN))
+        )
         for part in source.parts
     )
 
@@ -309,8 +311,8 @@ def _placed(source: Source, part: Part, place: Place, reason: str = "") -> Place
     )
 
 
-def _on_host(network: Network) -> set[str]:
-    """Return the operators that the host calculates within a network for the machine."""
+def _on_host(network: Network) -> dict[str, str]:
+    """Return the operators that the host calculates within a network for the machine, and why."""
     host: set[str] = set()
     machine: set[str] = set()
     for stage in network.stages:
@@ -318,4 +320,4 @@ def _on_host(network: Network) -> set[str]:
             machine.update(node.operator for node in stage.nodes)
         elif not isinstance(stage.function, View):
             host.add(stage.operator)
-    return host - machine
+    return {name: network.translation.reasons.get(name, _BETWEEN) for name in host - machine}

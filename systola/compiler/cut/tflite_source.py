@@ -22,9 +22,9 @@ from systola.compiler.tflite.translate import (
     refused_operators,
     translate,
 )
+from systola.compiler.tflite.variables import OPENING
 from systola.runtime.interpreters import Session
 
-_OPENING = "CALL_ONCE"
 _CALLS = ("CALL", "IF", "WHILE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE")
 """Kinds of operators that run other subgraphs."""
 
@@ -58,7 +58,7 @@ class TfliteSource(Source):
             states = {variables[each] for each in (*inputs, *operator.outputs) if each in variables}
             if operator.kind in _CALLS:
                 states.update(variables.values())
-            opening = operator.kind == _OPENING
+            opening = operator.kind == OPENING
             depends = bool(variable & {*inputs}) or bool(states) or opening
             if depends:
                 variable.update(operator.outputs)

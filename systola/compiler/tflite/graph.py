@@ -115,6 +115,11 @@ class Graph:
     """Operators in an order in which they can be executed."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    first_values: tuple[NDArray[Any], ...] = ()
+    """First values of the variables.
+
+    The last inputs are the variables before a sample, and the last outputs after it.
+    """
 
 
 def need_type(what: str, tensor: Tensor, dtype: str) -> None:

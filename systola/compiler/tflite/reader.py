@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from systola.compiler.errors import ModelError
 from systola.compiler.printable import printable
 from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator, Tensor
+from systola.compiler.tflite.variables import OPENING, without_variables
 
 IDENTIFIER = b"TFL3"
 _BUILTIN_CODE = 10
@@ -46,8 +47,9 @@ _schema: Any = import_module("tflite")
 def read_tflite(content: bytes, *, main: bool = False) -> Graph:
     """Return the network in the content of a .tflite file.
 
-    With `main`, only the first of several subgraphs is read. Raises ModelError for a file that is
-    no such model or is damaged, and without `main` for a file with more than one subgraph.
+    With `main`, only the first of several subgraphs is read, as it is. Without `main`, variables
+    become inputs and outputs, and a file that has other subgraphs than these need is refused.
+    Raises ModelError for a file that is no such model or is damaged.
     """
     if content[4:8] != IDENTIFIER:
         raise ModelError("not a TensorFlow Lite model")
@@ -74,9 +76,20 @@ class _Reader:
         for number in self._numbers(model.MetadataLength()):
             model.Metadata(number).Name()
         model.Description()
-        if not model.SubgraphsLength() or (model.SubgraphsLength() > 1 and not main):
-            raise ModelError(f"the model has {model.SubgraphsLength()} subgraphs, not one")
-        subgraph = model.Subgraphs(0)
+        count = model.SubgraphsLength()
+        if not count:
+            raise ModelError("the model has 0 subgraphs, not one")
+        graph = self._subgraph(0)
+        if count == 1 or main:
+            return graph
+        if all(operator.kind != OPENING for operator in graph.operators):
+            raise ModelError(f"the model has {count} subgraphs, not one")
+        return without_variables(graph, self._subgraph)
+
+    def _subgraph(self, number: int) -> Graph:
+        if not 0 <= number < self._model.SubgraphsLength():
+            raise ModelError(f"the model is damaged: there is no subgraph {number}")
+        subgraph = self._model.Subgraphs(number)
         subgraph.Name()
         tensors = tuple(
             self._tensor(subgraph.Tensors(number))
@@ -264,6 +277,7 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "StridedSliceOptions",
         ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"),
     ),
+    "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
     "VAR_HANDLE": ("VarHandleOptions", ("Container", "SharedName")),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (
         "UnidirectionalSequenceLSTMOptions",

@@ -80,6 +80,8 @@ class Scope:
         self.dequantised: dict[Value, Dequantised] = {}
         self.halves: dict[tuple[Value, int], Value] = {}
         """Rows of low and of high bytes, by a value of int16 and the length of its rows."""
+        self.reasons: dict[str, str] = {}
+        """Reason why an operator stays on the host, by the operator's text."""
         self._values: dict[int, Value] = {}
 
     def tensor(self, operator: Operator, position: int) -> Tensor:
@@ -162,8 +164,11 @@ class Scope:
         function: HostFunction,
         result: Value,
         *sources: Value,
+        reason: str = "",
     ) -> None:
-        """Append an operation of the host."""
+        """Append an operation of the host; `reason` is for `tpu check`, if it is not empty."""
+        if reason:
+            self.reasons[str(operator)] = reason
         stage = HostStage(operator=str(operator), sources=sources, result=result, function=function)
         self.items.append(stage)
 

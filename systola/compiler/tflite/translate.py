@@ -141,7 +141,7 @@ def translate(
     check_order(graph)
     graph = _prepared(graph)
     operators = _needed(graph)
-    repeat = repeat or _repeat(graph, operators)
+    repeat = repeat or (1 if graph.first_values else _repeat(graph, operators))
     if repeat > 1:
         try:
             return _translated(graph, operators, repeat, semantics)
@@ -195,7 +195,15 @@ def _translated(
         origins = (result_name(number) for number, value in pairs if value not in calculated)
         raise ModelError(reason, dict.fromkeys(origins, reason))
     items = _live(scope.items, outputs)
-    return Translation(inputs, outputs, items, repeat, scope.inexact_channels)
+    return Translation(
+        inputs,
+        outputs,
+        items,
+        repeat,
+        scope.inexact_channels,
+        scope.reasons,
+        graph.first_values,
+    )
 
 
 def _live(items: list[Item], outputs: tuple[Value, ...]) -> tuple[Item, ...]:

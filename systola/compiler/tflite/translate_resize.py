@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESIZE_BILINEAR, which stays on the host."""
+"""The translation of RESIZE_BILINEAR, which stays on the host where no weights are exact."""
 
 from __future__ import annotations
 
+from systola.compiler.bilinear import bilinear_places
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import ResizeBilinear
+from systola.compiler.resize import resized
 from systola.compiler.tflite.graph import Operator
 from systola.compiler.tflite.scope import Scope, check_maps, one_result
 from systola.compiler.tflite.translate_convolution import check_shape
 
 
 def translate_resize_bilinear(scope: Scope, operator: Operator) -> None:
-    """Translate RESIZE_BILINEAR of int8, on the host."""
+    """Translate RESIZE_BILINEAR of int8; sizes without exact weights stay on the host."""
     one_result(operator, 2)
     source, _ = scope.source(operator)
     result, _ = scope.result(operator)
@@ -23,4 +25,12 @@ def translate_resize_bilinear(scope: Scope, operator: Operator) -> None:
     align, half = (bool(operator.options.get(n)) for n in ("AlignCorners", "HalfPixelCenters"))
     if align and half:
         raise ModelError("it cannot align both corners and centres")
-    scope.host(operator, ResizeBilinear((sizes[0], sizes[1]), align, half), result, source)
+    rows, columns = (
+        bilinear_places(size, out, align_corners=align, half_pixel_centers=half)
+        for size, out in zip(source.grid, sizes, strict=True)
+    )
+    try:
+        scope.add(*resized(str(operator), source, result, rows, columns))
+    except ModelError as error:
+        function = ResizeBilinear((sizes[0], sizes[1]), align, half)
+        scope.host(operator, function, result, source, reason=str(error))

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from systola.arch.isa import Operation, Rounding
 from systola.compiler.errors import ModelError
 from systola.compiler.halves import FromSums, Halves, Whole, Windows
 from systola.compiler.host_stage import Rearrange
+from systola.compiler.lower.pooling import reciprocal
 from systola.compiler.moves import MOST_ELEMENTS
 from systola.compiler.operations import (
     Binary,
@@ -31,7 +33,12 @@ from systola.compiler.quantise import quantise_multiplier, to_single
 from systola.compiler.semantics import Semantics
 from systola.compiler.tflite.fully_connected import check_symmetric, fused_activation, multiplier
 from systola.compiler.tflite.graph import Operator, Tensor, need_type
-from systola.compiler.tflite.scope import Scope, check_maps, one_result
+from systola.compiler.tflite.scope import (
+    Scope,
+    check_maps,
+    one_result,
+    same_quantisation,
+)
 from systola.compiler.tflite.translate_arithmetic import (
     MOST_SUM_SCALE,
     OPERATIONS,
@@ -39,6 +46,7 @@ from systola.compiler.tflite.translate_arithmetic import (
 )
 from systola.compiler.tflite.translate_convolution import check_shape, read_window, upsampled
 from systola.compiler.tflite.translate_host import check_same_shape
+from systola.compiler.tflite.translate_pooling import MAX_TAPS
 from systola.compiler.tflite.wide_curves import WIDE_CURVES, curve_tables
 
 WIDE_ADD_BITS = 15
@@ -111,6 +119,61 @@ def wide_transpose_conv(scope: Scope, operator: Operator) -> None:
     rows = _windows(scope, operator, wide, window)
     values = weights.data[:, ::-1, ::-1].astype(np.int64).reshape(result.channels, -1).T
     _add_product(scope, operator, rows, values, weights, 0, len(values), source_position=2)
+
+
+def wide_average(scope: Scope, operator: Operator) -> None:
+    """Translate AVERAGE_POOL_2D of int16: the host lays out the windows of each channel.
+
+    The sum of a window, times a multiplier of 31 bits just above 1 / taps, is off by 2^-15 at most.
+    For up to MAX_TAPS taps, no sum is so near to a half without being one, see `reciprocal`.
+    """
+    one_result(operator, 1)
+    _check_semantics(scope)
+    source, source_tensor = scope.source(operator, dtype="int16")
+    result, result_tensor = scope.result(operator, dtype="int16")
+    same_quantisation(source_tensor, result_tensor)
+    check_maps(source, result)
+    kernel = (
+        int(operator.options.get("FilterHeight", 0)),
+        int(operator.options.get("FilterWidth", 0)),
+    )
+    window = read_window(operator, source, result, kernel)
+    check_shape(result, (1, *window.out, source.channels))
+    taps = kernel[0] * kernel[1]
+    if taps > MAX_TAPS or window.counts_differ(*source.grid):
+        raise ModelError(
+            f"averages of int16 of {taps} elements, of fewer at the edge of a map, are not "
+            "supported: windows must have one number of elements"
+        )
+    if result.pixels * result.channels * taps > MOST_ELEMENTS:
+        raise ModelError(f"{result.pixels} windows of {taps} pixels of int16 are not supported")
+    positions = np.arange(source.pixels * source.channels).reshape(source.shape[1:])
+    windows = sliding_window_view(positions, kernel, (0, 1))
+    origin = windows[:: window.stride[0], :: window.stride[1]].reshape(-1, taps)
+    rows = Value(f"windows for {operator}", origin.shape, "int16")
+    scope.host(operator, Rearrange(origin.reshape(-1)), rows, source)
+    made = _made(result, 1)
+    scope.add(
+        WideProduct(
+            operator=str(operator),
+            result=made,
+            source=_halves(scope, operator, rows, taps),
+            weights=np.ones((taps, 1), np.int8),
+            output=reciprocal(taps),
+            taps=0,
+        )
+    )
+    _add_whole(scope, operator, made, result, result_tensor)
+
+
+def wide_refused(scope: Scope, operator: Operator) -> None:
+    """Raise ModelError with the reason why the machine lacks an operator for int16."""
+    if operator.kind == "MAX_POOL_2D":
+        raise ModelError("the machine finds the largest of int8, not of int16")
+    raise ModelError(
+        "LiteRT takes it for int16 from 256 numbers with 512 places from one to the next, the "
+        "machine has 128 places there"
+    )
 
 
 def wide_binary(scope: Scope, operator: Operator) -> None:
@@ -198,8 +261,10 @@ WIDE_TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "TRANSPOSE_CONV": wide_transpose_conv,
     **dict.fromkeys(OPERATIONS, wide_binary),
     **dict.fromkeys(WIDE_CURVES, wide_curve),
+    "AVERAGE_POOL_2D": wide_average,
+    **dict.fromkeys(("LOGISTIC", "TANH", "MAX_POOL_2D"), wide_refused),
 }
-"""Kinds of operators that the machine has for int16, too."""
+"""Translators of operators on int16."""
 
 
 def _powers_of_two(operator: Operator, tensors: tuple[Tensor, ...]) -> bool:

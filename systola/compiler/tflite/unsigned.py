@@ -54,7 +54,13 @@ def without_unsigned(graph: Graph) -> Graph:
                 else:
                     after.append(Operator(len(graph.operators), FLIP_SIGN, (number,), (outer,), {}))
     operators = (*before, *graph.operators, *after)
-    return Graph(tuple(tensors), operators, tuple(inputs), tuple(outputs))
+    return replace(
+        graph,
+        tensors=tuple(tensors),
+        operators=operators,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+    )
 
 
 def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:

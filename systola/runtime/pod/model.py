@@ -49,6 +49,8 @@ class PodModel(Predictor):
             )
         if any(isinstance(stage, InterpretedStage) for stage in model.compiled.stages):
             raise ModelError("a network that an interpreter runs in part runs on one core")
+        if model.compiled.variables:
+            raise ModelError("a network with variables runs on one core")
         if strategy.split and network is None:
             raise ModelError("a compiled program stays in one piece: split the model it is made of")
         self.strategy = strategy

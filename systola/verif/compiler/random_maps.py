@@ -292,6 +292,24 @@ class RandomMaps:
         self.writer.operator("STRIDED_SLICE", [source.tensor, *bounds], [result.tensor])
         return result
 
+    def resize(self, source: Map) -> Map:
+        """Add a resizing that makes each axis larger or smaller by a whole factor, if it can."""
+        sizes: list[int] = []
+        for size in source.shape[1:3]:
+            factor = int(self.rng.choice([1, 2, 2, 4]))
+            smaller = size % factor == 0 and self.rng.integers(3) == 0
+            sizes.append(size // factor if smaller else size * factor)
+        shape = (source.shape[0], sizes[0], sizes[1], source.shape[3])
+        result = self._map(shape, source.scale, source.zero_point)
+        wanted = self.writer.tensor((2,), "int32", data=np.array(sizes, np.int32))
+        self.writer.operator(
+            "RESIZE_BILINEAR",
+            [source.tensor, wanted],
+            [result.tensor],
+            halfPixelCenters=bool(self.rng.integers(2)),
+        )
+        return result
+
     def fully_connected(self, source: Map) -> Map:
         """Add a layer on the flattened map, with a result of one pixel."""
         repeat = source.shape[0]
@@ -322,6 +340,7 @@ KINDS = (
     "concatenation",
     "split",
     "strided_slice",
+    "resize",
     "fully_connected",
 )
 """All operators that RandomMaps can add."""

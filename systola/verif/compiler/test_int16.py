@@ -182,6 +182,87 @@ def test_transpose_convolution(padding: int, bias: str | None) -> None:
 
 
 @pytest.mark.parametrize("function", ["NONE", "RELU", "RELU6"])
+@pytest.mark.parametrize("channels", [pytest.param(1, marks=pytest.mark.thorough), 19])
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"),
+    [
+        ((6, 7), (2, 3), (2, 1), VALID),
+        ((6, 4), (2, 2), (2, 2), SAME),
+        ((8, 8), (8, 8), (1, 1), VALID),
+        ((5, 3), (1, 1), (2, 1), VALID),
+        ((7, 15), (7, 15), (1, 1), VALID),
+    ],
+)
+def test_average(
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: int,
+    channels: int,
+    function: str,
+) -> None:
+    rng = np.random.default_rng(random_seed())
+    made = pooling("AVERAGE_POOL_2D", size, kernel, stride, padding, channels, function)
+    x = samples(rng, (4, 1, *size, channels))
+    # Sums near 0 have many halves; in the last sample all codes are the least one.
+    x[1] >>= 13
+    x[2] >>= 12
+    x[3] = -32768
+    check(made, x)
+
+
+def pooling(
+    kind: str,
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: int,
+    channels: int,
+    function: str,
+) -> bytes:
+    """Return a model of one pool."""
+    pairs = zip(size, kernel, stride, strict=True)
+    out = [-(-n // s) if padding == SAME else (n - k) // s + 1 for n, k, s in pairs]
+    writer = ModelWriter()
+    source, result = (writer.tensor((1, *each, channels), "int16", SCALE) for each in (size, out))
+    writer.operator(
+        kind,
+        [source],
+        [result],
+        filterHeight=kernel[0],
+        filterWidth=kernel[1],
+        strideH=stride[0],
+        strideW=stride[1],
+        padding=padding,
+        fusedActivationFunction=activation(function),
+    )
+    return writer.content([source], [result])
+
+
+def test_after_a_move() -> None:
+    """Check a layer that takes elements in an order that the host has changed."""
+    rng = np.random.default_rng(random_seed())
+    writer = ModelWriter()
+    source, turned = (writer.tensor(shape, "int16", SCALE) for shape in ((4, 6), (6, 4)))
+    order = writer.tensor((2,), "int32", data=np.array((1, 0), np.int32))
+    writer.operator("TRANSPOSE", [source, order], [turned])
+    weights = writer.tensor((5, 4), "int8", 0.01, data=rng.integers(-127, 128, (5, 4), np.int8))
+    result = writer.tensor((6, 5), "int16", RESULT_SCALE)
+    writer.operator("FULLY_CONNECTED", [turned, weights], [result], keepNumDims=True)
+    check(writer.content([source], [result]), samples(rng, (3, 4, 6)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("AVERAGE_POOL_2D", "of fewer at the edge"), ("MAX_POOL_2D", "the largest of int8")],
+)
+def test_pools_of_the_host(kind: str, why: str) -> None:
+    content = pooling(kind, (5, 5), (3, 3), (2, 2), SAME, 3, "NONE")
+    with pytest.raises(ModelError, match=why):
+        network_of(content)
+
+
+@pytest.mark.parametrize("function", ["NONE", "RELU", "RELU6"])
 @pytest.mark.parametrize("kind", ["ADD", "SUB", "MUL"])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("scale", [0.0003, 2.0**-12])
@@ -239,7 +320,9 @@ def test_a_network_of_the_host(kind: str) -> None:
     writer.operator(kind, [source], [result])
     content = writer.content([source], [result])
     model = api.compile(content, preset="base")
-    assert [each.place for each in model.placement] == [Place.HOST]
+    (place,) = model.placement
+    assert place.place is Place.HOST
+    assert "128 places" in place.reason
     x = samples(rng, (2, 1, 30))
     assert np.array_equal(model.run(x, backend="iss").y, interpret(content, x))
 

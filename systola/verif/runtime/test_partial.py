@@ -158,10 +158,16 @@ STATE_KINDS = ("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
 
 
 def initial_state(writer: ModelWriter, rng: np.random.Generator) -> None:
-    """Add a subgraph that gives a variable its first value."""
+    """Add a subgraph that gives a variable its first value.
+
+    The value is calculated, so the machine does not take the variable.
+    """
     writer.begin_subgraph()
     handle = writer.variable("state")
-    start = writer.tensor(**STATE, data=rng.integers(-128, 128, STATE["shape"], np.int8))
+    flat = writer.tensor((6,), scale=STATE["scale"], data=rng.integers(-128, 128, 6, np.int8))
+    start = writer.tensor(**STATE)
+    shape = writer.tensor((2,), "int32", data=np.array(STATE["shape"], np.int32))
+    writer.operator("RESHAPE", [flat, shape], [start])
     writer.operator("ASSIGN_VARIABLE", [handle, start], [])
     writer.end_subgraph([], [])
 

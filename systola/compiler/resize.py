@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bilinear resizing of maps on the machine, as depthwise convolutions with exact weights.
+
+The columns of a map are repeated first, so that one kernel makes all columns of the result. A row
+of the result is a mix of two rows. So one convolution makes all rows with the same shares. At last
+the rows are put in order.
+
+A kernel serves all columns if the map becomes larger by a power of two, or smaller by a whole
+factor. The sums are whole multiples of a power of two, and the division rounds halves away from 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from systola.arch.isa import Reduction
+from systola.compiler.bilinear import BILINEAR_BITS, Places
+from systola.compiler.errors import ModelError
+from systola.compiler.lower.pooling import reciprocal
+from systola.compiler.moves import MAX_LEFT, MAX_SIDE, MAX_STRIDE, MAX_TOP
+from systola.compiler.operations import (
+    Concatenation,
+    DepthwiseConvolution,
+    Node,
+    Pooling,
+    Reshape,
+    Slice,
+    Value,
+    Window,
+)
+
+MOST_PIXELS = 256
+"""Most pixels of a map, and of its result, along an axis; with more, compiling would take long."""
+MOST_WEIGHT = 127
+"""Largest weight of a convolution."""
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel over the pixels of an axis, each of which is there `copies` times.
+
+    Pixels beyond an edge equal the pixel at the edge.
+    """
+
+    copies: int
+    first: int
+    """Number of the first copy under the kernel of the first pixel of the result."""
+    stride: int
+    weights: tuple[int, ...]
+
+    def pixels(self, count: int) -> NDArray[np.int64]:
+        """Return the numbers of the pixels under each kernel; some are beyond the edges."""
+        starts = self.first + self.stride * np.arange(count)
+        return (starts[:, np.newaxis] + np.arange(len(self.weights))) // self.copies
+
+
+def resized(
+    operator: str, source: Value, result: Value, rows: Places, columns: Places
+) -> list[Node]:
+    """Return the operations that resize a map of int8; raise ModelError if its sizes do not fit."""
+    for axis, places in (("rows", rows), ("columns", columns)):
+        if max(places.size, places.count) > MOST_PIXELS:
+            raise ModelError(
+                f"it makes {places.count} {axis} of {places.size}, the machine resizes at most "
+                f"{MOST_PIXELS}"
+            )
+    if _is_copy(rows) and _is_copy(columns):
+        return [Reshape(operator=operator, source=source, result=result)]
+    kernel = _common_kernel(columns)
+    if kernel is None:
+        raise ModelError(
+            f"it makes {columns.count} columns of {columns.size}, the machine makes them larger by "
+            "a power of two or smaller by a whole factor"
+        )
+    unit, mixes = _mixes(rows)
+    largest = max(weight for weights in mixes for weight in weights) * max(kernel.weights)
+    if largest > MOST_WEIGHT:
+        raise ModelError(
+            f"it makes {rows.count} rows of {rows.size} with weights up to {largest}, the machine "
+            f"has weights up to {MOST_WEIGHT}"
+        )
+    if max(rows.lower) > MAX_TOP:
+        raise ModelError(f"a map of {rows.size} rows is not supported")
+    maker = _Maker(operator, source, result, kernel)
+    maker.make(unit * sum(kernel.weights), mixes, rows.count)
+    return maker.nodes
+
+
+def _is_copy(places: Places) -> bool:
+    pixels = np.arange(places.size)
+    return np.array_equal(places.lower, pixels) and np.array_equal(places.upper, pixels)
+
+
+def _common_kernel(places: Places) -> _Kernel | None:
+    """Return the kernel that makes each pixel of the result, or None if there is none."""
+    count, one = places.count, 1 << BILINEAR_BITS
+    wanted = np.zeros((count, places.size), np.int64)
+    np.add.at(wanted, (np.arange(count), places.lower), one - places.share)
+    np.add.at(wanted, (np.arange(count), places.upper), places.share)
+    for kernel in _kernels(places):
+        total = sum(kernel.weights)
+        if one % total:
+            continue
+        found = np.zeros_like(wanted)
+        pixels = np.clip(kernel.pixels(count), 0, places.size - 1)
+        each = np.array(kernel.weights) * (one // total)
+        np.add.at(found, (np.arange(count)[:, np.newaxis], pixels), each)
+        if np.array_equal(found, wanted):
+            return kernel
+    return None
+
+
+def _kernels(places: Places) -> Iterator[_Kernel]:
+    """Yield kernels that may make all pixels of a result, those with fewer weights first."""
+    if places.size == 1:
+        yield _Kernel(min(places.count, MAX_LEFT + 1), 0, 1, (1,))
+    stride = int(places.lower[1] - places.lower[0]) if places.count > 1 else 1
+    if 0 < stride <= MAX_STRIDE:
+        first = int(places.lower[0])
+        yield _Kernel(1, first, stride, (1,))
+        yield _Kernel(1, first, stride, (1, 1))
+    copies = 2
+    while copies <= MAX_LEFT + 1:
+        # The place of a pixel begins with its first copy, or is in the middle of its copies.
+        yield _Kernel(copies, 0, 1, (1,) * copies)
+        yield _Kernel(copies, -copies // 2, 1, (1, *(2,) * (copies - 1), 1))
+        copies *= 2
+
+
+def _mixes(rows: Places) -> tuple[int, dict[tuple[int, ...], dict[int, list[int]]]]:
+    """Return the sum of the weights of each row of a result, and the rows by their weights.
+
+    Weights are for one row of the source, or for two consecutive ones. For each weights, the
+    dictionary has the rows of the result by the first row of the source.
+    """
+    one = 1 << BILINEAR_BITS
+    mixed = rows.lower != rows.upper
+    common = math.gcd(one, *rows.share[mixed].tolist())
+    unit = one // common
+    mixes: dict[tuple[int, ...], dict[int, list[int]]] = {}
+    for number, (lower, share) in enumerate(zip(rows.lower, rows.share, strict=True)):
+        upper = int(share) // common
+        weights = (unit - upper, upper) if mixed[number] else (unit,)
+        mixes.setdefault(weights, {}).setdefault(int(lower), []).append(number)
+    return unit, mixes
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield runs of increasing numbers with equal distances, which can be the stride of windows."""
+    begin = 0
+    for end in range(1, len(numbers) + 1):
+        near = end < len(numbers) and numbers[end] - numbers[end - 1] <= MAX_STRIDE
+        if near and (end - begin < 2 or 2 * numbers[end - 1] == numbers[end] + numbers[end - 2]):
+            continue
+        yield numbers[begin:end]
+        begin = end
+
+
+class _Maker:
+    """A collector of the operations of one resizing."""
+
+    def __init__(self, operator: str, source: Value, result: Value, kernel: _Kernel) -> None:
+        self.nodes: list[Node] = []
+        self._operator = operator
+        self._source = source
+        self._result = result
+        self._kernel = kernel
+
+    def make(
+        self, divisor: int, mixes: dict[tuple[int, ...], dict[int, list[int]]], count: int
+    ) -> None:
+        """Make `count` rows of the result, see _mixes; all sums are divided by `divisor`."""
+        width = self._result.grid[1]
+        pixels = self._kernel.pixels(width)
+        before = max(0, -int(pixels.min()))
+        after = max(0, int(pixels.max()) - (self._source.grid[1] - 1))
+        wide = self._repeated(self._padded(before, after))
+        first = self._kernel.first + before * self._kernel.copies
+        runs = [
+            (weights, places, run)
+            for weights, places in mixes.items()
+            for run in _runs(sorted(places))
+        ]
+        made: dict[int, Value] = {}
+        for weights, places, run in runs:
+            whole = len(runs) == 1 and len(run) == count
+            rows = self._result if whole else self._value((1, len(run), width))
+            kernel = np.multiply.outer(np.array(weights), np.array(self._kernel.weights))
+            self.nodes.append(
+                DepthwiseConvolution(
+                    operator=self._operator,
+                    source=wide,
+                    result=rows,
+                    weights=np.repeat(kernel.astype(np.int8)[..., np.newaxis], rows.channels, 2),
+                    counts=False,
+                    window=Window(
+                        kernel=(len(weights), len(self._kernel.weights)),
+                        stride=(run[1] - run[0] if len(run) > 1 else 1, self._kernel.stride),
+                        first=(run[0], first),
+                        out=(len(run), width),
+                    ),
+                    fill=0,
+                    output=reciprocal(divisor),
+                )
+            )
+            if whole:
+                return
+            for number, place in enumerate(run):
+                row = self._row(rows, number)
+                made.update(dict.fromkeys(places[place], row))
+        self._join([made[number] for number in range(count)], 1, self._result)
+
+    def _padded(self, before: int, after: int) -> Value:
+        """Return the source with copies of the pixels at both ends of each row."""
+        source = self._source
+        height, width = source.grid
+        if before + after == 0:
+            return source
+        rows: list[Value] = []
+        for number in range(height):
+            row = self._row(source, number)
+            parts = [row]
+            if before:
+                parts = [self._part(row, 2, 0, 1)] * before + parts
+            if after:
+                parts += [self._part(row, 2, width - 1, 1)] * after
+            rows.append(self._join(parts, 2, self._value((1, 1, before + width + after))))
+        return self._join(rows, 1, self._value((1, height, before + width + after)))
+
+    def _repeated(self, source: Value) -> Value:
+        """Return a map with all copies of the pixels of each row.
+
+        The pixels become a column. A window as wide as there are copies sees one pixel of it only.
+        """
+        copies = self._kernel.copies
+        if copies == 1:
+            return source
+        height, width = source.grid
+        at_once = max(MAX_SIDE // width, 1)
+        bands: list[Value] = []
+        for row in range(0, height, at_once):
+            count = min(at_once, height - row)
+            band = self._part(source, 1, row, count) if count < height else source
+            column = self._value((1, count * width, 1))
+            spread = self._value((1, count * width, copies))
+            bands.append(self._value((1, count, width * copies)))
+            window = Window(kernel=(1, copies), first=(0, 1 - copies), out=(count * width, copies))
+            self.nodes += (
+                Reshape(operator=self._operator, source=band, result=column),
+                Pooling(
+                    operator=self._operator,
+                    source=column,
+                    result=spread,
+                    reduction=Reduction.MAX,
+                    window=window,
+                ),
+                Reshape(operator=self._operator, source=spread, result=bands[-1]),
+            )
+        return self._join(bands, 1, self._value((1, height, width * copies)))
+
+    def _row(self, source: Value, number: int) -> Value:
+        return source if source.grid[0] == 1 else self._part(source, 1, number, 1)
+
+    def _part(self, source: Value, axis: int, start: int, count: int) -> Value:
+        shape = (*source.shape[:axis], count, *source.shape[axis + 1 : -1])
+        part = self._value(shape)
+        self.nodes.append(
+            Slice(operator=self._operator, source=source, result=part, axis=axis, start=start)
+        )
+        return part
+
+    def _join(self, parts: Sequence[Value], axis: int, result: Value) -> Value:
+        if len(parts) == 1:
+            return parts[0]
+        self.nodes.append(
+            Concatenation(operator=self._operator, result=result, parts=tuple(parts), axis=axis)
+        )
+        return result
+
+    def _value(self, sizes: tuple[int, ...]) -> Value:
+        """Return a new map, of `sizes` without the channels."""
+        return Value(f"{self._result.name} in {self._operator}", (*sizes, self._source.channels))
