@@ -9,9 +9,9 @@ import numpy as np
 
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode
+from systola.hdl.control.decoder_steps import step_counts
 from systola.hdl.control.fetch import fetch_chunk_bytes, fetched_ahead
 from systola.hdl.control.sequencer import ISSUE_INTERVAL
-from systola.hdl.control.walks import step_counts
 from systola.hdl.transfers.host_read_port import FETCH_INTERVAL
 from systola.timing.host_read_port import HostReadPort
 from systola.timing.recent import FORGOTTEN

@@ -3,7 +3,7 @@
 
 A step takes one cycle. Its result is `base` + `a` * `b`: the end of a region, or a number that the
 instruction needs. The result goes `into` registers. If it exceeds its `limit` or is negative, the
-program ends with the limit's fault at address `base`. `walks` has the steps of each
+program ends with the limit's fault at address `base`. `decoder_steps` has the steps of each
 instruction.
 """
 

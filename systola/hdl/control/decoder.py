@@ -20,6 +20,7 @@ from systola.hdl.commands import (
 from systola.hdl.control.checks import LEAST_STEPS, Found, Known
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.decoded_fields import ALTERNATE, DecodedFields, Verdict
+from systola.hdl.control.decoder_steps import walks
 from systola.hdl.control.hazards import groups_of
 from systola.hdl.control.scalar_unit import (
     Coming,
@@ -28,7 +29,6 @@ from systola.hdl.control.scalar_unit import (
     is_one_of,
 )
 from systola.hdl.control.walk_table import WalkTable, selected
-from systola.hdl.control.walks import walks
 from systola.hdl.control.window import WindowProducts
 from systola.hdl.control.word_checks import word_checks
 from systola.hdl.parts.in_flight import Region
@@ -60,9 +60,9 @@ class _Finish:
 
 
 class Decoder(wiring.Component):
-    """A decoder that walks through the steps of each instruction (`walks`), one step a cycle.
+    """A decoder that walks through the steps of each instruction, one step a cycle.
 
-    All steps share one multiplier, one adder and one comparison.
+    `decoder_steps` has these steps. They share one multiplier, one adder and one comparison.
 
     | port           | meaning |
     |---|---|
