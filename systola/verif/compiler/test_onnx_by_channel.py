@@ -79,7 +79,7 @@ def test_rtl(kind: str) -> None:
     shape = (1, 20)
     content = model(kind, shape, "int8", rng)
     x = all_codes(shape, "int8", rng)[:64]
-    y = api.compile(content, preset="8x8", batch=16).run(x, backend="rtl").y
+    y = api.compile(content, preset="small", batch=16).run(x, backend="rtl").y
     assert np.array_equal(y, interpret(content, x))
 
 

@@ -63,7 +63,6 @@ def test_reads_what_has_settled(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.exhaustive  # its simulator, with waveforms, has no other user
 def test_every_sum(tmp_path):
     """Check each partial sum of a product with weights that come in time.
 
