@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import Concatenate, LookUp, View
@@ -18,6 +19,7 @@ from systola.compiler.moves import (
 )
 from systola.compiler.operations import Concatenation, Reshape, Slice, Value
 from systola.compiler.partition import needs_host
+from systola.compiler.quantise import INT8
 from systola.compiler.tflite.element_moves import (
     Call,
     checked_axis,
@@ -109,7 +111,8 @@ def translate_move(scope: Scope, operator: Operator) -> None:
             raise ModelError(f"its input is {tensor.dtype}, supported is int8")
         if math.prod(results[0][1].shape) > MOST_ELEMENTS:
             raise ModelError(f"a value of shape {results[0][1].shape} is not supported")
-        if len(tensor.scales) or tensor.dtype == "int8":
+        # LiteRT pads float32 with zeros, whatever scale and zero point the tensor has.
+        if tensor.dtype == "int8" or (len(tensor.scales) and tensor.dtype == "int16"):
             same_quantisation(tensor, results[0][1])
             fill = _fill(scope, operator, tensor.zero_point)
     origins = move_elements(call, np.arange(tensor.size).reshape(tensor.shape))
@@ -118,7 +121,9 @@ def translate_move(scope: Scope, operator: Operator) -> None:
         add_move(scope, operator, source, result, one, fill)
         if source in scope.dequantised:
             codes = scope.dequantised[source].codes
-            scope.add(*moved(str(operator), codes, _twin(scope, source, result), one))
+            code = _code_of_zero(scope.dequantised[source].numbers) if bool((one < 0).any()) else 0
+            if code is not None:
+                scope.add(*moved(str(operator), codes, _twin(scope, source, result), one, code))
     if operator.kind in ("PAD", "PADV2"):
         pairs = read_padding(call, tensor.shape)
         scope.padded[results[0][0]] = Padded(source, tuple(before for before, _ in pairs), fill)
@@ -143,6 +148,12 @@ def add_move(
                     items, by_host = together, False
         scope.moved[result] = Moved(source, origin, fill, by_host)
     scope.add(*items)
+
+
+def _code_of_zero(numbers: NDArray[np.float32]) -> int | None:
+    """Return a code that stands for 0, or None if no code does so exactly."""
+    codes = np.flatnonzero((numbers == 0) & ~np.signbit(numbers))
+    return int(INT8[codes[0]]) if codes.size else None
 
 
 def _twin(scope: Scope, source: Value, result: Value) -> Value:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,31 @@ def test_all_codes(name: str) -> None:
         assert all(isinstance(stage, Operations) for stage in network.stages)
         run = run_network(GoldenBackend(preset("small")), network, CODES)
         assert np.array_equal(run.y, interpret(content, CODES)), (scales, zeros)
+
+
+@pytest.mark.parametrize("zero", [-128, 5])
+@pytest.mark.parametrize("before", [0, 1])
+def test_padding_between(zero: int, before: int) -> None:
+    """Pad float32 before a function, and after it: codes of zeros need not be there."""
+    writer = ModelWriter()
+    source, result = (
+        writer.tensor(shape, "int8", 0.05, zero) for shape in ((1, 1, 256), (1, 2, 257))
+    )
+    shapes = [(1, 1, 256), (1, 1, 256), (1, 2, 257)]
+    shapes[1] = shapes[2 * before]
+    numbers = [writer.tensor(shape, "float32") for shape in shapes]
+    amounts = writer.tensor((3, 2), "int32", data=np.array([[0, 0], [1, 0], [0, 1]], np.int32))
+    writer.operator("DEQUANTIZE", [source], numbers[:1])
+    for kind, tensors in zip(
+        ("PAD", "COS") if before else ("COS", "PAD"), pairwise(numbers), strict=True
+    ):
+        inputs = [tensors[0], amounts] if kind == "PAD" else [tensors[0]]
+        writer.operator(kind, inputs, [tensors[1]])
+    writer.operator("QUANTIZE", numbers[2:], [result])
+    content = writer.content([source], [result])
+    x = CODES[np.newaxis]
+    run = run_network(GoldenBackend(preset("small")), network_of(content), x)
+    assert np.array_equal(run.y, interpret(content, x))
 
 
 def test_float_result() -> None:

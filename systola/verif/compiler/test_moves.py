@@ -259,12 +259,16 @@ def test_refusals(numbers: list[list[int]], message: str) -> None:
         network_of(writer.content(tensors[:1], tensors[1:]))
 
 
-@pytest.mark.parametrize("dtype", ["int16", "float32"])
-def test_padding_of_other_types(dtype: str) -> None:
-    """Check that the host pads numbers that the machine has no type for, with zeros."""
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("int16", (0.01, 0)), ("float32", ()), ("float32", (0.1, -32))]
+)
+def test_padding_of_other_types(dtype: str, scale: tuple[float, ...]) -> None:
+    """Check that the host pads numbers that the machine has no type for, with zeros.
+
+    A tensor of float32 may have a scale and a zero point, which mean nothing.
+    """
     writer = ModelWriter()
-    scale = 0.01 if dtype == "int16" else None
-    source, result = (writer.tensor(shape, dtype, scale) for shape in ((1, 3, 4), (1, 6, 5)))
+    source, result = (writer.tensor(shape, dtype, *scale) for shape in ((1, 3, 4), (1, 6, 5)))
     sizes = writer.tensor((3, 2), "int32", data=np.array([[0, 0], [1, 2], [0, 1]], np.int32))
     writer.operator("PAD", [source, sizes], [result])
     content = writer.content([source], [result])
