@@ -111,7 +111,7 @@ def translate_move(scope: Scope, operator: Operator) -> None:
             raise ModelError(f"its input is {tensor.dtype}, supported is int8")
         if math.prod(results[0][1].shape) > MOST_ELEMENTS:
             raise ModelError(f"a value of shape {results[0][1].shape} is not supported")
-        # LiteRT pads float32 with zeros, whatever scale and zero point the tensor has.
+        # LiteRT pads float32 with zeros; a scale and a zero point of such a tensor mean nothing.
         if tensor.dtype == "int8" or (len(tensor.scales) and tensor.dtype == "int16"):
             same_quantisation(tensor, results[0][1])
             fill = _fill(scope, operator, tensor.zero_point)
