@@ -41,6 +41,12 @@ def drawn(rng: random.Random) -> list[Any]:
     """Draw the layers of a network: of maps, rows of steps, numbers or words."""
     kind = rng.choice(("maps", "rows", "numbers", "steps", "words"))
     layers: list[Any] = []
+    side = 6 if kind == "maps" else 11  # of a map, its shorter one
+
+    def passed(size: int, stride: int, padding: str = "valid") -> None:
+        """Let a window of `size` pixels pass over the map."""
+        nonlocal side
+        side = -(-side // stride) if padding == "same" else (side - size) // stride + 1
 
     def dropped() -> None:
         if rng.random() < 0.4:
@@ -80,13 +86,19 @@ def drawn(rng: random.Random) -> list[Any]:
         for number in range(count):
             how = {"padding": rng.choice(("same", "valid")), "activation": rng.choice(CURVES)}
             how |= {"use_bias": rng.random() < 0.7, "strides": 1 if number else rng.choice((1, 2))}
-            layers.append(convolution(rng.randint(1, 6), rng.randint(1, 2), **how))
+            size = rng.randint(1, min(2, side))
+            layers.append(convolution(rng.randint(1, 6), size, **how))
+            passed(size, how["strides"], how["padding"])
             if two and rng.random() < 0.3:
-                layers.append(DepthwiseConv2D(rng.randint(1, 2), **how | {"strides": 1}))
+                size = rng.randint(1, min(2, side))
+                layers.append(DepthwiseConv2D(size, **how | {"strides": 1}))
+                passed(size, 1, how["padding"])
             if number == count - 1 and end:
                 layers.append(end())
-            elif rng.random() < 0.6:
-                layers.append(rng.choice(pools)(2, rng.choice((None, 1, 3))))
+            elif rng.random() < 0.6 and side > 1:
+                strides = rng.choice((None, 1, 3))
+                layers.append(rng.choice(pools)(2, strides))
+                passed(2, strides or 2)
             dropped()
         if not end:
             layers.append(Flatten())
