@@ -351,8 +351,9 @@ def test_a_batch_that_fits_no_machine() -> None:
     model = Sequential(layers)
     model.compile(SGD(0.1), loss=BINARY, preset="base-training", backend="fast")
     x, y = samples(layers, BINARY, 64)
-    losses = model.fit(x, y, batch_size=64, epochs=2, verbose=0).history["loss"]
-    assert losses[1] < losses[0]
+    # With one label for all, the bias alone takes a fortieth off the loss: 0.1 times 0.5 squared.
+    losses = model.fit(x, np.ones_like(y), batch_size=64, epochs=2, verbose=0).history["loss"]
+    assert losses[1] < losses[0] - 0.02
 
 
 @pytest.mark.thorough
