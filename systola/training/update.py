@@ -110,28 +110,28 @@ class Masters:
 
     def read(self) -> None:
         """Read the masters, and their velocities or moments, from host memory."""
-        for _, block in self.by_block():
-            for host, lines in block._places():
-                self.writer.read(host, lines)
+        for host, lines in self._places():
+            self.writer.read(host, lines)
 
     def write(self) -> None:
         """Write the masters back to host memory, and the tensors beside the rows of this core."""
-        for _, block in self._alone().by_block():
-            for host, lines in block._places():
-                self.writer.write(host, lines)
+        for host, lines in self._alone()._places():
+            self.writer.write(host, lines)
         for _, own in self.own():
+            for host, lines in own._places(beside=True):
+                self.writer.write(host, lines)
             for _, block in own.by_block():
-                for host, lines in block._places()[1:]:
-                    self.writer.write(host, lines)
                 rows = range(block.line, block.line + block._rows)
                 self.writer.owned.append((self.number, rows))
 
-    def _places(self) -> list[tuple[int, range]]:
-        """Return the places in host memory of masters of one block, with their lines."""
-        layout, number = self.writer.layout, self.number
-        offset = 2 * self.line * layout.pitch
-        places = [each[number] + offset for each in (layout.masters, *layout.beside)]
-        return list(zip(places, self.lines, strict=False))
+    def _places(self, *, beside: bool = False) -> Iterator[tuple[int, range]]:
+        """Yield places in host memory with their lines, of all tensors or of those `beside`."""
+        layout = self.writer.layout
+        tensors = (layout.masters, *layout.beside)[beside : len(self.lines)]
+        for _, block in self.by_block():
+            offset = 2 * block.line * layout.pitch
+            for tensor, lines in zip(tensors, block.lines[beside:], strict=True):
+                yield tensor[self.number] + offset, lines
 
     def update(self, row: int, entry: AnyEntry) -> None:
         """Read the masters, add the sums of all cores from a row on, and write them back.

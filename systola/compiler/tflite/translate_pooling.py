@@ -47,11 +47,7 @@ def translate_pool(scope: Scope, operator: Operator) -> None:
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
     same_quantisation(source_tensor, result_tensor)
-    check_maps(source, result)
-    options = operator.options
-    kernel = (int(options.get("FilterHeight", 0)), int(options.get("FilterWidth", 0)))
-    window = read_window(operator, source, result, kernel)
-    check_shape(result, (1, *window.out, source.channels))
+    window = read_pool(operator, source, result)
     floor, ceiling = relu_limits(
         fused_activation(operator), result_tensor.scale, result_tensor.zero_point
     )
@@ -69,6 +65,16 @@ def translate_pool(scope: Scope, operator: Operator) -> None:
             ceiling=ceiling,
         )
     )
+
+
+def read_pool(operator: Operator, source: Value, result: Value) -> Window:
+    """Return the windows of a pool; raise ModelError if its maps do not fit them."""
+    check_maps(source, result)
+    options = operator.options
+    kernel = (int(options.get("FilterHeight", 0)), int(options.get("FilterWidth", 0)))
+    window = read_window(operator, source, result, kernel)
+    check_shape(result, (1, *window.out, source.channels))
+    return window
 
 
 def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:

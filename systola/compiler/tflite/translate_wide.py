@@ -46,7 +46,7 @@ from systola.compiler.tflite.translate_arithmetic import (
 )
 from systola.compiler.tflite.translate_convolution import check_shape, read_window, upsampled
 from systola.compiler.tflite.translate_host import check_same_shape
-from systola.compiler.tflite.translate_pooling import MAX_TAPS
+from systola.compiler.tflite.translate_pooling import MAX_TAPS, read_pool
 from systola.compiler.tflite.wide_curves import WIDE_CURVES, curve_tables
 
 WIDE_ADD_BITS = 15
@@ -132,14 +132,8 @@ def wide_average(scope: Scope, operator: Operator) -> None:
     source, source_tensor = scope.source(operator, dtype="int16")
     result, result_tensor = scope.result(operator, dtype="int16")
     same_quantisation(source_tensor, result_tensor)
-    check_maps(source, result)
-    kernel = (
-        int(operator.options.get("FilterHeight", 0)),
-        int(operator.options.get("FilterWidth", 0)),
-    )
-    window = read_window(operator, source, result, kernel)
-    check_shape(result, (1, *window.out, source.channels))
-    taps = kernel[0] * kernel[1]
+    window = read_pool(operator, source, result)
+    taps = window.kernel[0] * window.kernel[1]
     if taps > MAX_TAPS or window.counts_differ(*source.grid):
         raise ModelError(
             f"averages of int16 of {taps} elements, of fewer at the edge of a map, are not "
@@ -148,7 +142,7 @@ def wide_average(scope: Scope, operator: Operator) -> None:
     if result.pixels * result.channels * taps > MOST_ELEMENTS:
         raise ModelError(f"{result.pixels} windows of {taps} pixels of int16 are not supported")
     positions = np.arange(source.pixels * source.channels).reshape(source.shape[1:])
-    windows = sliding_window_view(positions, kernel, (0, 1))
+    windows = sliding_window_view(positions, window.kernel, (0, 1))
     origin = windows[:: window.stride[0], :: window.stride[1]].reshape(-1, taps)
     rows = Value(f"windows for {operator}", origin.shape, "int16")
     scope.host(operator, Rearrange(origin.reshape(-1)), rows, source)

@@ -20,8 +20,7 @@ from systola.verif.cli.test_errors import run
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 
 MODELS = Path(str(files("systola.models")))
-NAMES = sorted(path.stem for path in MODELS.glob("*.tflite"))
-SOME = NAMES[::4]
+SOME = sorted(path.stem for path in MODELS.glob("*.tflite"))[::4]
 """Models that the quick tests compile twice; verif/compiler/test_fuzz.py does so with all."""
 
 

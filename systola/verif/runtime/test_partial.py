@@ -51,12 +51,17 @@ def codes(rng: np.random.Generator, *shape: int) -> NDArray[np.int8]:
 
 
 def dense(
-    writer: ModelWriter, rng: np.random.Generator, source: int, result: int, size: tuple[int, int]
+    writer: ModelWriter,
+    rng: np.random.Generator,
+    source: int,
+    result: int,
+    size: tuple[int, int],
+    scale: float = 0.01,
 ) -> None:
-    """Add a FULLY_CONNECTED of int8, `size` outputs and inputs."""
+    """Add a FULLY_CONNECTED of int8, `size` outputs and inputs; its weights have `scale`."""
     weights = rng.integers(-127, 128, size, np.int8)
     bias = rng.integers(-500, 500, size[0], np.int32)
-    writer.fully_connected(source, result, weights, bias, 0.01)
+    writer.fully_connected(source, result, weights, bias, scale)
 
 
 def middle(rng: np.random.Generator) -> Case:

@@ -28,20 +28,14 @@ from systola.runtime.plain_data import DataError
 from systola.verif.compiler.model_writer import ModelWriter
 from systola.verif.compiler.test_networks import network_of
 from systola.verif.kit.seeds import random_seed
+from systola.verif.runtime.test_partial import dense
 
 SAMPLES = 6
 SCALE: dict[str, Any] = {"scale": 0.25, "zero_point": -3}
+WEIGHTS = 0.004
+"""Scale of the weights."""
 Maker = Callable[[ModelWriter, np.random.Generator], tuple[int, int]]
 """Type of a function that adds a network, and returns its input and output."""
-
-
-def dense(
-    writer: ModelWriter, rng: np.random.Generator, source: int, result: int, size: tuple[int, int]
-) -> None:
-    """Add a FULLY_CONNECTED of int8, `size` outputs and inputs."""
-    weights = rng.integers(-127, 128, size, np.int8)
-    bias = rng.integers(-500, 500, size[0], np.int32)
-    writer.fully_connected(source, result, weights, bias, 0.004)
 
 
 def begin(
@@ -94,17 +88,17 @@ def feedback(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
     """Add a product between the old and the new value of a variable, and a second variable."""
     handles = begin(writer, rng, h=(1, 6), count=(1, 3))
     x, h = writer.tensor((1, 10), scale=0.5), writer.tensor((1, 6), **SCALE)
-    dense(writer, rng, x, h, (6, 10))
+    dense(writer, rng, x, h, (6, 10), WEIGHTS)
     old, other = (read(writer, handles["h"], (1, 6)), read(writer, handles["count"], (1, 3)))
     both = writer.tensor((1, 15), **SCALE)
     writer.operator("CONCATENATION", [old, h, other], [both], axis=1)
     new, least = writer.tensor((1, 6), **SCALE), writer.tensor((1, 3), **SCALE)
-    dense(writer, rng, both, new, (6, 15))
-    dense(writer, rng, both, least, (3, 15))
+    dense(writer, rng, both, new, (6, 15), WEIGHTS)
+    dense(writer, rng, both, least, (3, 15), WEIGHTS)
     writer.operator("ASSIGN_VARIABLE", [handles["h"], new], [])
     writer.operator("ASSIGN_VARIABLE", [handles["count"], least], [])
     y = writer.tensor((1, 4), scale=0.5)
-    dense(writer, rng, new, y, (4, 6))
+    dense(writer, rng, new, y, (4, 6), WEIGHTS)
     return x, y
 
 
@@ -118,7 +112,7 @@ def read_twice(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]
     parts += [read(writer, handles[name], (1, 8)) for name in ("last", "fixed", "unread")]
     both, y = writer.tensor((1, 40), **SCALE), writer.tensor((1, 40), scale=0.5)
     writer.operator("CONCATENATION", parts, [both], axis=1)
-    dense(writer, rng, both, y, (40, 40))
+    dense(writer, rng, both, y, (40, 40), WEIGHTS)
     return x, y
 
 
@@ -290,7 +284,7 @@ def test_state_of_an_interpreter() -> None:
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     x, h, y = (writer.tensor((1, 8), scale=scale) for scale in (0.5, 0.5, 1 / 128))
-    dense(writer, rng, x, h, (8, 8))
+    dense(writer, rng, x, h, (8, 8), WEIGHTS)
     writer.operator("L2_NORMALIZATION", [h], [y])
     model = compile(writer.content([x], [y]), preset="small")
     assert isinstance(model, CompiledModel)
