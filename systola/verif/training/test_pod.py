@@ -14,6 +14,7 @@ import pytest
 
 from systola.arch.config import preset
 from systola.arch.image import Image
+from systola.compiler.collectives import share_of_rows
 from systola.golden.pod import Pod
 from systola.runtime import Strategy
 from systola.training import (
@@ -26,7 +27,7 @@ from systola.training import (
     load,
 )
 from systola.training.building import stages
-from systola.training.exchange import LEAST, agree
+from systola.training.exchange import LEAST, agree, most_own_rows
 from systola.training.layers import Layer
 from systola.training.layout import Layout
 from systola.training.task import SHIFT, SPARE, Task
@@ -207,6 +208,19 @@ def test_in_the_scope_of_a_strategy(tmp_path: Path) -> None:
     assert all(
         np.array_equal(a, b) for a, b in zip(loaded.get_weights(), one.get_weights(), strict=True)
     )
+
+
+def test_room_for_own_rows() -> None:
+    """Check that a room has lines for all rows of a core, and no more than two rows too many."""
+    for cores in (1, 2, 3, 5, 8, 16):
+        task = Task(stages(SIMPLE, 64), 6, (15, 15), "mse", count=64, cores=cores)
+        for rows in range(1, 100):
+            shares = [
+                sum(map(len, share_of_rows(core, cores, rows))) if cores > 1 else rows
+                for core in range(cores)
+            ]
+            room = most_own_rows(task, rows)
+            assert max(shares) <= room <= max(shares) + 2
 
 
 def test_mistakes() -> None:
