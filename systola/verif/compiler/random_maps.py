@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from systola.verif.compiler.model_writer import ModelWriter
 
 MOST_CHANNELS = 40
-MOST_ELEMENTS = 12_000
+MOST_ELEMENTS = 2 * (2 * 13 * 13 * 19)
+"""Most elements of a map: twice the largest first map, since a CONCATENATION doubles each map."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from systola.compiler.operations import Operations
 from systola.runtime.execute import HostError
 from systola.runtime.iss import GoldenBackend
 from systola.verif.compiler.model_writer import ModelWriter, interpret
+from systola.verif.compiler.random_maps import MOST_ELEMENTS
 from systola.verif.compiler.random_moves import ALL_KINDS, MOVES, RandomMoves
 from systola.verif.compiler.test_maps import MACHINES, check_random, cut_machine
 from systola.verif.compiler.test_networks import network_of
@@ -42,6 +44,14 @@ def test_random_networks() -> None:
         config = preset(str(rng.choice(MACHINES))) if number % 2 else cut_machine(rng)
         ran += check_random(RandomMoves(rng, ALL_KINDS, int(rng.integers(2, 9))), config)
     assert ran >= 20
+
+
+def test_the_largest_first_map_can_grow() -> None:
+    """Check that a network of one CONCATENATION is found for each first map."""
+    for repeat in (1, 2):
+        network = RandomMoves(np.random.default_rng(random_seed()), ("join",), 0)
+        first = replace(network.maps[0], shape=(repeat, 13, 13, 19))
+        assert np.prod(network.join(first).shape) <= MOST_ELEMENTS
 
 
 def check(content: bytes, *x: NDArray[Any]) -> Network:
