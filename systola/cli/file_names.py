@@ -8,12 +8,11 @@ import os
 from collections.abc import Iterable, Mapping
 from pty import STDOUT_FILENO
 from stat import S_ISCHR, S_ISREG
+from typing import Protocol, runtime_checkable
 
 from systola.cli.errors import UserError
 from systola.cli.output import STANDARD_OUTPUT, writing
 from systola.runtime.write_file import check_writable
-from systola.training.checkpoint_names import CheckpointNames
-from systola.training.errors import TrainingError
 
 
 class InputName(str):
@@ -28,6 +27,23 @@ class OutputName(str):
     __slots__ = ()
 
 
+@runtime_checkable
+class OutputNames(Protocol):
+    """The names of all files that a command writes by a pattern."""
+
+    def check_writable(self) -> None:
+        """Raise OSError where files with such names cannot be written."""
+        ...
+
+    def existing(self) -> list[str]:
+        """Return the existing files with such names."""
+        ...
+
+    def could_be(self, path: str) -> bool:
+        """Return whether the absolute `path`, in which no links are left, is such a name."""
+        ...
+
+
 def output_name(text: str) -> OutputName:
     """Convert, for argparse, the name of an output; every name of standard output becomes '-'."""
     if not text:
@@ -35,8 +51,11 @@ def output_name(text: str) -> OutputName:
     return OutputName(STANDARD_OUTPUT if _is_standard_output(text) else text)
 
 
-def checkpoint_names(text: str) -> CheckpointNames:
+def checkpoint_names(text: str) -> OutputNames:
     """Convert, for argparse, a pattern such as d{epoch}.tpu."""
+    from systola.training.checkpoint_names import CheckpointNames
+    from systola.training.errors import TrainingError
+
     try:
         return CheckpointNames(text)
     except TrainingError as error:
@@ -64,7 +83,7 @@ def check_files(values: Iterable[object]) -> None:
             if identity is not None:
                 seen[identity] = name
     for name in values:
-        if isinstance(name, CheckpointNames):
+        if isinstance(name, OutputNames):
             _check_names(name, seen)
             with writing(str(name)):
                 name.check_writable()
@@ -73,7 +92,7 @@ def check_files(values: Iterable[object]) -> None:
                 check_writable(name)
 
 
-def _check_names(names: CheckpointNames, seen: Mapping[object, str]) -> None:
+def _check_names(names: OutputNames, seen: Mapping[object, str]) -> None:
     """Raise UserError if a checkpoint's name is another name of a file already `seen`."""
     for path in names.existing():
         if other := seen.get(_identity(path)):

@@ -47,17 +47,19 @@ def _run(arguments: Sequence[str] | None) -> int:
     from systola.arch.config import ConfigError
     from systola.cli.errors import UserError
     from systola.cli.file_names import check_files
-    from systola.cli.parser import make_parser
+    from systola.cli.parser import COMMANDS, make_parser
     from systola.compiler.errors import CompileError, ModelError
     from systola.compiler.printable import printable
     from systola.runtime.backend import BackendError, UnavailableError
     from systola.sim.build import BuildFolderError
     from systola.sim.notices import choose_level
     from systola.synth.errors import SynthesisError
-    from systola.views.plots import MissingLibraryError
+    from systola.views.missing_library import MissingLibraryError
 
-    parser = make_parser()
-    parsed = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    # The modules of all commands take a second to import.
+    parser = make_parser([each for each in given if each in COMMANDS])
+    parsed = parser.parse_args(given)
     if "execute" not in parsed:
         parser.print_help()
         return 0

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
@@ -40,12 +40,18 @@ class _Parser(OneLineParser):
         return "\n".join(lines)
 
 
-def make_parser() -> OneLineParser:
-    """Make the parser of the whole command line; `execute` of its result runs a command."""
+def make_parser(commands_with_options: Collection[str] = COMMANDS) -> OneLineParser:
+    """Make the parser of the whole command line; `execute` of its result runs a command.
+
+    A command gets its options, and its module is imported, if `commands_with_options` has its name.
+    """
     parser = _Parser(prog="tpu")
     parser.add_argument("--version", action="version", version=f"tpu {version('systola')}")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=OneLineParser)
     for name in COMMANDS:
+        if name not in commands_with_options:
+            commands.add_parser(name)
+            continue
         module = _module(name)
         command = commands.add_parser(
             name, help=module.HELP, description=module.HELP, allow_abbrev=False

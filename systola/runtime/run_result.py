@@ -146,7 +146,7 @@ class RunResult:
     def plot_roofline(self, title: str = "roofline") -> Figure:
         """Draw the layers under the roofs of array and memory ports, as a figure of matplotlib.
 
-        Raises systola.views.plots.MissingLibraryError if matplotlib is not installed.
+        Raises systola.views.missing_library.MissingLibraryError if matplotlib is not installed.
         """
         from systola.views.plots import roofline_figure
 
@@ -155,7 +155,7 @@ class RunResult:
     def plot_layers(self, title: str = "cycles of the layers") -> Figure:
         """Draw the estimated and measured cycles of each layer, as a figure of matplotlib.
 
-        Raises systola.views.plots.MissingLibraryError if matplotlib is not installed.
+        Raises systola.views.missing_library.MissingLibraryError if matplotlib is not installed.
         """
         from systola.views.plots import layers_figure
 

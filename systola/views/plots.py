@@ -14,6 +14,7 @@ from systola.compiler.printable import printable
 from systola.runtime.report import HOST, Report
 from systola.runtime.report_table import compact, short_name, shortened
 from systola.runtime.roofline import Dot, roofline
+from systola.views.missing_library import MissingLibraryError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,10 +41,6 @@ LEGEND_LINES = 28
 """Lines in a column of names."""
 TOUCHING = 0.012
 """Distance, as a share of the axes, below which dots share one label."""
-
-
-class MissingLibraryError(RuntimeError):
-    """An error for a picture when the library that draws it is not installed."""
 
 
 def new_figure(width: float, height: float) -> Figure:

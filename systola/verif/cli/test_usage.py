@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tomllib
 from collections.abc import Generator
 from pathlib import Path
@@ -50,6 +51,15 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert changes.index(f"\n## {version}\n") == changes.index("\n## ")
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_a_command_imports_no_other() -> None:
+    """Start a command of programs: it waits neither for other commands nor for training."""
+    code = "import sys; from systola.cli.main import main; main(['asm']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = done.stdout.split()
+    assert [name for name in COMMANDS if f"systola.cli.{name}" in imported] == ["asm"]
+    assert "systola.training" not in imported
 
 
 def test_completion(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

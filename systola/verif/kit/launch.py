@@ -19,11 +19,8 @@ from functools import cache
 
 from systola.arch.config import Config, preset
 from systola.hdl.parts.fabric import Fabric
-from systola.sim.design import verilog_of
 from systola.sim.runner import SIMULATORS, TestFailure, run
-from systola.sim.state import with_state
 from systola.sim.waves import how_to_look
-from systola.synth.simulation_netlist import netlist_of
 from systola.verif.kit.seeds import case_seed, run_seed
 
 PREFIX = "systola.verif."
@@ -52,6 +49,10 @@ def chosen_netlist() -> Fabric | None:
 
 def machine_verilog(config: Config) -> str:
     """Return module `tpu` with its state as an output, or the netlist that NETLIST asks for."""
+    from systola.sim.design import verilog_of
+    from systola.sim.state import with_state
+    from systola.synth.simulation_netlist import netlist_of
+
     fabric = chosen_netlist()
     if fabric is None:
         return with_state(verilog_of(config, promises=True))

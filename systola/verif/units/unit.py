@@ -18,23 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amaranth.back import rtlil
 from amaranth.lib import wiring
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from systola.arch.config import Config
-from systola.hdl import verilog, verilog_text
 from systola.hdl.parts.fabric import Checked, Fabric
-from systola.hdl.verilog_text import without_keywords
-from systola.sim.build import built_once, content_key
-from systola.sim.primitives import models_of
-from systola.synth.simulation_netlist import netlist_of
 from systola.verif.kit.expect import expect
 from systola.verif.kit.launch import chosen_netlist, quick_simulators, run_module, simulators
 from systola.verif.kit.reset import begin_reset
 from systola.verif.kit.seeds import random_seed
-from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, is_asked_for, planted_verilog
 from systola.verif.plan.selection import exhaustive
 from systola.verif.units.packing import from_bits, to_bits
 
@@ -71,6 +64,11 @@ def convert(
     It is kept in the build folder until the component or the conversion changes. Yosys takes half a
     second of processor time to start, which many tests of units do not take themselves.
     """
+    from amaranth.back import rtlil
+
+    from systola.hdl import verilog, verilog_text
+    from systola.sim.build import built_once, content_key
+
     key = content_key(
         rtlil.convert(component, name=name, platform=platform, emit_src=False),
         Path(verilog.__file__).read_bytes(),
@@ -115,6 +113,13 @@ def run_unit(
     the component, synthesised for NETLIST's fabric unless the test chooses another. A campaign of
     mutants may ask for a fault in the component: see systola.verif.mutation.planted_unit.
     """
+    from amaranth.back import rtlil
+
+    from systola.hdl.verilog_text import without_keywords
+    from systola.sim.primitives import models_of
+    from systola.synth.simulation_netlist import netlist_of
+    from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, is_asked_for, planted_verilog
+
     netlist = chosen_netlist()
     if netlist and fabric is Fabric.GENERIC:
         fabric = netlist

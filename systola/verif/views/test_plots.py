@@ -16,8 +16,8 @@ from systola.bench.table import stored_results
 from systola.compiler.network import compile_network
 from systola.runtime.report import HOST, make_report
 from systola.verif.compiler.stored_networks import stored_model
+from systola.views.missing_library import MissingLibraryError
 from systola.views.plots import (
-    MissingLibraryError,
     cycles_figure,
     layers_figure,
     new_figure,
