@@ -69,7 +69,8 @@ class BurstReadPort(wiring.Component):
                 id_.eq(bus.arid),
             ]
 
-        # Identifier and last flag of a beat are delayed by the latency of the memory.
+        # Identifier and last flag of a beat are delayed by the latency of the memory, so that they
+        # leave with its data.
         beside = Cat(id_, left == 0)
         for _ in range(ACCESS_LATENCY):
             delayed = Signal(2, reset_less=True)

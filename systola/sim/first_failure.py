@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 MOST_TEXT = 1000
-"""Characters of a message in one line."""
+"""Largest number of characters of a message that is printed in one line."""
 _ADDRESS = re.compile(r"^ *\+ +where .* object at 0x[0-9a-f]+>.*\n?", re.MULTILINE)
 """Lines of an assertion's message that name nothing but the object of a method."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (?!expect$)', re.MULTILINE)

@@ -75,7 +75,7 @@ class PodResult:
 
     @property
     def cycles(self) -> int:
-        """Cycles until the last core has ended."""
+        """Cycles from the common start until the last core has ended."""
         return max(core.cycles for core in self.cores)
 
 

@@ -111,7 +111,8 @@ def script(top: str) -> str:
         "abc -fast -liberty library.lib",
         "opt_clean",
         "write_json netlist.json",
-        # OpenSTA's reader of Verilog knows neither parameters nor parts of words on the left.
+        # OpenSTA's Verilog reader accepts no parameters, and no parts of words on the left of an
+        # assignment.
         f"setparam {unset} t:sram_1r1w",
         "setundef -zero",
         "splitnets -ports",
@@ -122,7 +123,7 @@ def script(top: str) -> str:
 
 
 def find_tools() -> tuple[Tool, Tool | None]:
-    """Return Yosys, and OpenSTA where it is there. Raises SynthesisUsageError without Yosys."""
+    """Return Yosys and, if it is installed, OpenSTA. Raises SynthesisUsageError without Yosys."""
     beside = Path(sys.executable).with_name(TRIED[1])
     places = (shutil.which(TRIED[0]), str(beside) if beside.exists() else shutil.which(TRIED[1]))
     path = next((place for place in places if place), None)

@@ -57,7 +57,9 @@ def removed_registers(
 
 
 def _outputs(module: dict[str, Any], registers: frozenset[str] | None) -> Iterator[int]:
-    """Return the output bits of all flip-flops; `registers` is None before synthesis."""
+    """Yield the numbers of the output bits of all flip-flops; `registers` is None before
+    synthesis.
+    """
     for cell in module["cells"].values():
         kind = cell["type"]
         if (kind in registers) if registers is not None else kind.startswith("$dff"):

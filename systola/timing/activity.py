@@ -163,7 +163,7 @@ class _Walk:
 
 
 def _counts(config: Config, entry: Instruction, at: Mapping[str, int], window: Window) -> _Counts:
-    """Return the counts of one instruction with effective operands `at`."""
+    """Return the counts of one instruction; `at` are its operands with index registers added."""
     line, cols = config.line_bytes, config.cols
     match entry.opcode:
         case (

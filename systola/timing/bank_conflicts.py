@@ -194,8 +194,8 @@ def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
 def yielding_writes(times: Times, line: int, taken: Times, taken_line: int, banks: int) -> Times:
     """Return the cycles in which the host reader writes lines from `line` on.
 
-    Without conflicts it would write them at `times`. The activation unit writes a line in each of
-    the cycles `taken`, from line `taken_line` on.
+    Without conflicts it writes them at `times`. The activation unit goes first: it writes a line in
+    each of the cycles `taken`, from line `taken_line` on.
     """
     first, last = int(taken[0]), int(taken[-1])
     bank_at = np.full(last - first + 2, -1)

@@ -61,7 +61,9 @@ from systola.timing.window import WindowGrid
 QUEUED = 1
 """Cycles from the issue to the start of an instruction, in addition to the unit's own latency."""
 SEEN = 1
-"""Cycles from the end of an instruction to the first event that waits for it, like an issue."""
+"""Cycles from the end of an instruction to the first event that waited for this end, such as an
+issue.
+"""
 HALT = 3
 """Cycles from the end of all work to DONE."""
 STEADY = 2
@@ -511,8 +513,9 @@ class Walk:
     def _compared(self, opcode: Opcode, seen: float) -> float:
         """Return the cycle in which the sequencer can issue an instruction after its comparisons.
 
-        The sequencer compares the instruction with all instructions in progress that it may wait
-        for. This takes a cycle for each entry of the longest lists, from the cycle after `seen` on.
+        The sequencer compares the instruction with all instructions under way that it may have to
+        wait for. The comparison takes a cycle for each entry of the longest list, from the cycle
+        after `seen` on.
         """
         time = 0.0
         for units in COMPARED.get(opcode, ()):

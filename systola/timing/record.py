@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 LIMITING = 0.5
 """Least share of cycles that a unit must be busy to be called the limit of a layer."""
 WAITING = "waiting"
-"""Limit of a layer in which no unit is busy enough.
+"""Name of a layer's limit if no unit is busy enough.
 
 In such a layer units wait for each other, for memory, or for instructions.
 """

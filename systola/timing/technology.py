@@ -40,7 +40,8 @@ class Technology:
     def memory_byte(self, size: int) -> float:
         """Return the energy of a byte of an on-chip memory of `size` bytes.
 
-        The smallest published memory that is large enough has this figure, else the largest has.
+        It is the figure of the smallest published memory that is large enough, or else of the
+        largest memory.
         """
         fits = [energy for most, energy in self.memories if size <= most]
         return (fits[0] if fits else self.memories[-1][1]) / ACCESS_BYTES

@@ -49,7 +49,7 @@ TRACKS = {
 }
 """Units with instructions that are shown."""
 ISSUE_CYCLES = 2
-"""Cycles from offer to issue of an instruction that waits for nothing."""
+"""Cycles from the offer of an instruction to its issue, if the instruction waits for nothing."""
 _COLUMNS = {name: number for number, name in enumerate(LEVEL_NAMES)}
 
 
@@ -58,14 +58,16 @@ class Wait:
     """A record of an instruction that waited for another instruction."""
 
     source: int
-    """The last instruction that it had to wait for, as a place in Timeline.work."""
+    """Place, in Timeline.work, of the last instruction that it had to wait for."""
     resource: str
     cycles: int
 
 
 @dataclass
 class Work:
-    """An instruction in its unit. Cycles count from START; `end` is the first cycle without it."""
+    """An instruction with the cycles in its unit. Cycles count from START; in cycle `end` the unit
+    is done with it.
+    """
 
     number: int
     """Number of the instruction in the program."""
@@ -126,7 +128,8 @@ def make_timeline(config: Config, image: Image, recording: Recording) -> Timelin
 
 
 def take_lane(free: list[int], begin: int, end: int) -> int:
-    """Return the first of a unit's rows that is free in cycle `begin`, and occupy it until `end`.
+    """Return the first of a unit's rows in the picture that is free in cycle `begin`, and occupy it
+    until `end`.
 
     `free` has for each row the cycle from which on it is free.
     """
@@ -151,21 +154,24 @@ class _Course:
         """Number of instructions that have entered each list."""
         self._queues = {queue.name: deque[int]() for queue in QUEUES}
         self._free = dict.fromkeys(self._queues, 0)
-        """Row from which on the oldest instruction of a queue is the waiting one."""
+        """For each queue: the row of the recording from which on its oldest instruction waits."""
         self._issue_row = 0
         self._in_the_way: dict[int, dict[str, int]] = {}
         """For each instruction and each of its masks, the instruction that it may have to wait for.
         """
         self._weight_queue = deque[int]()
         self._weight_reads = deque[tuple[int, int]]()
-        """Each weight read under way, and the number of all beats moved up to its last beat."""
+        """For each weight read under way: the read, and the number of all beats that have been
+        moved at its last beat.
+        """
         self._beats = 0
         self._fetching = deque[int]()
         self._fetches: list[tuple[int, int]] = []
 
     def run(self) -> Timeline:
         handlers: dict[Event, Callable[[int, int], None]] = {
-            # Masks refer to the lists before any instruction leaves them.
+            # Masks refer to the content of the lists before any instruction leaves them in this
+            # cycle.
             Event.MASKED: self._mask,
             **{event: partial(self._leave, name) for name, (event, _) in LISTS.items()},
             **{queue.begin: partial(self._begin, queue) for queue in QUEUES if queue.begin},
@@ -216,7 +222,9 @@ class _Course:
             self._weight_queue.append(index)
 
     def _way(self, work: Work) -> tuple[Queue, tuple[str, ...]]:
-        """Return the queue of an instruction, and the lists that it leaves one after the other."""
+        """Return the queue of an instruction, and the lists of the scoreboard that it passes
+        through in order.
+        """
         way = way_of(work.entry)
         assert way is not None
         return next(queue for queue in QUEUES if queue.name == way.queue), way.lists
@@ -230,7 +238,7 @@ class _Course:
         for number, mask in enumerate(queue.masks):
             field = value >> number * (1 + 2 * bits)
             if field & 1:
-                # Places of the ring are counted from the first instruction on.
+                # Places in the ring of a list are counted from the list's first instruction on.
                 name = list_of(mask)
                 ahead = ((field >> 1) - self._pushed[name]) % (1 << bits) - (1 << bits)
                 found[mask] = self._lists[name][ahead]

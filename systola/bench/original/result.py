@@ -21,7 +21,9 @@ class Result:
     """A result of one application on the RTL. All its bytes in host memory were compared."""
 
     key: str
-    """Key of the machine and the program: a result with another key belongs to others."""
+    """Key of the machine and the program. A result with another key was measured on another machine
+    or program.
+    """
     macs: int
     """Multiply-accumulates of the layers for the batch, without padded channels and empty columns.
     """
