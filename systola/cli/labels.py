@@ -31,7 +31,7 @@ def load_labels(
 ) -> NDArray[Any] | None:
     """Return the classes of the first `count` samples of --input, None without --labels.
 
-    Raises UserError where there are no such classes for a model with these outputs.
+    Raises UserError if there are no such classes for a model with these outputs.
     """
     name: str | None = arguments.labels
     if name is None:

@@ -23,8 +23,8 @@ class OutputFolder:
     """A folder that is known, before the work begins, to be new, empty, or of the same command.
 
     A context manager that removes the folders it has made if they are not written in the end.
-    Raises UserError where the folder cannot be made, and where it holds anything that the command
-    did not write: a file that SHA256SUMS does not list, or one that was changed since.
+    Raises UserError if the folder cannot be made, and if it holds anything that the command did not
+    write: a file that SHA256SUMS does not list, or one that was changed since.
     """
 
     def __init__(self, path: str, command: str) -> None:

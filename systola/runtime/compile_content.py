@@ -27,7 +27,7 @@ class ReadModel:
     semantics: Semantics
 
     def compile(self, batch: int) -> CompiledModel:
-        """Compile `batch` samples in one program; raise CompileError where it does not fit."""
+        """Compile `batch` samples in one program; raise CompileError if it does not fit."""
         if isinstance(self.network, PartialNetwork):
             return compile_model(self.config, self.network, self.semantics, batch)
         try:

@@ -38,8 +38,8 @@ class MissingInterpreterError(ModelError):
 class Session:
     """A model in an interpreter; variables of the model keep their values between samples.
 
-    The process ends with the context. Raises MissingInterpreterError where the interpreter is not
-    installed, and ModelError where it refuses the model.
+    The process ends with the context. Raises MissingInterpreterError if the interpreter is not
+    installed, and ModelError if it refuses the model.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Session:
             pass
 
     def restart(self) -> None:
-        """Give variables their first values again; raise ValueError where the process has ended."""
+        """Give variables their first values again; raise ValueError if the process has ended."""
         self._answer({"restart": True}, [])
 
     def run(self, sample: Arrays) -> list[NDArray[Any]]:
         """Return the results for one sample, of which `sample` has an array for each input.
 
-        Raises ValueError where the interpreter refuses the values.
+        Raises ValueError if the interpreter refuses the values.
         """
         return self._answer({}, sample)[1]
 
@@ -211,7 +211,8 @@ class _OnnxRuntime:
 
     def probed(self) -> list[tuple[int | str, str, list[int]]]:
         """Return the same after a run on zeros, with the shapes of its results."""
-        # The names of the types of ONNX Runtime, such as tensor(int64), are numpy's but for these.
+        # The names of the types of ONNX Runtime, such as tensor(int64), are numpy's except for
+        # these.
         types = {"float": "float32", "double": "float64", "float16": "float16"}
         zeros: list[NDArray[Any]] = []
         for each in self._session.get_inputs():

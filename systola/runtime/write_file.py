@@ -69,7 +69,7 @@ def _named(path: str | PathLike[str]) -> Generator[str]:
 
 
 def _place(name: str) -> tuple[int | str, os.stat_result | None]:
-    """Return the file at the end of all links, and its status; None where nothing is there.
+    """Return the file at the end of all links, and its status; None if nothing is there.
 
     An open file of this process is returned as its descriptor: a rename would leave whoever holds
     that descriptor with a file without a name.

@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(name: str, unit: str | None, path: Path, ns: float) -> Report:
     """Map a preset, or one unit of it, to the cells of the library at `path`.
 
-    Raises ConfigError, SynthesisUsageError for a tool or file that is missing, SynthesisError where
-    a tool gives up.
+    Raises ConfigError, SynthesisUsageError for a tool or file that is missing, SynthesisError if a
+    tool gives up.
     """
     config = preset(name)
     library = read_library(path)
@@ -140,7 +140,7 @@ def _version(path: str, option: str) -> str:
 
 
 def timing(sta: Tool, folder: Path, top: str, ns: float) -> Timing:
-    """Return the slack of the netlist in `folder`. Raises SynthesisError where OpenSTA fails."""
+    """Return the slack of the netlist in `folder`. Raises SynthesisError if OpenSTA fails."""
     (folder / "sta.tcl").write_text(
         "read_liberty library.lib\n"
         "read_verilog netlist.v\n"

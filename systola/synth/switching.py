@@ -104,8 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(name: str, vectors: int) -> Switching:
     """Return the energy of the array of a preset.
 
-    Raises ConfigError, SynthesisUsageError for a tool or file that is missing, SynthesisError where
-    a tool gives up or a sum is wrong.
+    Raises ConfigError, SynthesisUsageError for a tool or file that is missing, SynthesisError if a
+    tool gives up or a sum is wrong.
     """
     config = preset(name)
     yosys, sta = find_tools()
@@ -244,7 +244,7 @@ def _hex(values: NDArray[np.int8]) -> str:
 
 
 def _simulate(folder: Path, sums: NDArray[np.int32]) -> None:
-    """Run the netlist, and leave array.vcd. Raises SynthesisError where its sums are wrong."""
+    """Run the netlist, and leave array.vcd. Raises SynthesisError if its sums are wrong."""
     build = ["iverilog", "-g2005", "-gspecify", "-s", "bench", "-o", "bench.vvp"]
     output = ""
     for command in ([*build, "bench.v", "netlist.v", str(MODELS)], ["vvp", "-n", "bench.vvp"]):

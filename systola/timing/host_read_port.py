@@ -95,7 +95,7 @@ class HostReadPort:
     def fetch(self, ready: float, urgent: float, beats: int) -> tuple[float, float]:
         """Return the first and the last beat of a fetch that is wanted from cycle `ready` on.
 
-        From cycle `urgent` on it goes before all else.
+        From cycle `urgent` on it goes before everything else.
         """
         granted = ready
         before = self._fetched

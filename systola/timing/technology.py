@@ -31,7 +31,7 @@ class Technology:
     add_32: float
     """Addition of two integers of 32 bits."""
     register_byte: float | None
-    """One byte of a register; None where no figure is published."""
+    """One byte of a register; None if no figure is published."""
     memories: tuple[tuple[int, float], ...]
     """Bytes of an on-chip memory, and the energy of an access of ACCESS_BYTES; rising."""
     dram_access: float

@@ -56,7 +56,7 @@ _NO_LAST = "after return_sequences there must be LSTM or GRU"
 
 
 def stages(layers: Sequence[Layer], features: int | None) -> tuple[Stage, ...]:
-    """Return the stages of `layers`, for samples of `features` numbers where there is no Input.
+    """Return the stages of `layers`, for samples of `features` numbers if there is no Input.
 
     Raises TrainingError for layers that the machine does not train.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the units of a curve from int8 sums, and the mask for the way back."""
+"""Makes the units of a curve from int8 sums, and the mask for the backward pass."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def drop_both(
 
 
 def _leave(writer: Writer, units: range, count: int) -> None:
-    """Make the units of a block zero but for the first `count`, as padding must have no weights."""
+    """Make the units of a block zero except for the first `count`, as padding must have no
+    weights.
+    """
     line = np.zeros((1, writer.layout.size), np.int8)
     line[:, :count] = 1
     given, there = writer.constant(line), writer.allocate(len(units))

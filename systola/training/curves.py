@@ -2,7 +2,7 @@
 """Activations that are curves: tables of 256 entries, from int8 sums to units and slopes.
 
 The sums of a stage are shifted to int8 with a fixed number of fraction bits. With these a table
-ends where its curve is flat. A unit has UNIT_BITS fraction bits but for relu6.
+ends where its curve is flat. A unit has UNIT_BITS fraction bits except for relu6.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from systola.training.writer import NARROW, ONE, WIDENING, AnyEntry, Writer
 
 
 class Diagonals:
-    """Tiles with the weights of all taps, which are zero but for the diagonal."""
+    """Tiles with the weights of all taps, which are zero except for the diagonal."""
 
     def __init__(self, writer: Writer, number: int, taps: int) -> None:
         size, self._taps = writer.layout.size, taps

@@ -140,7 +140,7 @@ def need(holds: bool, reason: str) -> None:
 
 
 def keep_size(layer: Named, name: str, most: int = MOST_NUMBERS) -> None:
-    """Make a field of a layer an int; raise TrainingError where the field is not 1 to `most`."""
+    """Make a field of a layer an int; raise TrainingError if the field is not 1 to `most`."""
     where = f"{name} of {type(layer).__name__}"
     object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
 

@@ -364,7 +364,7 @@ class BatchNormalization(Computing):
             object.__setattr__(self, name, value)
 
     def check_axis(self, dimensions: int) -> None:
-        """Raise TrainingError where the axis is not the last one of samples of so many."""
+        """Raise TrainingError if the axis is not the last one of samples of so many."""
         need(self.axis in (-1, dimensions), f"axis must be -1, not {self.axis}: channels are last")
 
 

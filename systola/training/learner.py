@@ -86,7 +86,7 @@ class Learner:
         return stages(self.layers, features)
 
     def state(self) -> State:
-        """Return all that has been learnt. Raises TrainingError where weights cannot be drawn."""
+        """Return all that has been learnt. Raises TrainingError if weights cannot be drawn."""
         self._keep_state()
         if self._state is None:
             self._state = glorot(self.stages(), self._seed())

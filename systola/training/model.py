@@ -318,7 +318,7 @@ class Sequential(Learner):
             raise TrainingError(f"print_fn must be a function, not {shown(print_fn)}")
 
     def count_params(self) -> int:
-        """Count the weights. Raises TrainingError where the shape of a sample is not known."""
+        """Count the weights. Raises TrainingError if the shape of a sample is not known."""
         counts = weights_of_layers(self.layers)
         if counts is None:
             raise TrainingError("the shape of a sample is not known: begin with Input, or call fit")
@@ -329,7 +329,7 @@ class Sequential(Learner):
         """Save the weights alone: for Keras where the name ends in .h5, else as arrays of numpy.
 
         Raises TrainingError for .h5 where h5py is not installed, for a folder, and for an existing
-        file where `overwrite` is False. Raises OSError where the file cannot be written.
+        file where `overwrite` is False. Raises OSError if the file cannot be written.
         """
         path = check_target(filepath, overwrite=overwrite)
         write_weights(path, self.layers, self.get_weights())
@@ -369,7 +369,7 @@ class Sequential(Learner):
         """Save everything: a model that is loaded again goes on byte for byte.
 
         Raises TrainingError for a model that has not been compiled, for a folder, and for an
-        existing file where `overwrite` is False. Raises OSError where the file cannot be written.
+        existing file where `overwrite` is False. Raises OSError if the file cannot be written.
         """
         from systola.training.checkpoint import save
 

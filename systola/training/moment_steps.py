@@ -31,8 +31,9 @@ class Looked:
     told: Sequence[int]
     """Reported bits of the largest gradients."""
     squares: Sequence[int]
-    """Sums of the squares of the codes of first moments, which were zeros before; empty where
-    gradients are not cut off."""
+    """Sums of the squares of the codes of first moments, which were zeros before; empty if
+    gradients are not cut off.
+    """
 
 
 Look = Callable[[Sequence[MomentStep]], Looked]

@@ -9,8 +9,8 @@ v <- b2 v + (1 - b2) g^2, where g is its gradient. To the first order in 1 - b2,
   code stands for less. Codes are halved where the next ones could leave int16.
 - The divisor is a power of two, 2^b with the magnitude bits b of the code of s: the QUOTIENT of the
   instruction set. It is up to twice as large as s, so a factor of sqrt(2) is right on average. A
-  step of a weight has 1.475, or 1.45 where there is no first moment: the first order makes s some
-  2 % too large, and the rest is measured, see docs/training.md.
+  step of a weight has 1.475, or 1.45 if there is no first moment: the first order makes s some 2 %
+  too large, and the rest is measured, see docs/training.md.
 - |g| / s counts for at most 0.85 sqrt(2 / (1 - b2)). A first gradient g after zeros makes s 0.85 of
   Adam's sqrt(1 - b2) |g| then; with a second one it is 1.02 of Adam's, with a third one 1.03.
 - Additions of less than half a unit arrive on average: the van der Corput sequence of the steps
@@ -72,7 +72,7 @@ class Decays:
     """How the moments of an optimiser decay."""
 
     first: float
-    """Decay b1 of the first moment; 0 where there is no first moment."""
+    """Decay b1 of the first moment; 0 if there is no first moment."""
     second: float
     """Decay b2 of the second moment."""
     corrected: bool
@@ -118,7 +118,7 @@ class Scales:
         return cls(gradient, Scale(first, 0.0), Scale(root, 0.0))
 
     def check(self) -> None:
-        """Raise TrainingError where numbers from a file are out of range."""
+        """Raise TrainingError if numbers from a file are out of range."""
         whole("gradient of scales", self.gradient, *MOMENT_BITS)
         for scale in (self.first, self.root):
             if not (_LEAST_UNIT <= scale.unit <= 1 / _LEAST_UNIT and 0 <= scale.bound <= _END):
@@ -130,7 +130,7 @@ class Moments:
     """The moments of all tensors, each in the shape of its masters, after some updates."""
 
     first: tuple[Codes, ...]
-    """Codes of the first moments of each tensor; empty where there is no first moment."""
+    """Codes of the first moments of each tensor; empty if there is no first moment."""
     roots: tuple[Codes, ...]
     scales: tuple[Scales, ...]
     """Scales of each tensor; empty before the first update."""

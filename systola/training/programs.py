@@ -116,7 +116,7 @@ def train_program(
 ) -> StepProgram:
     """Build a training step: forward, loss, back and update of a batch.
 
-    `words`: the samples, (samples, steps), where there is an Embedding and several turns.
+    `words`: the samples, (samples, steps), if there is an Embedding and several turns.
     """
     writer = Writer(config, layout)
     if task.turns > 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of an LSTM through time.
+"""Writes the backward pass of an LSTM through time.
 
 The gradients of the states, cells, gates' sums z and inputs are int16 with one exponent, in
 GRADIENT. So gradients of many steps can be summed. A gradient that fades on its way back keeps bits
@@ -38,7 +38,7 @@ from systola.training.writer import (
 TOP_BITS = 12
 """Bits of the largest gradient of the last state."""
 TOP_BITS_OF_ALL = 11
-"""Bits of the largest gradient of any state, where every step adds its own on the way back."""
+"""Bits of the largest gradient of any state, where every step adds its own in the backward pass."""
 INT8_BITS = 7
 _SUM_BITS = 30
 """Bits of the sums over all steps and samples."""
@@ -75,10 +75,10 @@ class _Product:
 
 
 class RecurrentBackward:
-    """A writer of the way back of an LSTM."""
+    """A writer of the backward pass of an LSTM."""
 
     _kept = len(GATES) + 2
-    """Number of int16 numbers of each unit that the way forward keeps of a step."""
+    """Number of int16 numbers of each unit that the forward pass keeps of a step."""
     _added = False
     """Whether the gradient of a state is more than a product and the gradient from above."""
 
@@ -91,7 +91,8 @@ class RecurrentBackward:
         """Multiplier for gradients of states of this LSTM, and the bits that it takes."""
 
     def write(self, gradient: range) -> None:
-        """Write the way back, from the int8 gradient of the last state, [block of units][sample].
+        """Write the backward pass, from the int8 gradient of the last state, [block of
+        units][sample].
 
         The lines of `gradient` are given back. If another LSTM takes the states, `gradient` is
         empty and the gradients of all states are in host memory.

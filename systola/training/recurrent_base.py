@@ -52,7 +52,7 @@ class Sizes:
 
 
 class RecurrentBase:
-    """A writer of parts of the way forward that an LSTM and a GRU have in common."""
+    """A writer of parts of the forward pass that an LSTM and a GRU have in common."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -74,7 +74,7 @@ class RecurrentBase:
     def _accumulators(self, rows: int) -> int:
         """Return the first of `rows` rows, from one part of the accumulators after the other.
 
-        Raises NoRoomError where the accumulators have fewer rows.
+        Raises NoRoomError if the accumulators have fewer rows.
         """
         config = self._writer.config
         if rows > config.accumulator_rows:
@@ -140,7 +140,7 @@ class RecurrentBase:
         return result
 
     def _keep(self, step: int, cells: range, state: range) -> None:
-        """Write a step to host memory for the way back, and measure its state."""
+        """Write a step to host memory for the backward pass, and measure its state."""
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         pitch, places = layout.pitch, sizes.places
         if self._train:

@@ -56,7 +56,7 @@ class RunningOptimizer:
         self._model.use_optimizer(replace(self._chosen, learning_rate=rate))
 
     def check_settable(self) -> None:
-        """Raise TrainingError where a schedule makes the rate."""
+        """Raise TrainingError if a schedule makes the rate."""
         if not isinstance(self._chosen.learning_rate, float):
             raise TrainingError(
                 "the learning rate has a schedule: compile with a number to set it in callbacks"

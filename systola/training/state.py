@@ -40,7 +40,7 @@ class State:
 
     masters: tuple[Codes, ...]
     velocities: tuple[Codes, ...]
-    """Velocities of each tensor; empty where there is no momentum."""
+    """Velocities of each tensor; empty if there is no momentum."""
     bits: tuple[int, ...]
     """Fraction bits of the masters of each tensor."""
     unit_bits: tuple[int, ...] = ()

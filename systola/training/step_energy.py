@@ -53,7 +53,7 @@ class StepEnergy:
 def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | None:
     """Return the energy of a step of `task` with all its samples, on cores of `config`.
 
-    None where the machine has no program for it, as the batch has no room.
+    None if the machine has no program for it, as the batch has no room.
     """
     tasks = [replace(task, core=core) for core in range(task.cores)]
     most = max(len(each.share(config.cols)) for each in tasks)

@@ -35,7 +35,9 @@ class Exponent:
 
 @dataclass(frozen=True)
 class Task:
-    """A description of everything that the programs of a network depend on, but for the samples."""
+    """A description of everything that the programs of a network depend on, except for the
+    samples.
+    """
 
     stages: tuple[Stage, ...]
     input_bits: int

@@ -59,7 +59,7 @@ class CutEntry(Entry):
 
 @dataclass(frozen=True)
 class Masters:
-    """Masters of a stage on their way through the buffer, with velocities where there are any.
+    """Masters of a stage on their way through the buffer, with velocities if there are any.
 
     They are rows of one block of units, or of several blocks, block by block.
     """
@@ -205,7 +205,7 @@ class Masters:
             writer.free(steps)
 
     def _add_steps(self, steps: int) -> None:
-        """Add steps in the buffer, by way of the velocities where there are any."""
+        """Add steps in the buffer, by way of the velocities if there are any."""
         writer, rows = self.writer, self._rows
         if self.task.momentum:
             self._decay_velocities()

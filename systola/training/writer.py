@@ -125,7 +125,7 @@ class Writer:
         """Return lines of the unified buffer that nothing uses.
 
         An even number of lines begins with an even line, if there is room: both lines of an int16
-        vector are then read in one cycle. Raises NoRoomError where the lines do not fit.
+        vector are then read in one cycle. Raises NoRoomError if the lines do not fit.
         """
         fits = [(size, start) for start, size in self._free if size >= lines]
         pairs = lines % 2 == 0
@@ -217,7 +217,7 @@ class Writer:
     # Instructions.
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """Add any instruction; raise NoRoomError where a field cannot hold its operand."""
+        """Add any instruction; raise NoRoomError if a field cannot hold its operand."""
         try:
             self.words.append(encode(opcode, **operands))
         except EncodingError as error:
@@ -383,7 +383,7 @@ class Writer:
     def code(self) -> bytes:
         """Return the program: tables and entries first, Halt last.
 
-        Raises TrainingError where there are too many entries, or the program does not fit.
+        Raises TrainingError if there are too many entries, or the program does not fit.
         """
         layout, count = self.layout, len(self._entries)
         if count > MOST_ENTRIES:

@@ -139,7 +139,7 @@ def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureM
 
 
 def curve_step(config: Config, node: Curve, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step for `node`; raise CompileError where the machine has no curves."""
+    """Return the step for `node`; raise CompileError if the machine has no curves."""
     check_wide(config)
     if not config.attention:
         raise CompileError(f"the machine '{config.name}' has no curves of int16")
@@ -210,7 +210,7 @@ def binary_steps(
 
 
 def check_wide(config: Config) -> None:
-    """Raise CompileError where the machine has no 16-bit modes."""
+    """Raise CompileError if the machine has no 16-bit modes."""
     if not config.wide:
         raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
 

@@ -180,7 +180,7 @@ def _sum_entries(config: Config, node: WideProduct, channels: Channels) -> Entri
 def wide_product_step(
     config: Config, node: WideProduct, source: FeatureMap, target: FeatureMap
 ) -> WideProductStep:
-    """Return the step for `node`; raise CompileError where the machine has no 16-bit modes."""
+    """Return the step for `node`; raise CompileError if the machine has no 16-bit modes."""
     check_wide(config)
     return WideProductStep(
         operator=node.operator,

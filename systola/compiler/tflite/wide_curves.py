@@ -29,7 +29,7 @@ Numbers = NDArray[np.float32]
 def curve_tables(operator: Operator, source: Tensor, result: Tensor) -> bytes:
     """Return the tables of LiteRT's numbers for an operator, in the format of Load_Table.
 
-    Raises ModelError if a number is over the range of float32, where LiteRT's is undefined.
+    Raises ModelError if a number is over the range of float32, if LiteRT's is undefined.
     """
     entries = _entries(_function(operator, result), source.scale, result.scale)
     content = entries.astype("<i2").tobytes()
@@ -85,7 +85,7 @@ def _function(operator: Operator, result: Tensor) -> Callable[[Numbers], Numbers
 
 
 def _inverse_root(x: Numbers, otherwise: np.float32) -> Numbers:
-    """Return the inverse of the root, or another number where there is none."""
+    """Return the inverse of the root, or another number if there is none."""
     above = x > 0
     root: Numbers = np.sqrt(np.where(above, x, np.float32(1)))
     return np.where(above, np.float32(1) / root, otherwise).astype(np.float32)

@@ -24,7 +24,7 @@ class Comparison:
     accuracy: float | None
     """This share for the quantised network."""
     agreement: float | None
-    """Share of samples to which both give the same class; None where outputs are no classes."""
+    """Share of samples to which both give the same class; None if outputs are no classes."""
     signal_to_noise: tuple[float, ...]
     """Decibels of each output: the float results against the difference from them."""
 
@@ -70,7 +70,7 @@ def accuracy(results: NDArray[Any], labels: NDArray[np.integer[Any]]) -> float:
 
 
 def _classes(outputs: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
-    """Return the largest number's place for each sample; None where outputs are no classes."""
+    """Return the largest number's place for each sample; None if outputs are no classes."""
     if len(outputs) != 1 or outputs[0].ndim < 2:
         return None
     samples, *sizes = outputs[0].shape
@@ -82,7 +82,7 @@ def _classes(outputs: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
 def _equal(
     classes: NDArray[np.integer[Any]] | None, others: NDArray[np.integer[Any]] | None
 ) -> float | None:
-    """Return the share of equal numbers; None where one of the arrays is missing."""
+    """Return the share of equal numbers; None if one of the arrays is missing."""
     if classes is None or others is None:
         return None
     return float(np.count_nonzero(classes == others) / len(classes))

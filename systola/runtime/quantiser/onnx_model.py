@@ -40,7 +40,7 @@ class OnnxModel:
     def __init__(self, content: bytes, shapes: Sequence[Sequence[int]] | None) -> None:
         """Read the file `content`, with `shapes` for its inputs, None for those that it has.
 
-        Raises ModelError where it is damaged, quantised already, or has open sizes.
+        Raises ModelError if it is damaged, quantised already, or has open sizes.
         """
         library(_QUANTISER)
         # The quantiser makes sessions of its own, with this logger.

@@ -43,7 +43,7 @@ class QuantizedModel:
     Empty where the library of the format cannot compare them."""
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the file of the network. Raises OSError where that fails."""
+        """Write the file of the network. Raises OSError if that fails."""
         write_file(path, self.content)
 
 
@@ -61,9 +61,9 @@ def quantize(
     `x` has an array for each input, with samples along the first axis, or it is one mapping from
     names to arrays. `labels` are the classes of the samples. `shapes` has a shape for each input,
     where the model leaves sizes open; an open first size is 1 otherwise. `to` is one of FORMS;
-    "16x8", activations of int16 and weights of int8, is for .tflite. Raises OSError where there
-    is no such file, and ModelError for everything else that does not fit: a model that is damaged
-    or quantised already, samples of another shape, a library that is missing.
+    "16x8", activations of int16 and weights of int8, is for .tflite. Raises OSError if there is no
+    such file, and ModelError for everything else that does not fit: a model that is damaged or
+    quantised already, samples of another shape, a library that is missing.
     """
     if isinstance(model, bytes):
         content = model

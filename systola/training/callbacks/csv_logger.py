@@ -21,7 +21,7 @@ class CSVLogger(Callback):
 
     Columns are as in Keras: the epoch, then the logs by name; without validation the columns of
     validation have NA. With `append` rows are added to a file that is there. Raises TrainingError
-    for other arguments and for a folder, OSError where the file cannot be written.
+    for other arguments and for a folder, OSError if the file cannot be written.
     """
 
     def __init__(

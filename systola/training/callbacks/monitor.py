@@ -26,7 +26,7 @@ class Monitor(Callback):
         self.best: float | None = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Raise TrainingError where no epoch will have the number."""
+        """Raise TrainingError if no epoch will have the number."""
         known = self.model.log_names
         if self.monitor not in known:
             more = ": give validation_data" if self.monitor.startswith("val_") else ""

@@ -37,7 +37,7 @@ class CheckedEngine(FastEngine):
     def train(
         self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
     ) -> Batch:
-        """Take a step; raise TrainingError where the machine comes to something else."""
+        """Take a step; raise TrainingError if the machine comes to something else."""
         if step % self._every:
             return super().train(x, y, step, weights)
         self._engine.load(self.state())

@@ -68,7 +68,7 @@ class Gradients:
     """Gradient of the biases, (1, gates)."""
     recurrent: Sums
     recurrent_biases: Sums
-    """Gradient of the biases of the recurrent kernel, where there are any, (1, gates)."""
+    """Gradient of the biases of the recurrent kernel, if there are any, (1, gates)."""
     below: Wide
     """The gradient of the inputs, (steps, samples, inputs)."""
     bits: int

@@ -43,7 +43,7 @@ def _total(values: Integers) -> Sums:
 
 @dataclass
 class Normalized:
-    """The numbers of a batch that the way back needs."""
+    """The numbers of a batch that the backward pass needs."""
 
     measured: Measured
     sums: Sums

@@ -53,7 +53,7 @@ from systola.training.writer import HALF, Entry
 
 @dataclass
 class Passed:
-    """A record of the way forward for the way back; each list has an item for each stage."""
+    """A record of the forward pass for the backward pass; each list has an item for each stage."""
 
     products: list[Products | Recurring | None] = field(
         default_factory=list[Products | Recurring | None]
@@ -82,7 +82,7 @@ class Step:
     """Samples, (samples, numbers): int8, or words."""
     columns: int
     number: int | None = None
-    """The number of the step; None where nothing is learnt."""
+    """The number of the step; None if nothing is learnt."""
     passed: Passed = field(default_factory=Passed)
 
     def forward(self) -> Wide:

@@ -43,7 +43,7 @@ class Words:
         return np.concatenate([np.zeros((0, size), np.int8), *self._selected])
 
     def _of_turn(self, task: Task) -> NDArray[np.intp]:
-        """Return the words of a turn; word 0 stands where there is no sample."""
+        """Return the words of a turn; word 0 stands if there is no sample."""
         layout, share = self._writer.layout, task.share(self._writer.layout.size)
         found = np.zeros((layout.samples, self._words.shape[1]), np.intp)
         found[: len(share)] = self._words[share.start : share.stop]

@@ -126,8 +126,7 @@ class Keeper:
     def keep(self, block: int, row: int, mask: range) -> None:
         """Take the sums of a block from an accumulator row on to host memory.
 
-        The rows do not have the sums afterwards. `mask`: lines of int8, empty where there is no
-        mask.
+        The rows do not have the sums afterwards. `mask`: lines of int8, empty if there is no mask.
         """
         writer, lines = self._writer, self._room()
         rows = writer.layout.samples

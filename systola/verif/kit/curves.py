@@ -41,7 +41,7 @@ def _gelu_by_tanh(x: Floats) -> Floats:
 
 
 def _inverse_root(x: Floats) -> Floats:
-    """Return the inverse of the root, infinity where there is none: LiteRT's largest code."""
+    """Return the inverse of the root, infinity if there is none: LiteRT's largest code."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x > 0, _F(1) / np.sqrt(x), _F(np.inf)).astype(_F)
 

@@ -209,8 +209,9 @@ def huge_networks(about: Any, arrays: Arrays) -> Iterator[Case]:
 
 
 def refusal(error: type[Exception], function: Callable[[Any], Any], argument: Any) -> str:
-    """Return the line with which a function refuses its argument; empty where the function takes
-    it."""
+    """Return the line with which a function refuses its argument; empty if the function takes
+    it.
+    """
     try:
         function(argument)
     except error as caught:

@@ -54,7 +54,7 @@ Model: "sequential"
  Trainable params: 534,833 (1.02 MB)
  Non-trainable params: 0 (0.00 B)
 """
-"""The text of Keras 3.15, but for the bytes: two for each weight, where Keras has four."""
+"""The text of Keras 3.15, except for the bytes: two for each weight, where Keras has four."""
 WORDS = (
     *(Embedding(15000, 32, input_length=250), LSTM(100), Dense(16, "relu"), Dropout(0.1)),
     Dense(1, "sigmoid"),

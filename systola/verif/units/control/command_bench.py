@@ -37,7 +37,9 @@ SETTINGS = {"window": Opcode.SET_CONFIG_WINDOW, "scale": Opcode.SET_CONFIG_SCALE
 
 
 def opcodes_of(config: Config, queue: str) -> list[Opcode]:
-    """Return the instructions in a queue, but for a MatrixMultiply with weights from the buffer."""
+    """Return the instructions in a queue, except for a MatrixMultiply with weights from the
+    buffer.
+    """
     known = instructions_of(links=config.links)
     return [entry.opcode for entry in known if entry.executor is UNITS[queue]]
 

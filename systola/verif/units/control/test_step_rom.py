@@ -100,7 +100,7 @@ class Run:
         self._kept = self._sum = 0
 
     def step(self, row):
-        """Carry out one row, but for flags that limits set, as no region depends on them."""
+        """Carry out one row, except for flags that limits set, as no region depends on them."""
         x = self._x(row.x)
         if row.keep:
             self._kept = x
