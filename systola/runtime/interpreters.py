@@ -61,7 +61,7 @@ class Session:
                 "pip install 'systola[host]'"
             )
         self._process = subprocess.Popen(
-            # Not from the working directory, in which anything may lie.
+            # The module is not taken from the working directory, which may contain anything.
             [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -83,8 +83,11 @@ class Session:
         self.tensors: Mapping[int | str, tuple[str, tuple[int, ...]]] = {
             key: (kind, tuple(shape)) for key, kind, shape in header["tensors"]
         }
-        """Type as the interpreter spells it, and shape: of each tensor of LiteRT by its number, of
-        each output of ONNX Runtime by its name. Sizes that are not known are 0."""
+        """Type, in the interpreter's spelling, and shape of each tensor. Sizes that are not known
+        are 0.
+
+        Tensors of LiteRT are known by number, and outputs of ONNX Runtime by name.
+        """
 
     def __enter__(self) -> Session:
         return self
@@ -274,7 +277,7 @@ def _serve(stdin: IO[bytes], stdout: IO[bytes]) -> None:
 
 def _main() -> None:
     stdin, stdout = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # The libraries print as they like.
+    # The libraries may print anything, so their standard output is not the stream of messages.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         _serve(stdin, stdout)

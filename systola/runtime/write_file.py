@@ -14,7 +14,9 @@ from tempfile import TemporaryDirectory
 _DESCRIPTORS = "/dev/fd"
 """The folder with the files that this process has open, by their numbers."""
 _PREFIX = ".tpu-"
-"""Begins the name of the folder in which new content waits for its file's name."""
+"""Start of the name of the folder in which new content is written, before it gets its file's
+name.
+"""
 
 
 def write_file(path: str | PathLike[str], content: bytes) -> None:

@@ -176,8 +176,8 @@ class Backward:
         before: Masters | None = None
         while begun:
             masters, row = begun.popleft()
-            # The masters before are written only now. Until then they may be on their way to other
-            # cores, and the array multiplies meanwhile.
+            # The masters of the part before are written only now. Until then they may be on their
+            # way to other cores, and the array multiplies meanwhile.
             if before:
                 before.write()
             masters.add_of_all(row, entry, lambda: begun.extend(islice(products, 1)))

@@ -127,7 +127,7 @@ class Engine:
         """Cycles of the last step with a whole batch; None on a machine without a clock."""
         # The programs must fit before anything runs.
         self._owned = [program.owned for program in self._programs_of("train", batch)]
-        """Lines beside which each core keeps velocities or moments, see StepProgram."""
+        """Lines of the masters for which each core keeps velocities or moments, see StepProgram."""
 
     def load(self, state: State) -> None:
         """Put masters, and velocities or moments, into the host memory of each core."""
@@ -315,7 +315,7 @@ class Engine:
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
     def _note_statistics(self) -> None:
-        """Take the means and variances of the last step into the moving ones."""
+        """Update the moving means and variances with the means and variances of the last step."""
         layout, host, found = self.layout, self.hosts[0], list[Measured]()
         for number, stage in self._normalizing():
             if stage.normalized and stage.normalized.frozen:

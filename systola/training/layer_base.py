@@ -41,7 +41,9 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """The base of all layers: `name` is for summary(); None is named for the class."""
+    """The base of all layers. `name` is for summary(); None stands for Keras's name for the
+    class.
+    """
 
     name: str | None = None
 
@@ -134,7 +136,7 @@ def single(name: str, value: object, most: int) -> int:
 
 
 def need(holds: bool, reason: str) -> None:
-    """Raise TrainingError for this reason where a condition does not hold."""
+    """Raise TrainingError for this reason if a condition does not hold."""
     if not holds:
         raise TrainingError(reason)
 

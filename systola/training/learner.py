@@ -98,7 +98,7 @@ class Learner:
         return self._input_bits
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
-        """Go on where another network has stopped."""
+        """Continue from the state in which another network has stopped."""
         self._state, self._input_bits, self._engine = state, bits, None
         self.epochs, self.steps = epochs, steps
 
@@ -190,7 +190,8 @@ class Learner:
         return prod(given.shape)
 
     def _ready(self, rows: Numbers, batch_size: int) -> Engine | FastEngine:
-        """Return an engine for these samples: of the batches of the present one, if there is one.
+        """Return an engine for these samples, for the batches of the present engine if there is
+        one.
 
         Samples beyond the range of the samples of fit() are taken with fewer bits. That lasts until
         the next call: nothing is cut off, and the trained state does not depend on it.
@@ -250,7 +251,7 @@ class Learner:
         return self._machine
 
     def _end_batches(self) -> None:
-        """Take the batches of train_on_batch() for an epoch.
+        """Count the batches of train_on_batch() since the last epoch as an epoch.
 
         A model that is evaluated now, or saved, has the fraction bits that fit all of them.
         """

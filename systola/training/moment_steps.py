@@ -21,7 +21,9 @@ from systola.training.moments import (
 from systola.training.task import Task
 
 _LEAST_OF_NORM, _MOST_OF_NORM = GRADIENT_BITS - 4, GRADIENT_BITS + 1
-"""The least and the most bits of a tensor's largest gradient with which its norm is taken."""
+"""Least and largest number of bits of a tensor's largest gradient with which its norm is exact
+enough.
+"""
 
 
 @dataclass(frozen=True)

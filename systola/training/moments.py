@@ -51,15 +51,17 @@ SURVEYED_BITS = 8
 MOMENT_BITS = -64, 96
 """The least and the most fraction bits of gradients."""
 LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
-"""The least and the most bits of a largest gradient that a step reports."""
+"""Least and largest number of bits that a step reports for a tensor's largest gradient."""
 FIRST_GRADIENT = 18
-"""Fraction bits of the gradients with which a first step is looked at, before it is taken."""
+"""Fraction bits of the gradients in the trial step that comes before a first step."""
 FIRST_LOOKS = 3
-"""How often a first step is looked at, at most: until the bits of all gradients are known."""
+"""Largest number of trial steps before a first step; they end when the bits of all gradients are
+known.
+"""
 _DIVISOR, _DIVISOR_OF_GRADIENT = 1.475, 1.45
-"""The power of two that a first moment, or a gradient, is divided by, over s, on average."""
+"""Average of the power of two that divides a first moment, or a gradient, in units of s."""
 _FIRST_ROOT = 0.85
-"""The root of the second moment after a first gradient, over Adam's root."""
+"""Root of the second moment after a first gradient, divided by Adam's root."""
 _END = 2.0**15
 _LEAST_UNIT = 2.0**-256
 _MOST_BIAS = 1 << 30
@@ -69,7 +71,7 @@ _MOST_LEFT, _MOST_SHIFT, _MOST_DOUBLED = 7, 31, 6
 
 @dataclass(frozen=True)
 class Decays:
-    """How the moments of an optimiser decay."""
+    """The decays of an optimiser's moments."""
 
     first: float
     """Decay b1 of the first moment; 0 if there is no first moment."""

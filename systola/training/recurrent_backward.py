@@ -80,7 +80,9 @@ class RecurrentBackward:
     _kept = len(GATES) + 2
     """Number of int16 numbers of each unit that the forward pass keeps of a step."""
     _added = False
-    """Whether the gradient of a state is more than a product and the gradient from above."""
+    """Whether the gradient of a state has another part beside a product and the gradient from
+    above.
+    """
 
     def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
         self._writer = writer
@@ -110,7 +112,7 @@ class RecurrentBackward:
         RecurrentUpdate(self._writer, self._task, self._number, self._sizes).write()
 
     def take(self, layout: Layout, lstm: Recurrence) -> None:
-        """Take the places of the samples that are written now."""
+        """Choose the places of the samples for which instructions are written now."""
         self._sizes = Sizes(layout, lstm, self._number)
         self._count = lstm.steps * layout.samples
         """Steps times samples, in whole blocks: the number of products in a gradient of weights."""

@@ -18,7 +18,7 @@ class _Owner(Protocol):
     steps: int
 
     def use_optimizer(self, optimizer: Optimizer) -> None:
-        """Go on with another optimiser."""
+        """Continue with another optimiser."""
         ...
 
 

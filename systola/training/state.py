@@ -29,7 +29,7 @@ from systola.training.stages import EMBEDDING, Recurrence, Stage, recurrent_tens
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
 _OF_STATISTICS = -1
-"""Number that stands for the moving mean and variance of the first stage; stage n has n less."""
+"""Number that stands for the moving mean and variance of stage 0; for stage n it is n less."""
 _UNIT_BITS = 16
 """Most fraction bits that units can lose: the sums that units are made of have 16 bits more."""
 

@@ -37,7 +37,9 @@ class Columns:
 
 
 class Turning:
-    """A reader that brings weights of a block of inputs to lines of units: transposed, [unit]."""
+    """A reader that transposes the weights of a block of inputs, so that there is a line for each
+    unit.
+    """
 
     def __init__(self, writer: Writer, number: int) -> None:
         self.lines = writer.layout.shapes[number].units * writer.layout.size

@@ -293,7 +293,7 @@ class SumsStep(Step):
     blocks: range
     area: Area
     held: int
-    """Sums as many as these that are there at one time."""
+    """Number of times that the accumulators must have room for sums of this size."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:

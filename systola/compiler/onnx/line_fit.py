@@ -50,7 +50,7 @@ class WantedLine:
 
 
 def fit_line(wanted: WantedLine) -> Line | None:
-    """Return a line that has all results, or None if none of those tried has them."""
+    """Return a line with all the wanted results, or None if no line that is tried has them."""
     results = wanted.results[wanted.used]
     if bool((results == results[0]).all()):
         # (1 * 2^30) * 2^(1 - 31) = 1

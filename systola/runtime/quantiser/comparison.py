@@ -22,7 +22,10 @@ class Comparison:
 
     None without labels."""
     accuracy: float | None
-    """This share for the quantised network."""
+    """Share of samples that the quantised network classifies as the labels have it, 0 to 1.
+
+    None without labels.
+    """
     agreement: float | None
     """Share of samples to which both give the same class; None if outputs are no classes."""
     signal_to_noise: tuple[float, ...]
@@ -34,7 +37,9 @@ def compare(
     found: Sequence[NDArray[Any]],
     labels: NDArray[np.integer[Any]] | None,
 ) -> Comparison:
-    """Compare the outputs of the float network with those that were `found`, and with labels."""
+    """Compare the outputs of the quantised network, `found`, with the float network's, and with
+    labels.
+    """
     classes, quantised = _classes(expected), _classes(found)
     return Comparison(
         float_accuracy=_equal(classes, labels),
@@ -65,7 +70,9 @@ def check_labels(labels: ArrayLike, expected: Sequence[NDArray[Any]]) -> NDArray
 
 
 def accuracy(results: NDArray[Any], labels: NDArray[np.integer[Any]]) -> float:
-    """Return the share of samples with the largest of their results, a row each, at the label."""
+    """Return the share of samples with the largest number of their row of results at the label's
+    place.
+    """
     return float(np.count_nonzero(results.argmax(axis=1) == labels) / len(labels))
 
 

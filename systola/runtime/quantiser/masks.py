@@ -48,9 +48,11 @@ def masks(
     constants: Iterable[Hashable],
     content: Callable[[Hashable], NDArray[Any]],
 ) -> dict[Hashable, NDArray[np.float32]]:
-    """Return the constants that are masks, by name, with CLIPPED for values far below 0.
+    """
+    Return the constants that are masks, by name, with CLIPPED for values far below 0.
 
-    All that takes such a constant leads to a softmax, through operators that keep scores.
+    All operators that take such a constant lead to a softmax, through operators after which scores
+    are still scores.
     """
     takers: dict[Hashable, list[int]] = {}
     for number, step in enumerate(steps):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a float network and samples to one of whole numbers, and how near it is."""
+"""The quantisation of a float network on samples, and measures of how near the result is."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class QuantizedModel:
     """A network that a quantiser has made, with float32 inputs and outputs."""
 
     content: bytes
-    """The file, .tflite or .onnx as the float network's."""
+    """Content of the file, .tflite or .onnx, in the format of the float network."""
     samples: int
-    """Samples that calibrated it."""
+    """Number of samples that calibrated the network."""
     comparison: Comparison
     worst_layers: Mapping[str, float]
     """The WORST layers with the most noise: decibels by name, the worst first.

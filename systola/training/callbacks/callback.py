@@ -42,7 +42,7 @@ class Model(Protocol):
         ...
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
-        """Go on from a state."""
+        """Continue the training from a state."""
         ...
 
     def save(self, filepath: str | PathLike[str]) -> None:

@@ -36,7 +36,7 @@ class LearningRateScheduler(Callback):
         begin_rate_log(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Set the rate."""
+        """Set the learning rate of the epoch."""
         optimizer = self.model.optimizer
         given: list[float] = [epoch, optimizer.learning_rate]
         try:

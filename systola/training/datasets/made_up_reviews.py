@@ -19,7 +19,7 @@ _SPREAD = 0.7
 _FIRST = 20
 """The most frequent word that praises, and the number of words from it to the next such word."""
 _NOT = 4
-"""The word that turns the next word that praises or blames round."""
+"""The word that reverses the next word that praises or blames."""
 _AGREEING = 0.85
 """The fraction of words that praise or blame with the label of their text."""
 

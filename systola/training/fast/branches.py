@@ -66,7 +66,7 @@ class Branches:
         return alone(self._stages, at)
 
     def add(self, at: int, gradient: Narrow, bits: int) -> None:
-        """Add a gradient of a result."""
+        """Add one of the gradients of result number `at`."""
         stage = self._stages[at - 1]
         rows = gradient.reshape(-1, stage.lstm.units if stage.lstm else stage.units)
         self._parts.setdefault(at, []).append((rows, kept(bits)))

@@ -36,7 +36,7 @@ from systola.training.writer import Entry
 
 
 class FastEngine:
-    """A network, and batches of any size.
+    """An engine in numpy, which trains a network with batches of any size.
 
     A machine of `config` makes the same bytes: its columns choose the masks of Dropout. Raises
     TrainingError for updates that are rounded at random.
