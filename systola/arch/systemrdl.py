@@ -79,7 +79,9 @@ def _fields(name: str, flags: Mapping[str, type[IntFlag]] = _FLAGS) -> _Fields:
 
 
 def _register(name: str, offset: int, text: RegisterText, entries: int, fields: _Fields) -> str:
-    """Return a register in SystemRDL; with `entries`, an array of so many registers of 64 bits."""
+    """Return a register in SystemRDL; if `entries` is not 0, an array of `entries` registers of 64
+    bits.
+    """
     access = _ACCESS[text.access]
     lines = [
         "  reg {",

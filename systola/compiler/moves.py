@@ -394,7 +394,7 @@ def _one_tap(out: tuple[int, int]) -> Window:
 
 
 def _grids(value: Value) -> Iterator[tuple[int, int]]:
-    """Yield height and width of the maps into which the pixels of a value can be grouped.
+    """Yield (height, width) of each map into which the pixels of a value can be grouped.
 
     The width is the product of the last sizes of the value's shape, without the channels.
     """

@@ -97,7 +97,7 @@ def _is_copy(places: Places) -> bool:
 
 
 def _common_kernel(places: Places) -> _Kernel | None:
-    """Return the kernel that makes each pixel of the result, or None if there is none."""
+    """Return the kernel that makes each pixel of the result, or None if no single kernel does."""
     count, one = places.count, 1 << BILINEAR_BITS
     wanted = np.zeros((count, places.size), np.int64)
     np.add.at(wanted, (np.arange(count), places.lower), one - places.share)

@@ -124,13 +124,14 @@ def textures(count: int, seed: int) -> Samples:
 
 
 def reviews(count: int, seed: int) -> Samples:
-    """Make texts of 80 words from a vocabulary of 1000; class 1 is praise.
+    """
+    Make texts of 80 words from a vocabulary of 1000; class 1 is praise.
 
     The text stands at the end. Zeros stand before it, and sometimes the end of another text before
-    the zeros. The converter measures ranges without resetting the state of an LSTM between samples,
-    so the network has to learn to forget. Words 2 to 41 praise, words 42 to 81 blame, word 1
-    reverses the next of them; most of them agree. All other words are neutral, and frequent words
-    have small numbers.
+    the zeros. The network has to learn to ignore the text before the zeros: the converter measures
+    ranges without a reset of the state of an LSTM between samples. Words 2 to 41 praise, words 42
+    to 81 blame, word 1 reverses the next of these words. Most of these words in a text agree with
+    its class. All other words are neutral, and frequent words have small numbers.
     """
     random = np.random.default_rng(seed)
     samples = np.zeros((count, WORDS), np.int32)

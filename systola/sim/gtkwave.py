@@ -26,7 +26,7 @@ _FRAME = 200
 def write_gtkwave(
     waveform: Path, groups: Iterable[Group], scope: str, cycle: int, marker: int | None
 ) -> Path:
-    """Write the save file, and a file for each kind of names; see save_files.
+    """Write the save file, and a file of names for each enumeration of states; see save_files.
 
     Returns the path of the save file.
     """

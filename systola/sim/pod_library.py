@@ -46,7 +46,8 @@ _FUNCTIONS: Functions = (
     ("run", NUMBER, (LONG,)),
 )
 _POLLS = 20_000
-"""Number of reads of STATUS after a fault, or a soft reset, until the other cores must have ended.
+"""Largest number of reads of STATUS after a fault or a soft reset. By then the other cores must
+have ended.
 """
 
 

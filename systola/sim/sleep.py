@@ -60,9 +60,10 @@ endmodule
 
 
 def with_sleeping_lanes(verilog: str) -> str:
-    """Return the text with lanes that sleep, in a module of the same name.
+    """Return the Verilog text with lanes that stop their clock while they have no work.
 
-    Lanes that columns share do not sleep: their registers rotate with the turns.
+    The names of modules stay. Lanes that several columns share do not stop: their registers move
+    from column to column in each turn.
     """
     return _LANES.sub(_sleeping, verilog)
 

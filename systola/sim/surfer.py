@@ -22,7 +22,7 @@ _DIGITS = "abcdefghijklmnop"
 
 
 def write_surfer(waveform: Path, groups: Iterable[Group], scope: str, marker: int | None) -> Path:
-    """Write the command file, and a mapping for each kind of names; see save_files.
+    """Write the command file, and a file of names for each enumeration of states; see save_files.
 
     Returns the path of the command file.
     """

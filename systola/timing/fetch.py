@@ -31,7 +31,8 @@ ENDS = 2
 AFTER_END = 3
 """Cycles from an End_Loop to the instruction that follows."""
 NOT_KEPT = 3
-"""Cycles until the fetch requests the instruction after a jump, if its ring has not kept it.
+"""Cycles until the fetch requests the instruction after a jump that its ring of kept instructions
+does not hold.
 
 They count from the cycle in which the fetch could have handed out a kept instruction.
 """

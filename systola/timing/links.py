@@ -73,7 +73,9 @@ class Wire:
 
 
 class Port:
-    """A port of a memory that two parts share, with one row in a cycle."""
+    """A port of a memory, shared by two parts of the machine; it reads or writes one row in a
+    cycle.
+    """
 
     def __init__(self) -> None:
         self._taken: set[float] = set()

@@ -79,7 +79,7 @@ class Estimate:
 
 @dataclass
 class _Interval:
-    """An interval from one tag to the next; `moved` is Traffic as an array."""
+    """The time from one Debug_Tag to the next; `moved` has the fields of Traffic as an array."""
 
     tag: int
     begin: float

@@ -126,7 +126,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Raise TrainingError for a name of Keras that is not there, AttributeError for any other."""
+    """Raise TrainingError for a name of Keras that Systola lacks, AttributeError for any other."""
     if name in INSTEAD:
         raise TrainingError(f"{name} is not there: {INSTEAD[name]}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

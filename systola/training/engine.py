@@ -485,7 +485,8 @@ class Engine:
         self._run_everywhere(survey_program(self._machine.config, layout, memories))
         count = len(memories) * len(layout.shapes)
         hosts = [load_wide(host, layout.survey, layout, count)[:, 0] for host in self.hosts]
-        # The largest code has the most bits, and 2 to the power of so many less.
+        # For a largest code of b bits the survey gives 2^(21 - b). So the least result of all cores
+        # stands for the most bits.
         return [8 + 14 - int(code).bit_length() for code in np.min(hosts, axis=0).tolist()]
 
     def _run_everywhere(self, program: StepProgram) -> None:

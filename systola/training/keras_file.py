@@ -61,9 +61,10 @@ def _check(content: bytes) -> None:
 
 
 def _keras_models() -> Any:
-    """Import keras.models.
+    """
+    Import keras.models.
 
-    Raises TrainingError if Keras is not there, or does not start.
+    Raises TrainingError if Keras is not installed, or does not start.
     """
     try:
         return import_module("keras.models")

@@ -38,7 +38,7 @@ FLOOR = -64
 OFFSET_ENTRY = shifted(UNIT_BITS - 1)
 """Entry that makes an offset, which LESS multiplies, of the product of mean and root."""
 MOST_ROWS = (1 << 17) - 1
-"""Most rows of a batch: the sum of so many squares of int8 fits 32 bits."""
+"""Largest number of rows of a batch: the sum of as many squares of int8 still fits in 32 bits."""
 _ROOM = 10
 """Most bits of the code of epsilon, so that it fits an int16 beside the largest variance."""
 _EPSILON_BITS = 13
@@ -49,17 +49,18 @@ Wide = NDArray[np.int16]
 
 
 def mean_entry(count: int) -> Entry:
-    """Return the entry that makes a mean of the sum of so many codes."""
+    """Return the entry that turns the sum of `count` codes into their mean."""
     return _divided(count, MEAN_BITS)
 
 
 def variance_entry(count: int) -> Entry:
-    """Return the entry that makes a variance of a sum of so many squares."""
+    """Return the entry that turns the sum of `count` squares into a variance."""
     return _divided(count, 1)
 
 
 def slope_entry(count: int) -> tuple[int, int]:
-    """Return multiplier and shift that make the mean of so many products of gradient and result.
+    """Return multiplier and shift that turn the sum of `count` products of gradient and result into
+    their mean.
 
     Twice the fraction bits of the results are to be added to the shift.
     """

@@ -67,7 +67,9 @@ class StepProgram:
     """Each Set_Config_Scale that takes the limit of a step: its byte offset in the code, the source
     of the limit, and the operands without the limit."""
     later_entries: tuple[tuple[int, StepEntry], ...] = ()
-    """Numbers of the entries that a step brings, with the source of each."""
+    """Entries with a content that is known only at each step: the number of each, and the source of
+    its content.
+    """
     owned: tuple[tuple[int, range], ...] = ()
     """Lines of the masters of each tensor, by its number, beside which the core keeps velocities or
     moments. No two cores have the same lines."""

@@ -128,7 +128,7 @@ class RecurrentUpdate:
             self._read_blocks(host, lines, samples, sizes.inputs * samples)
         else:
             masters = writer.allocate(2 * count)
-            # The state before the first step is there, too, but not the last state.
+            # `states` begins with the state before the first step, and has not the last state.
             host = sizes.places.hidden + 2 * block * samples * pitch
             self._read_blocks(host, masters, 2 * samples, 2 * sizes.rows)
             third = state_register(self._task, self._number)

@@ -32,11 +32,12 @@ _CLOUD = Only((None,), "cores are simulated here")
 
 @constructor(zone=_CLOUD, project=_CLOUD, job_name=Only(("worker",)), coordinator_name=_CLOUD)
 class TPUClusterResolver:
-    """A pod by the address `tpu`: eight simulated cores, or `cores`.
+    """
+    A pod by the address `tpu`: eight simulated cores, or `cores`.
 
     Each core has the preset `preset`, the back end `backend` and memories of `latency` cycles, as
     compile() takes them. Back end "fast" learns the bytes of the pod in numpy; "rtl" and "iss"
-    simulate its cores. Raises TrainingError for settings that are not there.
+    simulate its cores. Raises TrainingError for unknown settings.
     """
 
     def __init__(

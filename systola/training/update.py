@@ -166,7 +166,9 @@ class Masters:
         return len(self.lines[0]) // 2
 
     def add(self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None) -> None:
-        """Add the sums from a row on, by way of the velocities or moments."""
+        """Add the sums from accumulator row `row` on to the masters, through velocities or moments
+        if the optimiser has them.
+        """
         if self.task.decays:
             most = adapted_rows(self.writer.config)
             for first in range(0, self._rows, most):
@@ -205,7 +207,7 @@ class Masters:
             writer.free(steps)
 
     def _add_steps(self, steps: int) -> None:
-        """Add steps in the buffer, by way of the velocities if there are any."""
+        """Add steps in the buffer to the masters, through the velocities if there are any."""
         writer, rows = self.writer, self._rows
         if self.task.momentum:
             self._decay_velocities()

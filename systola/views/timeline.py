@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a recorded program: the cycles of each instruction in its unit, and its waits."""
+"""The recorded run of a program: the cycles of each instruction in its unit, and its waits."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Work:
     track: Track | None
     """Unit of the instruction; None if it is only issued."""
     offered: int
-    """Cycle from which on it is the next instruction to be issued."""
+    """First cycle in which it is the next instruction to be issued."""
     issued: int
     begin: int = -1
     """Cycle in which the unit began; -1 if it never began."""
@@ -89,7 +89,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A course of a program as it ran."""
+    """The recorded run of a program: when each instruction ran, and the cause of each wait."""
 
     work: tuple[Work, ...]
     """Instructions in the order of their issue."""
@@ -123,7 +123,7 @@ def executed(program: bytes) -> Iterator[tuple[int, Instruction, dict[str, int]]
 
 
 def make_timeline(config: Config, image: Image, recording: Recording) -> Timeline:
-    """Return the course of `image` on a machine of configuration `config`, as it was recorded."""
+    """Return the recorded run of `image` on a machine of configuration `config`."""
     return _Course(config, image, recording).run()
 
 
@@ -154,7 +154,7 @@ class _Course:
         """Number of instructions that have entered each list."""
         self._queues = {queue.name: deque[int]() for queue in QUEUES}
         self._free = dict.fromkeys(self._queues, 0)
-        """For each queue: the row of the recording from which on its oldest instruction waits."""
+        """For each queue: the first row of the recording in which its oldest instruction waits."""
         self._issue_row = 0
         self._in_the_way: dict[int, dict[str, int]] = {}
         """For each instruction and each of its masks, the instruction that it may have to wait for.

@@ -60,7 +60,9 @@ class Field:
 
 
 class Executor(StrEnum):
-    """A part of the machine that executes instructions, its own ones in their order."""
+    """A part of the machine that executes instructions; each part executes its own in their
+    order.
+    """
 
     SEQUENCER = "sequencer"
     SCALAR_UNIT = "scalar unit"

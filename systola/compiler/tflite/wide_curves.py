@@ -85,7 +85,7 @@ def _function(operator: Operator, result: Tensor) -> Callable[[Numbers], Numbers
 
 
 def _inverse_root(x: Numbers, otherwise: np.float32) -> Numbers:
-    """Return the inverse of the root, or another number if there is none."""
+    """Return 1 / sqrt(x), or `otherwise` where x has no inverse root."""
     above = x > 0
     root: Numbers = np.sqrt(np.where(above, x, np.float32(1)))
     return np.where(above, np.float32(1) / root, otherwise).astype(np.float32)

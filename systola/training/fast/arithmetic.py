@@ -100,12 +100,16 @@ def logistic(values: Wide) -> Wide:
 
 
 def tangent(values: Wide, integer_bits: int) -> Wide:
-    """Compute tanh of int16 with so many integer bits; the result has 15 fraction bits."""
+    """Compute tanh of int16 values with `integer_bits` integer bits; the result has 15 fraction
+    bits.
+    """
     return _table(tanh, integer_bits)[values.view(np.uint16)]
 
 
 def falling(values: Wide, integer_bits: int) -> Wide:
-    """Compute exp(-|x|) of int16 with so many integer bits; the result has 15 fraction bits."""
+    """Compute exp(-|x|) of int16 values with `integer_bits` integer bits; the result has 15
+    fraction bits.
+    """
     return _table(exponential, integer_bits)[values.view(np.uint16)]
 
 

@@ -124,7 +124,7 @@ class FastEngine:
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
     def _decayed(self, state: State, steps: int) -> State:
-        """Take the decay of weights from the masters, where it is due after so many steps."""
+        """Apply the decay of weights for `steps` steps to the masters."""
         entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
         if not entry:
             return state

@@ -59,7 +59,7 @@ class Normalized:
 
     @staticmethod
     def of(x: Integers, bits: int, epsilon: float) -> Normalized:
-        """Measure inputs, (rows, channels), of so many fraction bits; `codes` come later."""
+        """Measure inputs, (rows, channels), which have `bits` fraction bits; `codes` come later."""
         x, count = x.astype(np.int32), len(x)
         mean = wide(scaled(_total(x), mean_entry(count)))
         less = (x << UNIT_BITS) + LESS * mean.astype(np.int32)

@@ -249,7 +249,7 @@ class Step:
         return made.reshape(len(self.x), -1, units), bits
 
     def _joined(self, number: int, given: Sequence[tuple[Integers, int]]) -> tuple[Narrow, int]:
-        """Join results of so many fraction bits."""
+        """Join results; each comes with the number of its fraction bits."""
         stage, train = self.task.stages[number], self.number is not None
         known = self.task.unit_bits[number] if self.task.unit_bits and not train else None
         shape = (len(self.x), prod(stage.map), -1) if stage.maps else (len(self.x), -1)

@@ -19,7 +19,9 @@ def gathered(maps: NDArray[Any], window: Window) -> NDArray[Any]:
 
 
 def spread(taps: NDArray[Any], window: Window) -> NDArray[Any]:
-    """Add up, for each pixel, the taps that are there: (samples, height * width, channels)."""
+    """For each pixel, add up the taps that windows take of it: (samples, height * width,
+    channels).
+    """
     size = window.map[0] * window.map[1]
     found = np.zeros((len(taps), size, taps.shape[3]), taps.dtype)
     for tap, pixels in enumerate(_pixels(window).T):

@@ -26,12 +26,13 @@ GHOST = 10
 
 
 class NumbersHarness(Harness):
-    """A harness of any instruction that has been scanned, until it completes.
+    """
+    A harness of any instruction that has been scanned, until it completes.
 
     Its mask names any entry of a list at the time of the scan, or none. The entry counts as gone
     exactly when it has left the list, and its distance is right until then. So an address waits
-    exactly while the entry is there, unless the oldest entry of its run has got past it. An issue
-    is held back only while an instruction is under way.
+    exactly while the entry is in the list, unless the oldest entry of its run has got past it. An
+    issue is held back only while an instruction is under way.
     """
 
     COMPLETING = ("mine", "other")
@@ -144,7 +145,9 @@ class NumbersHarness(Harness):
         ]
 
     def _bound_entries(self) -> None:
-        """Prove that only entries have left that were there at the scan or have come since."""
+        """Prove that only entries have left that were in the list at the scan or have come
+        since.
+        """
         m, awaited = self._m, self._lists["awaited"]
         self._entered = entered = Signal(GHOST, name="entered")  # since the scan
         with m.If(self._scans):

@@ -278,7 +278,7 @@ class _Writer:
         return place
 
     def _show(self, line: int, lines: int) -> None:
-        """Write lines to host memory, after the lines that are there."""
+        """Copy lines to host memory, to the place after the last lines that were copied."""
         self.emit(
             self._rng.choice((Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)),
             **lines_out(self._config, host=self._shown, line=line, rows=lines),

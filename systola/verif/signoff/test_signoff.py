@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checklist is OpenTitan's, and its evidence is there."""
+"""The checklist has the items of OpenTitan's, and its evidence exists."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a netlist of standard cells, and a unit through the tools where they are there."""
+"""The report of a netlist of standard cells, and a unit through the tools, if they are
+installed.
+"""
 
 from __future__ import annotations
 

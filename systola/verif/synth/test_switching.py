@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transitions of a VCD, pins of a netlist, and an array through the tools where they are there."""
+"""Transitions of a VCD, pins of a netlist, and an array through the tools, if they are
+installed.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ FOUND = Switching(
 
 
 def test_transitions():
-    """Two cycles of 4000: one with a glitch, and one with a change; a pulse of no time is none."""
+    """Count transitions in two cycles of 4000: a glitch in one, a change in the other. A pulse
+    without duration does not count.
+    """
     assert transitions(VCD.splitlines(keepends=True), 2) == {
         "clk": Transitions(3, 1, 0.5),
         "sums[0]": Transitions(3, 1, (100 + 3000) / 8000),

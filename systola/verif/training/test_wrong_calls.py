@@ -201,7 +201,9 @@ OTHERS: dict[str, Any] = {
 
 
 def random_call(function: Any, rng: random.Random) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments by position and by name: some right, some wrong, some that are not there."""
+    """Return arguments by position and by name: some right, some wrong, some that the function does
+    not have.
+    """
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     names += rng.sample(["sample_weight", "name", "colour", "trainable", "input_shape"], 2)
 

@@ -52,14 +52,14 @@ def fetches(bits: int) -> bool:
 
 
 class CommandBench(wiring.Component):
-    """Instructions `given` become commands.
+    """
+    Instructions `given` become commands.
 
-    `*_push` issues a command of a queue if one is ready. `*_pop` drops one if one is there:
-    `*_popped` is 1 then. `*_command` has its words, and `*_made` its fields. An
-    instruction waits for room for it; `waits` is for a setting with a number that a command still
-    names. Words leave with `writes`, as from the sequenced decoder. The decoder takes the same
-    instructions from `instruction`, as in Staged. The program counter of an instruction is its
-    number, from 0 on.
+    `*_push` issues a command of a queue if one is ready. `*_pop` drops a command if the queue has
+    one: `*_popped` is 1 then. `*_command` has its words, and `*_made` its fields. An instruction
+    waits for room for it; `waits` is for a setting with a number that a command still names. Words
+    leave with `writes`, as from the sequenced decoder. The decoder takes the same instructions from
+    `instruction`, as in Staged. The program counter of an instruction is its number, from 0 on.
     """
 
     def __init__(self, *, config: Config):

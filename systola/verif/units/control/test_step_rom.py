@@ -193,7 +193,9 @@ def test_checks(entry):
 @pytest.mark.parametrize("suffix", ["", *SUFFIXES, "-training-links"])
 @pytest.mark.parametrize("name", ["2x2", "tiny", "small", "base", "16x8"])
 def test_presets(name, suffix):
-    """Find room in the ROM for the rows of each machine; rows fail if hardware is not there."""
+    """Find room in the ROM for the rows of each machine; rows are refused if their hardware is
+    missing.
+    """
     try:
         config = preset(name + suffix)
     except ConfigError:
@@ -226,7 +228,7 @@ def test_extents():
 
 
 def test_distances():
-    """No row reads a cell before its last result is there, whoever wrote it."""
+    """No row reads a cell before the cell's last result is written, whichever row wrote it."""
     for opcode in ROM.lengths:
         rows = ROM.program(opcode)
         for place, row in enumerate(rows):
