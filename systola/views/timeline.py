@@ -65,8 +65,8 @@ class Wait:
 
 @dataclass
 class Work:
-    """An instruction with the cycles in its unit. Cycles count from START; in cycle `end` the unit
-    is done with it.
+    """An instruction and the cycles in which its unit works on it. Cycles count from START; in
+    cycle `end` the unit is done with it.
     """
 
     number: int

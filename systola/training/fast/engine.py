@@ -48,7 +48,7 @@ class FastEngine:
         self.task = task
         self.batch = batch
         self.cycles: int | None = None
-        """The cycles of the last step that a machine has taken, too."""
+        """Number of cycles of the last step that was also run on a machine; None before."""
         self.step_cycles: int | None = None
         """Cycles of the last step with a whole batch that a machine has taken, too."""
         self._columns = config.cols

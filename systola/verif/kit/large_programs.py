@@ -49,8 +49,8 @@ def large_program(config: Config, seed: str) -> Image:
 
 
 def longest_program(config: Config, seed: str, rows: int) -> Image:
-    """Make a program with one instruction of each unit over `rows` lines or rows, or as many as
-    exist.
+    """Make a program with one instruction of each unit, over `rows` lines or rows, or over all if
+    the machine has fewer.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))

@@ -130,7 +130,9 @@ def test_table_and_history(tmp_path: Path):
 
 
 def test_the_same_constants():
-    """The published energy in the table is the energy model's for one vector more."""
+    """The published energy in the table is the increase in the energy model's figure for one more
+    vector.
+    """
     product = "matrix_multiply buffer=0, accumulator=0, rows={}, k_tiles=1, n_tiles=1"
     one, two = (counts(f"read_weights tile=0, count=1\n{product.format(n)}\nhalt") for n in (1, 2))
     found = [unit_energies(preset("tiny"), each, TECHNOLOGIES[0]) for each in (one, two)]

@@ -297,7 +297,7 @@ TRIED: dict[str, Callable[[], object]] = {
 
 
 def refused(call: Callable[[], object], says: str = "") -> None:
-    """Fail where a call is no mistake, or gives anything but one line with `says` in it."""
+    """Fail if a call raises no error, or an error with anything but one line with `says` in it."""
     with pytest.raises(TrainingError) as caught:
         call()
     assert LINE.fullmatch(str(caught.value)) and says in str(caught.value), str(caught.value)

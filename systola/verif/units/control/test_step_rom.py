@@ -88,7 +88,9 @@ CELLS = {
 
 
 class Run:
-    """Rows as a person reads them: one after the other, each with the cells as they are by then."""
+    """A plain interpreter of rows. It carries them out one after the other, each with the cells as
+    earlier rows have left them.
+    """
 
     def __init__(self, bits):
         self.cells = {ZERO: 0, **{name: SIZES[name] for name in ("map_lines", "windows")}}
@@ -175,7 +177,7 @@ def test_regions(entry):
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_checks(entry):
     """Each check of an instruction has a row, and they stand in the order of precedence."""
-    # There is nothing that this machine does not have.
+    # This machine has all hardware, so no check for UNAVAILABLE is needed.
     absent = {*LATE, Fault.UNAVAILABLE}
     expected = [cause for cause in entry.checks if cause not in absent]
     found = [row.fault for row in ROM.program(entry.opcode) if row.fault]
