@@ -37,11 +37,11 @@ from systola.compiler.operations import (
 from systola.compiler.partition import Item
 
 MOST_ELEMENTS = 1 << 24
-"""Most elements of a value that can be moved."""
+"""Largest number of elements of a value that can be moved."""
 MOST_PARTS = 64
-"""Most parts of a move on the machine."""
+"""Largest number of parts of a move on the machine."""
 MOST_WEIGHTS = 1 << 22
-"""Most weights, nearly all of them zero, of a convolution that only moves channels."""
+"""Largest number of weights, nearly all of them zero, of a convolution that only moves channels."""
 MAX_TOP, MAX_LEFT, MAX_KERNEL = 2047, 127, 255
 MAX_STRIDE, MAX_SIDE = 255, 4095
 """Largest operands of Set_Config_Window: first row and column, kernel, stride, side of a map."""

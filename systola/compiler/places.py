@@ -29,7 +29,7 @@ from systola.compiler.partition import Item, needs_host
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_PLACES = 255
-"""Most elements along the axis: a code counts them."""
+"""Largest number of elements along the axis: a code counts them."""
 _FACTOR = 1 << 29
 """Multiplier of an operand: x becomes x 2^20 2^29 / 2^31 = x 2^18, and the result divides by 2^18.
 """

@@ -35,7 +35,9 @@ from systola.compiler.operations import (
 )
 
 MOST_PIXELS = 256
-"""Most pixels of a map, and of its result, along an axis; with more, compiling would take long."""
+"""Largest number of pixels of a map, and of its result, along an axis; with more, compiling would
+take long.
+"""
 MOST_WEIGHT = 127
 """Largest weight of a convolution."""
 

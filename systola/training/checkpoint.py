@@ -47,7 +47,9 @@ _FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")
 """Names of the settings of the machine."""
 _STATISTICS = "statistics"
-"""Kind of the moving means and variances of each BatchNormalization, which are float32."""
+"""Name of a kind of arrays: the moving means and variances of each BatchNormalization, which are
+float32.
+"""
 _KINDS = ("master", "velocity", "moment", "root", _STATISTICS)
 """Kinds of arrays. The name of an array is its kind and the number of its tensor."""
 _ABOUT = "about"

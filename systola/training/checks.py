@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from systola.training.errors import TrainingError
 
 _MOST_NAME = 100
-"""Most characters of a name."""
+"""Largest number of characters of a name."""
 
 
 def shown(value: object) -> str:

@@ -87,9 +87,10 @@ class Scaled:
 
 @cache
 def scaled_up(curve: str, rate: float) -> Scaled:
-    """Return the scale of the units of a curve in training, with dropout of a rate above zero.
+    """
+    Return the scale of the units of a curve in training, with dropout of a rate above zero.
 
-    A unit takes as many bits less as the scale needs, so that the largest one is an int8.
+    Scaled units have fewer fraction bits, so that the largest of them still is an int8.
     """
     found = CURVES[curve]
     largest, less = int(found.values().max()) / (1 - rate), 0

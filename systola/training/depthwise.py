@@ -60,10 +60,11 @@ def update_depthwise(
     entry: AnyEntry,
     loads: Callable[[], Iterator[tuple[range, range]]],
 ) -> None:
-    """Add sums of pixels times gradient to the masters, and of the gradient to the biases.
+    """
+    Add sums of pixels times gradient to the masters, and of the gradient to the biases.
 
-    `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient,
-    of one turn after the other.
+    `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient
+    into the buffer, for one turn after the other.
     """
     layout, stage = writer.layout, task.stages[number]
     shape, window, size = layout.shapes[number], stage.window, layout.size

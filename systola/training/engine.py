@@ -53,22 +53,24 @@ Codes = NDArray[np.integer[Any]]
 Weights = NDArray[np.float64]
 """Array of the weights of samples, (samples,)."""
 SURVEY_STEPS = 16
-"""Steps between two looks at the magnitudes of the weights. The first looks are after 1, 2, 4 and 8
-steps."""
+"""Number of steps between two measurements of the magnitudes of the weights. The first measurements
+come after 1, 2, 4 and 8 steps.
+"""
 MOST_HOST_BYTES = 1 << 32
 """Largest host memory of a core, in bytes."""
 
 
 def survey_is_due(steps: int) -> bool:
-    """Return whether the magnitudes of the weights are looked at after `steps` steps."""
+    """Return whether the magnitudes of the weights are measured after `steps` steps."""
     early = steps < SURVEY_STEPS and steps & (steps - 1) == 0
     return early or steps % SURVEY_STEPS == 0
 
 
 def weight_codes(task: Task, weights: Weights) -> NDArray[np.int16]:
-    """Return the weights of samples as int16 codes of WEIGHT_BITS, (samples, 1).
+    """
+    Return the weights of samples as int16 codes of WEIGHT_BITS, (samples, 1).
 
-    A code is a weight over the largest weight of all samples.
+    A code is a weight divided by the largest weight of all samples.
     """
     return np.rint(weights / task.largest_weight * 2**WEIGHT_BITS).astype(np.int16)[:, np.newaxis]
 
@@ -267,7 +269,9 @@ class Engine:
                 host[place : place + size] = 0
 
     def _told(self) -> list[int]:
-        """Return the bits of each tensor's largest gradient, as the last step leaves them."""
+        """Return the number of bits of each tensor's largest gradient, as the last step has
+        reported it.
+        """
         layout, count = self.layout, len(self.layout.shapes)
         lines = TOLD_LINES // 2 * count
         found = [load_wide(host, layout.told, layout, lines)[:, 0] for host in self.hosts]
@@ -341,7 +345,7 @@ class Engine:
                 store_wide(host, layout.resting[number], layout, values)
 
     def _normalizing(self) -> list[tuple[int, Stage]]:
-        """Return the stages that normalise, with their numbers."""
+        """Return each stage that normalises, with its number."""
         found = enumerate(self.task.stages)
         return [(number, stage) for number, stage in found if stage.normalized]
 

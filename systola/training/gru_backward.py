@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the backward pass of a GRU through time; the parts that an LSTM has, too, are the LSTM's.
+"""Writes the backward pass of a GRU through time. Other parts are as in an LSTM.
 
 dn = dh (1 - z) (1 - n^2) is the gradient of the candidate's sum. The gradients of the sums are, in
-this order: dn for x_n, dh (h_before - n) z', dn q r', and dn r for q. x' is x (1 - x). Of the
-gradient of the state before, dh z comes past the products.
+this order: dn for x_n, dh (h_before - n) z', dn q r', and dn r for q. x' is x (1 - x). The gradient
+of the state before has the term dh z, which is added to a product with weights.
 """
 
 from __future__ import annotations

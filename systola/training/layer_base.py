@@ -15,7 +15,7 @@ from systola.training.mixed_precision import NAMES as POLICIES
 from systola.training.mixed_precision import Policy, global_policy
 
 MOST_NUMBERS = 1 << 24
-"""Most numbers of a sample, and most units of a layer."""
+"""Largest number of numbers of a sample, and of units of a layer."""
 NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
 NO_CONSTRAINT = Only((None,), "there are no constraints")
 LAYER = {

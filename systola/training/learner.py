@@ -38,7 +38,7 @@ Numbers = NDArray[np.float64]
 class Learner:
     """A network that checks its samples, and makes an engine when it needs one.
 
-    `layers` are its layers, called `name` together. Raises TrainingError for others.
+    `layers` are its layers, and `name` is its name. Raises TrainingError for other values of these.
     """
 
     def __init__(self, layers: Sequence[Layer] | None, name: str) -> None:
@@ -49,9 +49,9 @@ class Learner:
             self._add(each)
         self.stop_training = False
         self.log_names: Sequence[str] = ()
-        """Names in the logs of an epoch, from the begin of fit() on."""
+        """Names in the logs of an epoch, known since fit() has begun."""
         self.epochs = 0
-        """Epochs trained so far; `steps` has the steps."""
+        """Number of epochs trained so far; `steps` has the number of steps."""
         self.steps = 0
         self.batch_size: int | None = None
         """The batch size of the last fit(), MOST_BATCH at most."""
@@ -131,7 +131,8 @@ class Learner:
         return codes(rows, engine.task.input_bits, np.int8)
 
     def _fitting_bits(self, rows: Numbers) -> int:
-        """Return the most fraction bits that fit all of these samples and all samples of fit().
+        """Return the largest number of fraction bits with which all of these samples, and all
+        samples of fit(), fit their codes.
 
         Raises TrainingError for numbers that no code can hold.
         """

@@ -25,7 +25,7 @@ from systola.training.writer import NARROW, ONE, Entry, Writer
 
 @dataclass(frozen=True)
 class Made:
-    """The lines that a stage leaves: its units, and the masks that its way back needs."""
+    """The lines that a stage leaves: its units, and the masks that its backward pass needs."""
 
     units: range
     mask: range | None
@@ -48,7 +48,7 @@ class MapSums:
         self._weights = all_narrow(writer, number)
         self._tiles = Diagonals(writer, number, window.taps) if stage.depthwise else None
         self.parts = accumulated(writer.config, shape.made * shape.units, layout.samples)
-        """Samples with sums that fit the accumulators at one time."""
+        """Parts of the samples, each with sums that fit the accumulators at one time."""
         most = len(self.parts[0]) * shape.made
         self._pixels = writer.allocate(shape.channels * most)
         self._one = writer.allocate(max(layout.size, most))

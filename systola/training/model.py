@@ -95,7 +95,8 @@ class Sequential(Learner):
         cores: int | None = None,
         check_every: int = 0,
     ) -> None:
-        """Choose optimiser, loss, metrics and machine. Names are Keras's, in any case.
+        """
+        Choose optimiser, loss, metrics and machine. Names are Keras's, in any case.
 
         `seed` draws fresh weights, the order of samples and the masks of Dropout. `preset` is the
         preset of the machine. `backend` is "rtl", "iss" (the golden model) or "fast". Memories have
@@ -106,8 +107,7 @@ class Sequential(Learner):
 
         A setting that is not given comes from the Strategy in scope: at the call, else when the
         model was made. The preset of a Strategy gets training. Without a Strategy the settings are
-        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for a name or a setting that is not
-        there.
+        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for an unknown name or setting.
         """
         pod = current_strategy() or self._strategy
         if pod and (pod.split or pod.scheduler):
@@ -376,7 +376,7 @@ class Sequential(Learner):
         save(self, check_target(filepath, overwrite=overwrite))
 
     def move(self, strategy: Strategy) -> None:
-        """Go on with the pod of a Strategy, with everything that has been learnt.
+        """Continue on the pod of a Strategy, with everything that has been learnt.
 
         Raises TrainingError for a pod that cannot train.
         """
@@ -406,7 +406,7 @@ class Sequential(Learner):
         return RunningOptimizer(self)
 
     def use_optimizer(self, optimizer: Optimizer) -> None:
-        """Go on with another optimiser; nothing else changes."""
+        """Continue with another optimiser; nothing else changes."""
         settings = self._compiled()
         if type(optimizer) is not type(settings["optimizer"]):
             self._keep_state()

@@ -43,10 +43,11 @@ Look = Callable[[Sequence[MomentStep]], Looked]
 
 
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
-    """Return the numbers of the step of a task after some updates.
+    """
+    Return the numbers of the step of a task after some updates.
 
-    The first step takes the exponents of its own gradients, so there is a `look` at these before.
-    Another look follows while a tensor reports an end of the range.
+    The first step takes the exponents of its own gradients, so `look` makes a trial step before it.
+    Further trial steps follow as long as a tensor reports an end of the range.
     """
     factors = [gradient_factor(task) / task.count] * len(before.roots)
     if task.clip:
@@ -65,9 +66,10 @@ def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
 
 
 def _norms(task: Task, before: Moments, look: Look, factors: Sequence[float]) -> list[float]:
-    """Return the norms of the gradients, from the first moments that they alone would give.
+    """
+    Return the norms of the gradients, from the first moments that they alone would give.
 
-    Look again while the codes of a tensor have too few bits, or too many for them.
+    Trial steps are repeated while the codes of a tensor have too few bits, or too many for them.
     """
     gradients = [each.gradient for each in before.scales] or [FIRST_GRADIENT] * len(factors)
     steps = _at_first(task, before, gradients, factors)

@@ -43,13 +43,15 @@ RATIO_BITS = 2
 GRADIENT_BITS = 11
 """Bits of the largest gradient of a tensor, if it is as large as in the step before."""
 KEPT_BITS = 13
-"""Bits of the largest codes of a tensor, at first and where small ones are doubled."""
+"""Number of bits of the largest codes of a tensor before the first step, and after small codes have
+been doubled.
+"""
 SURVEY_STEPS = 4
-"""Steps from one look at the magnitudes of the codes to the next."""
+"""Number of steps from one measurement of the magnitudes of the codes to the next."""
 SURVEYED_BITS = 8
-"""The least number of bits that a look at the magnitudes reports."""
+"""Least number of bits that such a measurement reports."""
 MOMENT_BITS = -64, 96
-"""The least and the most fraction bits of gradients."""
+"""Smallest and largest number of fraction bits of gradients."""
 LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
 """Least and largest number of bits that a step reports for a tensor's largest gradient."""
 FIRST_GRADIENT = 18
@@ -186,8 +188,9 @@ class MomentStep:
         )
 
     def wanted(self, told: int) -> int:
-        """Return the fraction bits with which the tensor's largest gradient would have
-        GRADIENT_BITS."""
+        """Return the number of fraction bits with which the code of the tensor's largest gradient
+        would have GRADIENT_BITS bits.
+        """
         least, most = MOMENT_BITS
         if self._most is not None:
             # Gradients beyond the limit need no codes, so the limit has GRADIENT_BITS at least.

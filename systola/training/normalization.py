@@ -26,11 +26,13 @@ from systola.training.stages import Stage
 from systola.training.writer import Entry, shifted
 
 MEAN_BITS = 6
-"""Number of fraction bits that means have more than the numbers they are means of."""
+"""Number of fraction bits that means have more than the numbers of which they are means."""
 UNIT_BITS = 13
-"""Fraction bits of a one, int16, that codes are multiplied with before a mean is subtracted."""
+"""Number of fraction bits of the int16 code of 1 that codes are multiplied with, before a mean is
+subtracted.
+"""
 LESS = -(1 << (UNIT_BITS - MEAN_BITS))
-"""Code, int8, that means are multiplied with to be subtracted."""
+"""The int8 factor that means are multiplied with to be subtracted."""
 ROOT_BITS = 20
 """Fraction bits of reciprocal roots, without the shift with which the largest one fits int16."""
 FLOOR = -64
@@ -40,7 +42,9 @@ OFFSET_ENTRY = shifted(UNIT_BITS - 1)
 MOST_ROWS = (1 << 17) - 1
 """Largest number of rows of a batch: the sum of as many squares of int8 still fits in 32 bits."""
 _ROOM = 10
-"""Most bits of the code of epsilon, so that it fits an int16 beside the largest variance."""
+"""Largest number of bits of the code of epsilon, so that it fits an int16 beside the largest
+variance.
+"""
 _EPSILON_BITS = 13
 _CODE = (1 << 15) - 1
 
@@ -74,7 +78,9 @@ def _divided(count: int, bits: int) -> Entry:
 
 
 def most_spread_bits(epsilon: float) -> int:
-    """Return the most fraction bits of x - mean, with which epsilon beside the variance fits."""
+    """Return the largest number of fraction bits of x - mean with which epsilon fits beside the
+    variance.
+    """
     return floor((_ROOM - log2(epsilon)) / 2)
 
 
@@ -103,7 +109,7 @@ def root_tables() -> tuple[NDArray[np.int8], NDArray[np.int8]]:
 
 @dataclass(frozen=True)
 class Measured:
-    """The means and variances of a batch, as a step leaves them."""
+    """The means and variances of a batch, which a step has measured."""
 
     mean: Wide
     variance: Wide
@@ -162,7 +168,7 @@ def resting(stage: Stage, statistics: Floats) -> Resting:
 
 
 _MOST_BITS = 30
-"""Most fraction bits of these codes."""
+"""Largest number of fraction bits of these codes."""
 
 
 def check_rows(stages: Sequence[Stage], count: int) -> None:

@@ -16,7 +16,7 @@ from systola.training.schedules import Schedule, check_rate
 
 ROUNDINGS = ("nearest", "stochastic")
 _LEAST_DECAY, _MOST_FIRST, _MOST_SECOND = 0.5, 0.99, 0.9999
-"""The least decay of a moment, and the largest ones of first and second moments."""
+"""Least value of the decay of a moment, and largest values for first and second moments."""
 _MOST_MOMENTUM = 0.999
 """The largest momentum: beyond it, too few of the 16 bits of a velocity are left for updates."""
 
@@ -63,10 +63,11 @@ def _keep_weight_decay(optimizer: object, given: object) -> None:
 @constructor(**OFF)
 @dataclass(frozen=True)
 class SGD:
-    """Gradient descent: v = momentum * v - learning_rate * g, w += v.
+    """
+    Gradient descent: v = momentum * v - learning_rate * g, w += v.
 
-    Each number of g is cut off at `clipvalue`, if there is one. `rounding` is the way from updates
-    to masters: "nearest", or "stochastic", at random, without momentum.
+    Each number of g is cut off at `clipvalue`, if there is one. `rounding` is the way in which
+    updates are rounded to masters: "nearest", or "stochastic", at random, without momentum.
     """
 
     learning_rate: float | Schedule = 0.01

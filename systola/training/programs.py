@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the programs of a network: a step, a test, a prediction, and a look at its weights."""
+"""Builds the programs of a network: a training step, a test, a prediction, and a measurement of its
+weights.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,7 @@ class StepProgram:
 def train_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a training step: forward, loss, back and update of a batch.
+    """Build a training step: the forward pass, loss, backward pass and update for a batch.
 
     `words`: the samples, (samples, steps), if there is an Embedding and several turns.
     """
@@ -146,7 +148,7 @@ def train_program(
 def evaluate_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a test: forward without dropout, and the loss of a batch."""
+    """Build a test: the forward pass without dropout, and the loss of a batch."""
     writer = Writer(config, layout)
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().write(train=False)
@@ -160,7 +162,9 @@ def evaluate_program(
 def predict_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a prediction: forward without dropout, and a softmax or sigmoid of the last stage."""
+    """Build a prediction: the forward pass without dropout, and a softmax or sigmoid of the last
+    stage.
+    """
     writer = Writer(config, layout)
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().predict()
@@ -226,7 +230,7 @@ def rescale_program(
 
 
 def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
-    """Return the entry that a step has in place of `later`."""
+    """Return the entry of a step, for the `later` one, which has no content of its own."""
     found = getattr(numbers[later.tensor], later.name)
     return found if later.bits is None else found(later.bits)
 
@@ -256,9 +260,10 @@ def _forward(writer: Writer, task: Task, *, train: bool) -> Forward:
 
 
 def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None = None) -> None:
-    """Write the fraction bits f of the units of each stage to host memory, as 2^(m - f).
+    """
+    Write the fraction bits f of the units of each stage to host memory, as 2^(m - f).
 
-    m is the most fraction bits that these units can have.
+    m is the largest number of fraction bits that these units can have.
     """
     if not stages:
         return

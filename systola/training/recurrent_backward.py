@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the backward pass of an LSTM through time.
+"""
+Writes the backward pass of an LSTM through time.
 
 The gradients of the states, cells, gates' sums z and inputs are int16 with one exponent, in
-GRADIENT. So gradients of many steps can be summed. A gradient that fades on its way back keeps bits
-that a measured int8 would lose. Gradients begin with TOP_BITS bits, which leaves room to grow.
+GRADIENT. So gradients of many steps can be summed. A gradient that fades from step to step keeps
+bits that a measured int8 would lose. Gradients begin with TOP_BITS bits, which leaves room to grow.
 Gradients of weights are sums over all steps and samples at once.
 
 For gates i, f, g, o in turn, dz is dc g i', dc c_before f', dc i g', dh tanh(c) o'. g' is 1 - g^2,
@@ -80,8 +81,8 @@ class RecurrentBackward:
     _kept = len(GATES) + 2
     """Number of int16 numbers of each unit that the forward pass keeps of a step."""
     _added = False
-    """Whether the gradient of a state has another part beside a product and the gradient from
-    above.
+    """Whether the gradient of a state has a further part, beside a product and the gradient from
+    the stage above.
     """
 
     def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
@@ -90,7 +91,7 @@ class RecurrentBackward:
         self._number = number
         self._stage = task.stages[number]
         self._given = HALF, 0
-        """Multiplier for gradients of states of this LSTM, and the bits that it takes."""
+        """Multiplier for gradients of states of this LSTM, and the number of bits that it takes."""
 
     def write(self, gradient: range) -> None:
         """Write the backward pass, from the int8 gradient of the last state, [block of
@@ -120,7 +121,7 @@ class RecurrentBackward:
         self._left_bits = min(TOP_BITS, self._bits) - INT8_BITS
 
     def end(self) -> None:
-        """Put the fraction bits of all gradients back through time into GRADIENT."""
+        """Put the fraction bits of all gradients through time into GRADIENT."""
         self._writer.measure(GRADIENT, first=GRADIENT, value=self._left_bits)
 
     def turn(self, layout: Layout, lstm: Recurrence, gradient: range) -> None:

@@ -23,7 +23,9 @@ class StepEnergy:
     samples: int
     """Samples of the batch."""
     operations: int
-    """Useful operations, two for each multiply-accumulate: forward, back, and for the weights."""
+    """Useful operations, two for each multiply-accumulate: in the forward pass, the backward pass
+    and the update of the weights.
+    """
     cycles: int | None
     """Cycles of the last step, on a machine with a clock."""
     activity: Activity

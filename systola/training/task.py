@@ -10,11 +10,12 @@ from systola.training.moments import GRADIENT_BITS, LEAST_TOLD, Decays
 from systola.training.stages import Stage, learns
 
 SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
-"""Numbers of exponent registers.
+"""
+Numbers of exponent registers.
 
 - SHIFT: the next shift, in bits.
 - GRADIENT: fraction bits of the gradient.
-- SPARE: free for a moment.
+- SPARE: for short use by any part of a program.
 - INPUTS: the first register for fraction bits of the inputs of stages.
 """
 STATE = 7
@@ -97,8 +98,8 @@ class Task:
 
 
 def begin_told(task: Task, tensor: int) -> int:
-    """Return the bits of a tensor's largest gradient before a step has seen any gradient.
+    """Return the number of bits of a tensor's largest gradient before any step has measured it.
 
-    A tensor that learns nothing begins with bits that change nothing.
+    A tensor that learns nothing begins with a number that changes nothing.
     """
     return LEAST_TOLD if learns(task.stages, tensor) else GRADIENT_BITS

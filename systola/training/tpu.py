@@ -110,10 +110,12 @@ def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) ->
 
 @takes()
 def keras_to_tpu_model(model: Any, strategy: Strategy | None = None) -> Sequential:
-    """Return a model that trains on the pod of `strategy`, else of the scope, else eight cores.
+    """
+    Return a model that trains on the pod of `strategy`, else of the scope, else eight cores.
 
-    A Sequential is moved to the pod, with all that it has learnt. For a Keras model a new one is
-    made, the weights of which sync_to_cpu() brings back. Raises TrainingError as from_keras() does.
+    A Sequential is moved to the pod, with all that it has learnt. For a Keras model a new model is
+    made; sync_to_cpu() brings its weights back to the Keras model. Raises TrainingError as
+    from_keras() does.
     """
     if strategy is None:
         strategy = current_strategy() or TPUStrategy()

@@ -87,7 +87,9 @@ class Turned(Turning):
 
 
 def all_turned(writer: Writer, number: int) -> range:
-    """Bring all weights of a stage, transposed, to lines [block of inputs][unit]; return these."""
+    """Bring all weights of a stage, transposed, to lines [block of inputs][unit]; return these
+    lines.
+    """
     layout = writer.layout
     shape = layout.shapes[number]
     result = writer.allocate(shape.units * shape.lines)

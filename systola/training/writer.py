@@ -71,7 +71,9 @@ AnyEntry = Entry | StepEntry
 ONE = Entry(left=1)
 """Parameter entry for y = x."""
 NARROW, NARROWING, WIDENING, WIDE = (0, 0), (1, 0), (0, 1), (1, 1)
-"""Sizes of operands and results of Vector: 0 for int8, 1 for int16."""
+"""Sizes of operands and results of Vector, as pairs (operands, results): 0 for int8, 1 for
+int16.
+"""
 
 
 def shifted(right: int, *, multiplier: int = HALF, bias: int = 0) -> Entry:
@@ -303,10 +305,11 @@ class Writer:
         rounding: Rounding = Rounding.SINGLE,
         **how: int,
     ) -> None:
-        """Add a Vector.
+        """
+        Add a Vector.
 
-        `scales`: the multipliers of the operands of ADD and SUBTRACT. `limit`: the most that an
-        int16 result may be; 0 for no limit.
+        `scales`: the multipliers of the operands of ADD and SUBTRACT. `limit`: the largest value of
+        an int16 result; 0 for no limit.
         """
         wanted = (*(scales or self._scales[:2]), limit if sizes[1] else self._scales[2])
         if wanted != self._scales:

@@ -32,7 +32,7 @@ LOOP_DEPTH = 4
 DEPTHWISE_TAPS = 64
 """Taps of the largest kernel of Depthwise."""
 TANH_INTEGER_BITS = 4
-"""Most integer bits of the argument of functions TANH and EXP."""
+"""Largest number of integer bits of the argument of functions TANH and EXP."""
 RECIPROCAL, INVERSE_ROOT = 5, 6
 """Values of `table` for 1/x and 1/sqrt(x) with function EXP, in place of integer bits."""
 QUOTIENT_BITS = 15

@@ -25,7 +25,9 @@ from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
-"""Most rows or columns of a kernel, and largest distance of its rows, for Set_Config_Window."""
+"""Largest number of rows or columns of a kernel, and largest distance of its rows, for
+Set_Config_Window.
+"""
 MAX_TOP, MAX_LEFT = 2047, 127
 """Largest row and column of the first window that Set_Config_Window takes, in both directions."""
 

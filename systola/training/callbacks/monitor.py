@@ -11,11 +11,12 @@ MODES = ("auto", "min", "max")
 
 
 class Monitor(Callback):
-    """A callback that compares the number `monitor` of each epoch with the best number so far.
+    """
+    A callback that compares the number `monitor` of each epoch with the best number so far.
 
     `mode` is "min" where small numbers are better, and "max" where large numbers are; "auto" is
-    "max" for accuracies. A number that is better by no more than `min_delta` is not better. Raises
-    TrainingError for other arguments.
+    "max" for accuracies. A number that is better by no more than `min_delta` does not count as
+    better. Raises TrainingError for other arguments.
     """
 
     def __init__(self, monitor: str, mode: str, min_delta: float = 0.0) -> None:

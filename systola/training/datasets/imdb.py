@@ -34,12 +34,13 @@ def load_data(
     oov_char: int | None = 2,
     index_from: int = 3,
 ) -> tuple[Part, Part]:
-    """Return 25,000 reviews to train with, and 25,000 to test, each in the order of `seed`.
+    """
+    Return 25,000 reviews to train with, and 25,000 to test, each in the order of `seed`.
 
     A word is its rank by frequency, from 1 on, plus `index_from`; a review begins with
     `start_char`. Reviews of `maxlen` words or more are left out. Words below `skip_top`, and from
     `num_words` on (the largest one where it is None), become `oov_char`; None leaves them out. All
-    of this is Keras's.
+    of this is as in Keras.
 
     The reviews are Keras's file `path`, see systola.training.datasets, or made up in the same
     shape. SYSTOLA_DATASET_SAMPLES=N leaves the first N of each part. Raises TrainingError for a

@@ -38,7 +38,7 @@ class _Part:
 
 
 class AdaptiveUpdate:
-    """Masters and moments on their way to the next step."""
+    """The update of masters and moments in one step, for optimisers with moments."""
 
     def __init__(self, task: Task, state: State) -> None:
         assert task.decays and state.moments

@@ -22,7 +22,7 @@ Wide = NDArray[np.int16]
 Sums = NDArray[np.int32]
 
 _EXACT_BITS = 24
-"""Most bits of whole numbers that are exact in float32."""
+"""Largest number of bits with which all whole numbers are exact in float32."""
 
 
 def measured(values: Integers, floor: int) -> int:
@@ -67,7 +67,7 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
 
 
 def quotient(divisors: Wide, values: Wide, entry: Entry) -> NDArray[np.int64]:
-    """Divide by 2^b, b being the magnitude bits of each divisor, and requantise by an entry.
+    """Divide by 2^b, b is the number of magnitude bits of each divisor, and requantise by an entry.
 
     The dividends are shifted left by QUOTIENT_BITS before. The results are not clamped yet.
     """

@@ -40,10 +40,12 @@ def scaled_away(sums: Wide, q: int, exponent: int) -> NDArray[np.int64]:
 def side_by_side(
     codes: Sequence[Coded], q: int, lost: int, known: int | None
 ) -> tuple[Integers, int]:
-    """Put tensors side by side, scaled by q; return the codes and their fraction bits.
+    """
+    Put tensors side by side, scaled by q; return the codes and their fraction bits.
 
-    `lost`: how many bits q takes. `known`: the fraction bits of the result. None stands for
-    one more than the least of the tensors, less `lost`, or the most that an input may have.
+    `lost`: how many bits q takes. `known`: the fraction bits of the result. None stands for the
+    least fraction bits of the tensors, plus one, less `lost`. It stands for the largest number that
+    an input may have if that is smaller.
     """
     bits = known
     if bits is None:
@@ -53,7 +55,7 @@ def side_by_side(
 
 
 class Branches:
-    """A store of the gradients of the results of all stages, on their way back."""
+    """A store of the gradients of the results of all stages, during the backward pass."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.there = branched(stages)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The normalisation of a batch, forward and back, with the bytes of the machine's programs."""
+"""The forward and backward pass of the normalisation of a batch, with the bytes of the machine's
+programs.
+"""
 
 from __future__ import annotations
 

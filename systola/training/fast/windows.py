@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pixels of maps under the taps of windows, and back. A map is (height * width, channels)."""
+"""Gathers the pixels under the taps of windows, and puts them back. A map is (height * width,
+channels).
+"""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class LstmBack:
             yield _Piece(tensor, own, bits, Exponent(0, 0), ones=True)
 
     def _owned(self, tensor: int) -> range:
-        """Return the blocks of dz that a tensor is updated by."""
+        """Return the blocks of dz for the update of a tensor."""
         return self._sizes.kernel if tensor == self._number else self._sizes.recurrent
 
     def _vectors(self, piece: _Piece, steps: range, turned: range) -> int:

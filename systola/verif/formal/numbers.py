@@ -20,7 +20,7 @@ from systola.verif.formal.harness import Harness, Unit, anything, before, implie
 from systola.verif.formal.proof import Fault, Proof
 
 DEPTH = 1 << PLACE_BITS
-"""Most entries of a list: numbers are proven in their full size."""
+"""Largest number of entries of a list: numbers are proven in their full size."""
 GHOST = 10
 """Bits of counts of the proof, which never come round."""
 

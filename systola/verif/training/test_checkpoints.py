@@ -52,7 +52,7 @@ NETWORKS: dict[str, tuple[list[Any], tuple[int, ...], bool]] = {
 """Layers, the shape of samples, and whether the network has been trained."""
 HUGE = 10**9
 MOST_BYTES = 64 << 20
-"""Most bytes of memory that all damaged checkpoints of a network may take together."""
+"""Largest number of bytes of memory that all damaged checkpoints of a network may take together."""
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
