@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-SIGMOID, TANH and EXP: functions of gemmlowp's 16-bit fixed-point arithmetic; reciprocals.
+"""SIGMOID, TANH and EXP: functions of gemmlowp's 16-bit fixed-point arithmetic; reciprocals.
 
 The first three are `logistic`, `tanh` and `exp_on_negative_values`, after fixedpoint/fixedpoint.h
 of google/gemmlowp, with scalars of int16. Qi.f is a number of i integer and f = 15 - i fractional

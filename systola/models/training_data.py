@@ -124,8 +124,7 @@ def textures(count: int, seed: int) -> Samples:
 
 
 def reviews(count: int, seed: int) -> Samples:
-    """
-    Make texts of 80 words from a vocabulary of 1000; class 1 is praise.
+    """Make texts of 80 words from a vocabulary of 1000; class 1 is praise.
 
     The text stands at the end. Zeros stand before it, and sometimes the end of another text before
     the zeros. The network has to learn to ignore the text before the zeros: the converter measures

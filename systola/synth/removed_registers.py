@@ -31,8 +31,7 @@ class Removed:
 def removed_registers(
     before: dict[str, Any], after: dict[str, Any], registers: frozenset[str]
 ) -> list[Removed]:
-    """
-    Return the bits of registers that are in the design `before` and not in `after`.
+    """Return the bits of registers that are in the design `before` and not in `after`.
 
     Both are in the JSON of Yosys, before and after synthesis, with the hierarchy. `registers` are
     the names of the flip-flops of the library. A register that was merged with an equal register of

@@ -87,8 +87,7 @@ class Scaled:
 
 @cache
 def scaled_up(curve: str, rate: float) -> Scaled:
-    """
-    Return the scale of the units of a curve in training, with dropout of a rate above zero.
+    """Return the scale of the units of a curve in training, with dropout of a rate above zero.
 
     Scaled units have fewer fraction bits, so that the largest of them still is an int8.
     """

@@ -60,8 +60,7 @@ def update_depthwise(
     entry: AnyEntry,
     loads: Callable[[], Iterator[tuple[range, range]]],
 ) -> None:
-    """
-    Add sums of pixels times gradient to the masters, and of the gradient to the biases.
+    """Add sums of pixels times gradient to the masters, and of the gradient to the biases.
 
     `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient
     into the buffer, for one turn after the other.

@@ -67,8 +67,7 @@ def survey_is_due(steps: int) -> bool:
 
 
 def weight_codes(task: Task, weights: Weights) -> NDArray[np.int16]:
-    """
-    Return the weights of samples as int16 codes of WEIGHT_BITS, (samples, 1).
+    """Return the weights of samples as int16 codes of WEIGHT_BITS, (samples, 1).
 
     A code is a weight divided by the largest weight of all samples.
     """

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Layers of networks with branches: sums of results, and results side by side.
+"""Layers of networks with branches: sums of results, and results side by side.
 
 A network is a list of layers, each of which takes the result of the layer before it. In a network
 with branches, the layers Add, Concatenate and From have links: the numbers of the layers with the

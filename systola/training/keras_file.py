@@ -61,8 +61,7 @@ def _check(content: bytes) -> None:
 
 
 def _keras_models() -> Any:
-    """
-    Import keras.models.
+    """Import keras.models.
 
     Raises TrainingError if Keras is not installed, or does not start.
     """

@@ -344,8 +344,7 @@ _GAMMA = "gamma and beta begin as ones and zeros: set_weights() gives others"
 )
 @dataclass(frozen=True)
 class BatchNormalization(Computing):
-    """
-    A layer that gives each channel of a batch the mean beta and the deviation gamma.
+    """A layer that gives each channel of a batch the mean beta and the deviation gamma.
 
     When nothing is learnt it takes moving means and variances. A step of training keeps the part
     `momentum` of their old values. A layer that is not `trainable` takes these in training, too,

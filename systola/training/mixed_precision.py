@@ -91,8 +91,7 @@ def global_policy() -> Policy:
 
 @takes()
 def set_global_policy(policy: str | Policy) -> None:
-    """
-    Choose a policy, given by itself or by its name.
+    """Choose a policy, given by itself or by its name.
 
     Raises TrainingError for an unknown policy.
     """

@@ -95,8 +95,7 @@ class Sequential(Learner):
         cores: int | None = None,
         check_every: int = 0,
     ) -> None:
-        """
-        Choose optimiser, loss, metrics and machine. Names are Keras's, in any case.
+        """Choose optimiser, loss, metrics and machine. Names are Keras's, in any case.
 
         `seed` draws fresh weights, the order of samples and the masks of Dropout. `preset` is the
         preset of the machine. `backend` is "rtl", "iss" (the golden model) or "fast". Memories have

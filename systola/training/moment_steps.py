@@ -43,8 +43,7 @@ Look = Callable[[Sequence[MomentStep]], Looked]
 
 
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
-    """
-    Return the numbers of the step of a task after some updates.
+    """Return the numbers of the step of a task after some updates.
 
     The first step takes the exponents of its own gradients, so `look` makes a trial step before it.
     Further trial steps follow as long as a tensor reports an end of the range.
@@ -66,8 +65,7 @@ def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
 
 
 def _norms(task: Task, before: Moments, look: Look, factors: Sequence[float]) -> list[float]:
-    """
-    Return the norms of the gradients, from the first moments that they alone would give.
+    """Return the norms of the gradients, from the first moments that they alone would give.
 
     Trial steps are repeated while the codes of a tensor have too few bits, or too many for them.
     """

@@ -59,8 +59,7 @@ def master_bits(weights: Floats) -> int:
 
 
 def velocity_bits(momentum: float) -> int:
-    """
-    Return how many fraction bits velocities have more than their weights.
+    """Return how many fraction bits velocities have more than their weights.
 
     Without gradients a velocity decays until momentum times its code rounds to the same code. This
     code is at most 1 / (2 - 2 momentum). This code must stand for less than half a unit of a

@@ -63,8 +63,7 @@ def _keep_weight_decay(optimizer: object, given: object) -> None:
 @constructor(**OFF)
 @dataclass(frozen=True)
 class SGD:
-    """
-    Gradient descent: v = momentum * v - learning_rate * g, w += v.
+    """Gradient descent: v = momentum * v - learning_rate * g, w += v.
 
     Each number of g is cut off at `clipvalue`, if there is one. `rounding` is the way in which
     updates are rounded to masters: "nearest", or "stochastic", at random, without momentum.

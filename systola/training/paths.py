@@ -18,8 +18,7 @@ def check_path(path: str | PathLike[str]) -> Path:
 
 
 def check_target(path: str | PathLike[str], *, overwrite: bool) -> Path:
-    """
-    Return the path of a file to write.
+    """Return the path of a file to write.
 
     Raises TrainingError for a folder, and for an existing file if `overwrite` is False.
     """

@@ -260,8 +260,7 @@ def _forward(writer: Writer, task: Task, *, train: bool) -> Forward:
 
 
 def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None = None) -> None:
-    """
-    Write the fraction bits f of the units of each stage to host memory, as 2^(m - f).
+    """Write the fraction bits f of the units of each stage to host memory, as 2^(m - f).
 
     m is the largest number of fraction bits that these units can have.
     """

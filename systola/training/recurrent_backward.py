@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Writes the backward pass of an LSTM through time.
+"""Writes the backward pass of an LSTM through time.
 
 The gradients of the states, cells, gates' sums z and inputs are int16 with one exponent, in
 GRADIENT. So gradients of many steps can be summed. A gradient that fades from step to step keeps

@@ -10,8 +10,7 @@ from systola.training.moments import GRADIENT_BITS, LEAST_TOLD, Decays
 from systola.training.stages import Stage, learns
 
 SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
-"""
-Numbers of exponent registers.
+"""Numbers of exponent registers.
 
 - SHIFT: the next shift, in bits.
 - GRADIENT: fraction bits of the gradient.

@@ -32,8 +32,7 @@ _CLOUD = Only((None,), "cores are simulated here")
 
 @constructor(zone=_CLOUD, project=_CLOUD, job_name=Only(("worker",)), coordinator_name=_CLOUD)
 class TPUClusterResolver:
-    """
-    A pod by the address `tpu`: eight simulated cores, or `cores`.
+    """A pod by the address `tpu`: eight simulated cores, or `cores`.
 
     Each core has the preset `preset`, the back end `backend` and memories of `latency` cycles, as
     compile() takes them. Back end "fast" learns the bytes of the pod in numpy; "rtl" and "iss"
@@ -110,8 +109,7 @@ def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) ->
 
 @takes()
 def keras_to_tpu_model(model: Any, strategy: Strategy | None = None) -> Sequential:
-    """
-    Return a model that trains on the pod of `strategy`, else of the scope, else eight cores.
+    """Return a model that trains on the pod of `strategy`, else of the scope, else eight cores.
 
     A Sequential is moved to the pod, with all that it has learnt. For a Keras model a new model is
     made; sync_to_cpu() brings its weights back to the Keras model. Raises TrainingError as

@@ -315,8 +315,7 @@ class Masters:
 
 
 def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exponent) -> AnyEntry:
-    """
-    Put the shift of an update into SPARE, and return the entry with its multiplier.
+    """Put the shift of an update into SPARE, and return the entry with its multiplier.
 
     `bits`: fraction bits of the masters. `inputs`: fraction bits of the inputs that the gradient is
     multiplied with.

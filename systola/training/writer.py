@@ -305,8 +305,7 @@ class Writer:
         rounding: Rounding = Rounding.SINGLE,
         **how: int,
     ) -> None:
-        """
-        Add a Vector.
+        """Add a Vector.
 
         `scales`: the multipliers of the operands of ADD and SUBTRACT. `limit`: the largest value of
         an int16 result; 0 for no limit.

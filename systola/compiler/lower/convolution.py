@@ -78,8 +78,7 @@ class ConvolutionStep(MapStep):
     """True if results are int16: each takes two lines of the target, low bytes and then high bytes.
     """
     early: int = 0
-    """
-    Number of the source's first blocks that get a Convolve of their own, or 0.
+    """Number of the source's first blocks that get a Convolve of their own, or 0.
 
     This Convolve is for the first block of the result. It begins before the other blocks of the
     source are written, see early_blocks.

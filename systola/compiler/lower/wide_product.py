@@ -26,8 +26,7 @@ UPPER_SHIFT = 1 - 16
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WideProductStep(MapStep):
-    """
-    Vectors of a map, two lines each, times a matrix; tiles of zeros are left out.
+    """Vectors of a map, two lines each, times a matrix; tiles of zeros are left out.
 
     With `sums` (see WideProduct), a product subtracts the upper half of the sums from the
     accumulators. They have the lower half then.

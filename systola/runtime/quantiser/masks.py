@@ -48,8 +48,7 @@ def masks(
     constants: Iterable[Hashable],
     content: Callable[[Hashable], NDArray[Any]],
 ) -> dict[Hashable, NDArray[np.float32]]:
-    """
-    Return the constants that are masks, by name, with CLIPPED for values far below 0.
+    """Return the constants that are masks, by name, with CLIPPED for values far below 0.
 
     All operators that take such a constant lead to a softmax, through operators after which scores
     are still scores.

@@ -17,8 +17,7 @@ from systola.training.paths import check_path
 
 @constructor()
 class CSVLogger(Callback):
-    """
-    A callback that writes a row for each epoch into the file `filename`.
+    """A callback that writes a row for each epoch into the file `filename`.
 
     Columns are as in Keras: the epoch, then the logs by name; without validation the columns of
     validation have NA. With `append` rows are added to an existing file. Raises TrainingError for

@@ -15,8 +15,7 @@ from systola.training.errors import TrainingError
 
 @constructor()
 class LearningRateScheduler(Callback):
-    """
-    A callback that sets the rate before each epoch to `schedule(epoch, rate)`, or
+    """A callback that sets the rate before each epoch to `schedule(epoch, rate)`, or
     `schedule(epoch)` where it takes no more; epochs count from 0.
 
     Raises TrainingError if `schedule` is no function, and if its result is no rate.

@@ -11,8 +11,7 @@ MODES = ("auto", "min", "max")
 
 
 class Monitor(Callback):
-    """
-    A callback that compares the number `monitor` of each epoch with the best number so far.
+    """A callback that compares the number `monitor` of each epoch with the best number so far.
 
     `mode` is "min" where small numbers are better, and "max" where large numbers are; "auto" is
     "max" for accuracies. A number that is better by no more than `min_delta` does not count as

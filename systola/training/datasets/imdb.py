@@ -34,8 +34,7 @@ def load_data(
     oov_char: int | None = 2,
     index_from: int = 3,
 ) -> tuple[Part, Part]:
-    """
-    Return 25,000 reviews to train with, and 25,000 to test, each in the order of `seed`.
+    """Return 25,000 reviews to train with, and 25,000 to test, each in the order of `seed`.
 
     A word is its rank by frequency, from 1 on, plus `index_from`; a review begins with
     `start_char`. Reviews of `maxlen` words or more are left out. Words below `skip_top`, and from

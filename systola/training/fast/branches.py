@@ -40,8 +40,7 @@ def scaled_away(sums: Wide, q: int, exponent: int) -> NDArray[np.int64]:
 def side_by_side(
     codes: Sequence[Coded], q: int, lost: int, known: int | None
 ) -> tuple[Integers, int]:
-    """
-    Put tensors side by side, scaled by q; return the codes and their fraction bits.
+    """Put tensors side by side, scaled by q; return the codes and their fraction bits.
 
     `lost`: how many bits q takes. `known`: the fraction bits of the result. None stands for the
     least fraction bits of the tensors, plus one, less `lost`. It stands for the largest number that

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Reads and updates the rows of an Embedding for words that are known when the program is made.
+"""Reads and updates the rows of an Embedding for words that are known when the program is made.
 
 In the forward pass the row of each word is read from the masters. In the backward pass words are
 sorted, and C of their gradients at a time are multiplied with lines that select them. There is one

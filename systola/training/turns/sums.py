@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Keeps sums until their shift is known, which is after the sums of all turns have been measured.
+"""Keeps sums until their shift is known, which is after the sums of all turns have been measured.
 
 Sums of few inputs are multiplied again. Other sums s, below 2^29, are kept in host memory as two
 int16, h = s / 2^14, rounded, and l = s - 2^14 h. Activate makes h, the array then adds h times
@@ -125,8 +124,7 @@ class Keeper:
         return spilled(layout).sums + LINES * block * layout.samples * layout.pitch
 
     def keep(self, block: int, row: int, mask: range) -> None:
-        """
-        Take the sums of a block from an accumulator row on to host memory.
+        """Take the sums of a block from an accumulator row on to host memory.
 
         Afterwards the rows have lost the sums. `mask`: lines of int8, empty if there is no mask.
         """

@@ -26,8 +26,7 @@ GHOST = 10
 
 
 class NumbersHarness(Harness):
-    """
-    A harness of any instruction that has been scanned, until it completes.
+    """A harness of any instruction that has been scanned, until it completes.
 
     Its mask names any entry of a list at the time of the scan, or none. The entry counts as gone
     exactly when it has left the list, and its distance is right until then. So an address waits

@@ -28,8 +28,7 @@ class Writer:
 
 
 def last_writer(config: Config, image: Image, place: int) -> Writer | None:
-    """
-    Return the last instruction that writes byte `place` of the host window on the golden model.
+    """Return the last instruction that writes byte `place` of the host window on the golden model.
 
     The result is None if no instruction does. The result does not depend on the contents of the
     memories.

@@ -156,8 +156,7 @@ def test_known_segments_of_random_programs(monkeypatch):
 
 
 def test_equal_iterations_are_walked_once(monkeypatch):
-    """
-    Check a loop over 4 batches with a loop over 16 samples in it.
+    """Check a loop over 4 batches with a loop over 16 samples in it.
 
     Its first iterations are walked through, and of the other iterations only the parts that differ,
     at their start and their end.

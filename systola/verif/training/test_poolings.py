@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Conv1D, poolings by means and of whole maps: files, other machines, Keras's models, mistakes.
+"""Conv1D, poolings by means and of whole maps: files, other machines, Keras's models, mistakes.
 
 `test_fast` compares both back ends, `test_convolution` compares poolings with float32.
 """

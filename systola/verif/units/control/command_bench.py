@@ -52,8 +52,7 @@ def fetches(bits: int) -> bool:
 
 
 class CommandBench(wiring.Component):
-    """
-    Instructions `given` become commands.
+    """Instructions `given` become commands.
 
     `*_push` issues a command of a queue if one is ready. `*_pop` drops a command if the queue has
     one: `*_popped` is 1 then. `*_command` has its words, and `*_made` its fields. An instruction
