@@ -49,7 +49,9 @@ RIGHT = ("right", "right after quantising", "near")
 few.
 """
 MOST = 0.8
-"""The share of a network's products that counts as most of them."""
+"""Share of a network's products, on the machine, from which the survey reports that it has most of
+them.
+"""
 NEAR = 4 / 255
 """The largest difference that is called near, in parts of the range of an output."""
 _LIBRARIES = ("ai_edge_litert.interpreter", "onnxruntime", "systola.timing.estimate")

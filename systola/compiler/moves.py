@@ -408,7 +408,7 @@ def _grids(value: Value) -> Iterator[tuple[int, int]]:
 
 
 def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
-    """Return a window of one tap that meets `pixels` in their order, or None.
+    """Return a window of one tap that visits `pixels` in their order, or None if no window does so.
 
     A pixel of -1 must be outside the map.
     """

@@ -44,7 +44,8 @@ MOST_WEIGHT = 127
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel over the pixels of an axis, each of which is there `copies` times.
+    """A kernel over the pixels of an axis. Each pixel occurs `copies` times, one copy beside the
+    other.
 
     Pixels beyond an edge equal the pixel at the edge.
     """

@@ -20,7 +20,7 @@ group.
 _PIXELS = 16
 """Width of a cycle, in pixels."""
 _FRAME = 200
-"""Pixels for 2^-zoom units of the waveform's time in GTKWave's scale."""
+"""GTKWave's scale: at zoom z this number of pixels shows 2^-z units of the waveform's time."""
 
 
 def write_gtkwave(

@@ -360,7 +360,7 @@ class ActivationUnit:
     def _run(self, work: Work, needed: float | Times, issued: float) -> tuple[Times, Span]:
         """Return the cycle in which each vector is issued, and the span of the instruction.
 
-        All data that a vector needs are there from cycle `needed` on.
+        All data that a vector needs are ready from cycle `needed` on.
         """
         space = self._regions.buffer
         target = slice(work.destination, work.destination + work.vectors * work.lines)

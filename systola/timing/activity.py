@@ -92,8 +92,9 @@ def activity(config: Config, program: bytes) -> Activity:
 
 
 class _Walk:
-    """A walk through a program. It goes through an iteration of a loop only if its counts may
-    differ."""
+    """A walk through a program, which adds up the counts of all instructions. It repeats an
+    iteration of a loop only if the counts of the next iteration may differ.
+    """
 
     def __init__(self, config: Config, program: bytes) -> None:
         self.counts: _Counts = Counter()

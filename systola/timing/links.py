@@ -98,8 +98,7 @@ class Transfer:
     part: LinkPart
     use: Access
     begin: float
-    """First cycle in which the first row may move, as far as units other than the link unit decide.
-    """
+    """First cycle in which units other than the link unit allow the first row to move."""
     older: list[Transfer]
     """Earlier transfers that use some of the same rows."""
     done: list[float] = field(default_factory=list[float])

@@ -269,8 +269,8 @@ class _Course:
             self._in_the_way.pop(index, None)
 
     def _waited(self, queue: Queue, index: int, row: int) -> None:
-        """Record the waits of an instruction until `row`, where the next instruction begins to
-        wait.
+        """Record the waits of an instruction, up to row `row` of the recording. There the next
+        instruction begins to wait.
         """
         first = max(self._rows[index], self._free[queue.name])
         self._free[queue.name] = row

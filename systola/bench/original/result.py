@@ -35,7 +35,7 @@ class Result:
     estimate: int
     """Cycles of the program in the timing model."""
     outputs: int
-    """Bytes of outputs."""
+    """Number of bytes of all outputs."""
     golden_seconds: float
     """Time of the golden model, in seconds."""
     seconds: float

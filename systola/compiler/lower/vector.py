@@ -120,7 +120,9 @@ def copy_step(config: Config, operator: str, source: FeatureMap, target: Feature
 
 
 def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step for `node`; raises CompileError if it needs a table and there is none."""
+    """Return the step for `node`; raises CompileError if it needs a table and the machine has
+    none.
+    """
     output = node.output
     if node.table is not None:
         if config.tables == 0:

@@ -44,7 +44,7 @@ class WantedLine:
     """Bound of results, which are clamped to `low` to `high`."""
     high: int
     slope: float
-    """Results for each code more."""
+    """Increase of the result from one code to the next."""
     offset: float
     """Result of code 0, not rounded."""
 

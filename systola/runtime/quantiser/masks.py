@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 CLIPPED = -30.0
 """The value that takes the place of a mask."""
 _SMALLEST = -1000.0
-"""The largest value that is taken for a mask."""
+"""A constant counts as a mask if it is not above this number."""
 _MASKING = frozenset(("add", "sub", "mul", "select", "selectv2", "where", "maximum", "max"))
 """Kinds of operators that put a mask on scores, or make one of zeros and ones."""
 _PASSING = _MASKING | {

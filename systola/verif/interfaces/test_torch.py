@@ -74,7 +74,7 @@ def test_compile(torch: Any) -> None:
 
 
 def test_structure_of_results(torch: Any) -> None:
-    """Several arguments, and results in a dictionary."""
+    """Compile a module with several arguments and with results in a dictionary."""
     from systola.torch import compile
 
     class Two(torch.nn.Module):

@@ -93,7 +93,7 @@ async def started(dut, name, **rates):
 
 
 def left_out(cycles, turns):
-    """Return the number of steps that are left out for `cycles` cycles without a step.
+    """Return the number of steps without work that follow a step, if `cycles` cycles must pass.
 
     A step takes `turns` cycles, and so does each of two lines that are written.
     """
