@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the content of a model file to a compiled model, with the help of an interpreter if need be.
+"""Compiles the content of a model file, with an interpreter for parts that the machine does not
+run.
 
 A network that the machine does not take as a whole is cut into pieces.
 """

@@ -22,10 +22,10 @@ name.
 def write_file(path: str | PathLike[str], content: bytes) -> None:
     """Write a file; after any error a regular file keeps its old content.
 
-    A regular file, and one that was not there, takes its content by a rename of a complete file in
-    the same folder. Links on the way stay, and so do the file's permissions and owner. Another hard
-    link keeps the old content. Devices, FIFOs and open files such as /dev/stdout are written to as
-    they are. Raises OSError with the name `path`.
+    A regular file, or a new file, gets its content by a rename of a complete file in the same
+    folder. Links on the way stay, and so do the file's permissions and owner. Another hard link
+    keeps the old content. Devices, FIFOs and open files such as /dev/stdout are written to as they
+    are. Raises OSError with the name `path`.
     """
     with _named(path) as name:
         place, status = _place(name)

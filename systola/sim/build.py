@@ -166,7 +166,7 @@ def _remove(result: Path) -> None:
 def is_plain(path: Path) -> bool:
     """Return whether a path works in GNU make, and in makefiles that quote nothing.
 
-    A path with a space, a bracket, a quote and the like does not.
+    A path with a space, a bracket, a quote or a similar character does not.
     """
     return re.fullmatch(r"[A-Za-z0-9_/.,+@-]*", str(path)) is not None
 

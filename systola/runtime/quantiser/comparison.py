@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quantised network's results beside the float network's."""
+"""Compares the results of a quantised network with the results of the float network."""
 
 from __future__ import annotations
 
