@@ -158,8 +158,8 @@ class Pod:
     """
 
     def __init__(self, config: Config, cores: int, *, core: CoreMaker = Core) -> None:
-        """Make the cores; `core` makes one from a configuration, its channels to send to, and its
-        channels to read.
+        """Make the cores. The function `core` makes a core from its machine, the channels that it
+        sends to, and the channels that it reads.
         """
         size = config.host_bus_bytes
         right = [Channel(size, config.link_beats) for _ in range(cores)]

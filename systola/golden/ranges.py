@@ -175,7 +175,7 @@ def tables(opcode: Opcode, at: Operands) -> range:
 
 
 def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:
-    """Return the bytes of the host window in use, in whole pitches."""
+    """Return the bytes of the host window that a load or copy uses; a copy uses whole pitches."""
     match opcode:
         case Opcode.LOAD_PARAMETERS:
             size = at["count"] * PARAMETER_PLANES * config.output_pitch

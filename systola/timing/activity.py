@@ -72,7 +72,7 @@ class Activity:
         return Activity(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in FIELDS})
 
     def scaled(self, factor: float) -> Activity:
-        """Return this activity `factor` times."""
+        """Return this activity with each count multiplied by `factor`."""
         return Activity(**{name: factor * count for name, count in asdict(self).items()})
 
 

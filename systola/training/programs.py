@@ -183,8 +183,8 @@ def survey_program(
 ) -> StepProgram:
     """Build a program that measures masters, or their velocities or moments.
 
-    A tensor with codes of b >= 8 bits gives 2^(13 - b + 8). `memories`: for each kind of tensor,
-    the places of all tensors.
+    For a tensor with codes of b bits, b >= 8, the result is 2^(13 - b + 8). `memories`: for each
+    kind of tensor, the places of all tensors.
     """
     writer = Writer(config, layout)
     one = np.zeros((2, layout.size), np.int8)

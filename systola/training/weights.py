@@ -8,7 +8,8 @@ from systola.training.writer import NARROWING, Writer, shifted
 
 
 class Columns:
-    """A reader of weights of one block of units after the other, each [input].
+    """A reader of the weights of one block of units after the other. A block has a line for each
+    input.
 
     At most two blocks are in the buffer at one time.
     """
@@ -65,7 +66,8 @@ class Turning:
 
 
 class Turned(Turning):
-    """A reader of transposed weights of one block of inputs after the other, each [unit].
+    """A reader of the transposed weights of one block of inputs after the other. A block has a line
+    for each unit.
 
     At most two blocks are in the buffer at one time.
     """

@@ -161,8 +161,8 @@ class _Course:
         """
         self._weight_queue = deque[int]()
         self._weight_reads = deque[tuple[int, int]]()
-        """For each weight read under way: the read, and the number of all beats that have been
-        moved at its last beat.
+        """For each weight read under way: the read, and the total number of beats that have been
+        moved when its last beat has come.
         """
         self._beats = 0
         self._fetching = deque[int]()

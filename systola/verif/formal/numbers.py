@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of sequence numbers: they come round, and still mean the right entry."""
+"""Proofs of sequence numbers: they wrap around, and still name the right entry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from systola.verif.formal.proof import Fault, Proof
 DEPTH = 1 << PLACE_BITS
 """Largest number of entries of a list: numbers are proven in their full size."""
 GHOST = 10
-"""Bits of counts of the proof, which never come round."""
+"""Number of bits of the counters that exist for the proof alone, and never wrap around."""
 
 
 class NumbersHarness(Harness):

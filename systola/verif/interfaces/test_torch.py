@@ -54,7 +54,9 @@ def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compile(torch: Any) -> None:
-    """The function has the bytes of the int8 network, near the module's, for any samples."""
+    """The function returns the bytes of the int8 network, near the module's own results, for any
+    samples.
+    """
     from systola.torch import compile
 
     module = classifier(torch).train()

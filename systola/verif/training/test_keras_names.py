@@ -194,7 +194,9 @@ def test_any_number_of_samples(cores: int, count: int) -> None:
 
 
 def test_batches_by_hand(tmp_path: Path) -> None:
-    """Bytes and outputs are equal to a call of fit(): the units have scales for all batches."""
+    """Batches that are trained one by one give the bytes and outputs of a call of fit(): units have
+    scales for all batches.
+    """
     by_hand, fitted = compiled(seed=3), compiled(seed=3)
     fitted.fit(X[:16], Y[:16], batch_size=8, shuffle=False, verbose=0)
     losses = [by_hand.train_on_batch(X[n : n + 8], Y[n : n + 8]) for n in (0, 8)]
