@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a board and a configuration to a bitstream: amaranth-boards and open tools."""
+"""Makes a bitstream for a board and a configuration, with amaranth-boards and open tools."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ class Board:
     """Name of the module with class `platform`, which describes the board."""
     platform: str
     tools: Mapping[str, str]
-    """Environment variable of each program that Amaranth's build script runs, with the program's
-    name.
+    """Names of the programs that Amaranth's build script runs, each by the environment variable for
+    its path.
     """
     product: str
     """End of the name of the file with the bitstream."""

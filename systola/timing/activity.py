@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often each part of the machine works for a program, counted from the program alone.
+"""The number of times that each part of the machine works for a program, counted from the program
+alone.
 
 The counts follow from the instruction set: an instruction names the number of its vectors, lines,
 rows and tiles. They depend on no data and on no address. Fetched instructions are not counted, as
-the instruction set leaves open how far ahead they are fetched; nor are parameters and tables.
+the instruction set leaves open how far ahead they are fetched. Parameters and tables are not
+counted either.
 """
 
 from __future__ import annotations

@@ -53,8 +53,9 @@ class StepEntry:
 
     tensor: int
     name: str
-    """Name of the property of a MomentStep with the entry; with `bits`, of a method that takes
-    `bits`."""
+    """Name of the MomentStep's property that is the entry. If `bits` is given, it is the name of a
+    method, which takes `bits`.
+    """
     bits: int | None = None
 
 

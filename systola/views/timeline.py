@@ -280,7 +280,9 @@ class _Course:
                 self._work[index].waits.append(Wait(source, LISTS[list_of(name)][1], cycles))
 
     def _cycles(self, level: str, first: int, last: int) -> int:
-        """Return the cycles with a level high after row `first` up to row `last`."""
+        """Return the number of cycles, after row `first` of the recording up to row `last`, in
+        which a level was high.
+        """
         totals = self._recording.totals[:, _COLUMNS[level]]
         return int(totals[last]) - int(totals[first])
 

@@ -289,8 +289,8 @@ class _Spreading:
     def _units(self, products: Sequence[Product]) -> list[list[_Unit]]:
         """Return for each core the blocks of results that it makes.
 
-        They are neighbours in channels. If the Products are the gates of a cell, a core makes the
-        same block of all of them where possible.
+        The blocks of a core follow one another in the order of channels. If the Products are the
+        gates of a cell, a core makes the same block of all of them where possible.
         """
         order = GATE_ORDER if len(products) == len(GATE_ORDER) else range(len(products))
         units = [

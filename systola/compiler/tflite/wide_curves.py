@@ -18,7 +18,9 @@ from systola.compiler.tflite.graph import Operator, Tensor
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 _CODES = np.float32(1 << 16)
-"""Number of codes of int16; LiteRT divides their range by one step less."""
+"""Number of codes of int16. LiteRT divides it by the distance from the least to the largest code,
+which is one code less.
+"""
 
 WIDE_CURVES = ("EXP", "GELU", "RSQRT")
 """Kinds of operators that are curves."""

@@ -19,7 +19,7 @@ CLIPPED = -30.0
 _SMALLEST = -1000.0
 """A constant counts as a mask if it is not above this number."""
 _MASKING = frozenset(("add", "sub", "mul", "select", "selectv2", "where", "maximum", "max"))
-"""Kinds of operators that put a mask on scores, or make one of zeros and ones."""
+"""Kinds of operators that put a mask on scores, or make a mask of zeros and ones."""
 _PASSING = _MASKING | {
     *("reshape", "transpose", "expanddims", "squeeze", "unsqueeze", "slice", "stridedslice"),
     *("broadcastto", "expand", "tile", "cast", "minimum", "min", "div", "identity"),

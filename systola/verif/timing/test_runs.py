@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a reader waits for instructions that write lines, worked out by hand."""
+"""The time that a reader waits for instructions that write lines, worked out by hand."""
 
 import numpy as np
 import pytest
