@@ -31,8 +31,8 @@ from systola.arch.isa import (
 from systola.arch.program_check import ProgramError, check_program
 
 WORD_DIRECTIVE = ".word"
-# No number of an instruction has more digits than these patterns. Longer ones need not be
-# converted.
+# These patterns accept more digits than any number of an instruction has. So a text with even more
+# digits is refused without being converted.
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]{1,40}|[0-9]{1,40})")
 _INDEXED = re.compile(r"(?:(?P<value>.+)\+)?\s*[rR](?P<register>[0-9]{1,40})", re.DOTALL)
 
@@ -48,9 +48,9 @@ class AssemblyError(ValueError):
 def assemble(text: str, config: Config | None = None) -> bytes:
     """Return the instructions that `text` describes, INSTRUCTION_BYTES bytes for each.
 
-    With a `config`, an instruction that needs hardware which it leaves out is a mistake, too. So is
-    a Require_Machine of another machine; `.word` is not looked into. Raises AssemblyError for
-    the first mistake.
+    With a `config`, two more things are mistakes: an instruction that needs hardware which the
+    configuration leaves out, and a Require_Machine of another machine. The words after `.word` are
+    not checked. Raises AssemblyError for the first mistake.
     """
     return b"".join(word for _, word in _words(text, config))
 
@@ -61,7 +61,8 @@ def assemble_program(text: str, config: Config | None = None) -> bytes:
     try:
         check_program([word for _, word in words])
     except ProgramError as error:
-        # The end of the text is the place of a mistake where something is missing.
+        # A mistake after the last instruction, such as a missing Halt, is reported for the last
+        # line of the text.
         lines = [line for line, _ in words] + [text.count("\n") + (not text.endswith("\n"))]
         raise AssemblyError(lines[error.position], str(error)) from None
     return b"".join(word for _, word in words)
@@ -149,7 +150,7 @@ def _field(entry: Instruction, operand: str) -> Field:
 
 
 def _values(entry: Instruction, field: Field, text: str) -> dict[str, int]:
-    """Return the value of `field`, and the number of its index register where one is named."""
+    """Return the value of `field`, and the number of its index register if `text` names one."""
     indexed = _INDEXED.fullmatch(text)
     if indexed is None:
         return {field.name: _value(entry, field, text)}

@@ -8,7 +8,7 @@ from systola.arch.isa import Opcode, encode
 
 
 def machine_operands(config: Config) -> dict[str, int]:
-    """Name the operands of the Require_Machine that a machine of `config` lets pass."""
+    """Return the operands, by name, of a Require_Machine that a machine of `config` accepts."""
     return {
         "rows": config.rows,
         "columns": config.cols,

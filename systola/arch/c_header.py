@@ -41,7 +41,7 @@ _FLAGS: tuple[tuple[str, type[IntFlag], str], ...] = (
 
 
 def c_header() -> str:
-    """Return systola.h but for the comment at its top: macros only, for C and C++."""
+    """Return the text of systola.h without its first comment: macros only, for C and C++."""
     numbers = (
         ("ID_VALUE", IDENTITY, "value of ID"),
         ("POD_ID_VALUE", POD_IDENTITY, "value of ID of a pod"),
@@ -77,9 +77,9 @@ def c_header() -> str:
 
 
 def define(name: str, value: int, text: str) -> str:
-    """Return a macro SYSTOLA_`name` with an unsigned number of up to 32 bits, `text` above it.
+    """Return the definition of a macro SYSTOLA_`name`, with `text` as a comment above it.
 
-    `text` must not end a comment.
+    `value` is an unsigned number of up to 32 bits. `text` must not contain the end of a comment.
     """
     comment = textwrap.fill(f"/* {text.replace('`', '')} */", 96, subsequent_indent="   ")
     return f"{comment}\n#define SYSTOLA_{name} 0x{value:x}u"

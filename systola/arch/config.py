@@ -39,9 +39,13 @@ class Config:
     """Columns that take turns in one lane of the activation unit, 1 or 2. Each step takes as many
     cycles."""
     products_per_dsp: int = 1
-    """Products of the array in one DSP block, 1 or 2, on FPGAs that leave the choice (ECP5)."""
+    """Products of the array that one DSP block makes, 1 or 2. Only some FPGAs (ECP5) leave the
+    choice.
+    """
     rows_in_logic: int = 0
-    """Rows of the array, or of each of its tiles, that multiply in look-up tables instead."""
+    """Rows of the array, or of each of its tiles, that multiply in look-up tables and not in DSP
+    blocks.
+    """
     buffer_lines: int
     """Unified buffer depth in lines of `line_bytes`."""
     buffer_banks: int = 4
@@ -54,19 +58,28 @@ class Config:
     tables: int = 4
     """256-entry activation tables; 0: none, and no function TABLE."""
     depthwise: bool = True
-    """Depthwise: a multiply-accumulate for each column beside the array."""
+    """Whether there is Depthwise: it needs a multiply-accumulate for each column beside the array.
+    """
     wide: bool = True
-    """16-bit modes: int16 operands of MatrixMultiply, Activate and Vector, SIGMOID and TANH."""
+    """Whether there are 16-bit modes: int16 operands of MatrixMultiply, Activate and Vector,
+    SIGMOID and TANH.
+    """
     attention: bool = False
-    """Parts for transformers: curves, which are TABLE with int16 results, and tables of int32."""
+    """Whether there are parts for transformers: curves, which are TABLE with int16 results, and
+    tables of int32.
+    """
     training: bool = False
-    """Parts for training: weights from the buffer, Measure, Transpose, Random, EXP, 1/x."""
+    """Whether there are parts for training: weights from the buffer, Measure, Transpose, Random,
+    EXP, 1/x.
+    """
     links: bool = False
-    """Links to two neighbours, for a core of a pod: Send, Receive, Reduce and Barrier."""
+    """Whether there are links to two neighbours, for a core of a pod: Send, Receive, Reduce and
+    Barrier.
+    """
     parity: bool = False
-    """A parity bit for each byte of the unified buffer and the accumulators."""
+    """Whether there is a parity bit for each byte of the unified buffer and the accumulators."""
     instruction_buffer: int = 64
-    """Instructions kept on the chip: a loop that fits runs without fetching its body again."""
+    """Instructions kept on the chip. A loop that fits is fetched only once."""
     host_bus_bytes: int
     weight_bus_bytes: int
     weight_throttle: tuple[int, int] = (1, 1)
@@ -244,10 +257,11 @@ def sized(rows: int, cols: int) -> Config:
         rows=rows,
         cols=cols,
         columns_per_stage=next(n for n in (4, 2, 1) if cols % n == 0),
-        # For more than 9x9 products the largest ECP5 has too few blocks to give each product its
-        # own block.
+        # The largest ECP5 has too few DSP blocks for more than 9x9 products with a block for each
+        # product.
         products_per_dsp=1 if rows * cols <= 81 else 2,
-        # For 16x16 it has too few blocks for two products in each, beside the blocks of the lanes.
+        # For 16x16 products it has too few blocks even with two products in each, as the lanes need
+        # blocks, too.
         rows_in_logic=2 if rows == cols == 16 else 0,
         buffer_lines=8192,
         accumulator_rows=1024,

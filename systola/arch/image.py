@@ -15,7 +15,7 @@ from systola.arch.registers import PROGRAM_ALIGNMENT
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """An image that has everything that a machine needs to run one program.
+    """An image that has all the data that a machine needs to run one program.
 
     Two images are equal only if they are the same object.
     """

@@ -12,9 +12,10 @@ from systola.arch.image import Image
 
 
 def memory_hex(content: NDArray[np.uint8], word_bytes: int) -> str:
-    """Return a memory's content for $readmemh: a word of `word_bytes` a line, its first byte last.
+    """Return a memory's content as a text for $readmemh, with a word of `word_bytes` in each line.
 
-    A memory is filled up with zeros to whole words, and has at least one.
+    In a word, the byte with the lowest address stands last. The content is filled up with zeros to
+    whole words, and to at least one word.
     """
     padded = content.tobytes() or bytes(1)
     padded += bytes(-len(padded) % word_bytes)
@@ -23,7 +24,7 @@ def memory_hex(content: NDArray[np.uint8], word_bytes: int) -> str:
 
 
 def image_macros(config: Config, image: Image, prefix: str = "IMAGE") -> list[str]:
-    """Return macros SYSTOLA_`prefix`_... of the numbers with which a driver runs `image`."""
+    """Return C macros SYSTOLA_`prefix`_... for the numbers that a driver needs to run `image`."""
     return [
         define(f"{prefix}_GEOMETRY", config.rows | config.cols << 16, "value of GEOMETRY"),
         define(f"{prefix}_HOST_BYTES", image.host.size, "of the host window: host.hex, host.bin"),

@@ -54,9 +54,10 @@ def _split(page: str, name: str) -> tuple[str, str, str]:
 
 
 def write_or_check(pages: Pages, module: str, arguments: Sequence[str] | None = None) -> int:
-    """Do as `python -m MODULE --write DIR` or `--check DIR` asks, and return the exit status.
+    """Write or check pages for `python -m MODULE --write DIR` or `--check DIR`; return the exit
+    status.
 
-    The status is 1 where a page is missing or out of date.
+    The status is 1 if a page is missing or out of date.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}")
     action = parser.add_mutually_exclusive_group(required=True)

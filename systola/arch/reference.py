@@ -48,76 +48,91 @@ host memory, the least significant byte first. The opcode is in bits {OPCODE_BIT
 numbers of index registers and the flags follow from bit {OPCODE_BITS} upwards, one beside the
 other. Other fields begin at half bytes. Bits that belong to no field must be zero.
 
-Instructions run one after the other, loops repeated, up to Halt or a fault. The units of the
-machine overlap them. But every program has the same result as if each instruction ran to its end
-before the next one starts. One thing is left undefined, because instructions are fetched ahead and
-kept for the passes of a loop: the execution of instructions that a program has overwritten itself.
+Instructions run one after the other, with repeated loops, up to Halt or a fault. The units of the
+machine overlap instructions. But every program has the same result as if each instruction ran to
+its end before the next instruction starts.
+
+There is one exception. Instructions are fetched ahead, and kept on the chip for further iterations
+of a loop. So it is undefined how a program runs that overwrites its own instructions.
+
 On-chip memories keep their contents from one program to the next, and are undefined after power-up.
 R and C are the rows and columns of the array.
 
-An operand with a field `..._register` means the sum of its own field and that index register,
-modulo 2^width of its field; every check, and FAULT_ADDRESS, takes the sum. Register 0 is always
-zero.
+If an operand has a field `..._register`, this field is the number of an index register. The operand
+means the sum of its own field and the index register, modulo 2^width of its own field. Every check,
+and FAULT_ADDRESS, takes the sum. Register 0 is always zero.
 
-The table after the text of an instruction has the parts of memories that it reads and writes: the
-operand with the first address, and a formula for the number of addresses. A comparison is 1 or 0
-there, and a part without addresses is not used. Beside operands and names of their values it takes
-these:
+Each instruction has a list of its faults: their names, with the conditions that are not in the
+table of [faults](#faults). Where tables, 16-bit modes, depthwise lanes, attention, training or
+links are missing, the configuration leaves them out.
+
+The last table of an instruction has the parts of memories that it reads and writes: the operand
+with the first address, and a formula for the number of addresses. A comparison in a formula is 1 or
+0, and a part without addresses is not used. A formula has operands, names of their values, and
+these names:
 
 {table(("Name", "Meaning"), SIZES.items())}"""
 
 _LINK_TEXT = """## Links
 
-Send, Receive, Reduce and Barrier are for a configuration with links, a core of a
-[pod](pod.md). A pod has n of them in a ring: the right neighbour of core i is core i + 1, of the
-last core it is core 0. Without links their opcodes are UNAVAILABLE, before any other check.
+Send, Receive, Reduce and Barrier are for a configuration with links, which is a core of a
+[pod](pod.md). The n cores of a pod form a ring: the right neighbour of core i is core i + 1, and
+the right neighbour of the last core is core 0. Without links the opcodes of these instructions are
+UNAVAILABLE, before any other check.
 
 A link carries beats as wide as the host bus. A line of the unified buffer, or an accumulator row of
 4 C bytes, each value least significant byte first, is filled up to whole beats.
 
 - A neighbour gets lines and rows in the order in which they were sent, without an address. So
-  several Receives or Reduces may take the lines or rows of one Send, and the other way round.
+  several Receives or Reduces may take the lines or rows of one Send. One Receive or Reduce may also
+  take the lines or rows of several Sends.
 - A line or row leaves when there is room for all of its beats. There is room for 16 beats that the
-  neighbour has not taken. If two accumulator rows have more beats, there is room for these, up to
-  the next power of two.
-- Lines and rows that no core has taken when the programs of the pod have ended are dropped.
+  neighbour has not taken. If two accumulator rows have more beats than 16, there is room for the
+  number of their beats, rounded up to a power of two.
+- When the programs of the pod have ended, lines and rows that no core has taken are dropped.
 
-A core has four parts: a Send to each side, and a Receive or Reduce from each side. Each part does
-its instructions in order. Later instructions of the other parts, and instructions that are not of
-the links, go on meanwhile. They do not if they touch lines or rows that an earlier instruction has
-not sent or received yet. So the result of a program is, as ever, the result of its instructions one
-after the other.
+The link unit of a core has four parts: for each side, one for Send, and one for Receive and Reduce.
+Each part does its instructions in order. Meanwhile later instructions of the other parts go on, and
+so do instructions that are not of the links. An exception is an instruction that touches lines or
+rows which an earlier instruction has not sent or received yet. So the result of a program is still
+the result of its instructions one after the other.
 
-Lines and rows that are sent are never lost. A core asks for them only by waiting. So the results of
-the cores, and whether they come to an end, do not depend on the speed of each core. Only these
-wait:
+Lines and rows that are sent are never lost. A core can only wait for them, and cannot ask whether
+they have come. So the speed of each core changes neither the results of the cores nor whether they
+come to an end. Only these instructions wait:
 
 1. An instruction of a part that has `queue_depth` (of the configuration) instructions under way.
-2. An instruction that touches lines or rows of a Send, Receive or Reduce before it. Between two of
-   these, single lines and rows wait.
+2. An instruction that touches lines or rows of a Send, Receive or Reduce before it. If it is itself
+   an instruction of the links, single lines and rows wait, not the whole instruction.
 3. Halt, Synchronize, the instructions that wait like it, and Barrier, for all instructions before
    them.
 
-Where a pod cannot go on, each core that waits ends in LINK_TIMEOUT. Hardware may wait for less, and
-run a program to its end that the golden model stops so. A fault of one core stops the others,
-wherever they are; in the golden model they go on as far as they can.
+If a pod cannot go on, each core that waits ends with LINK_TIMEOUT. Hardware may have reason to wait
+less often than these rules say. So it may run a program to its end that ends with LINK_TIMEOUT in
+the golden model. A fault of one core stops the other cores at once; in the golden model they go on
+as far as they can.
 """
 
 _FAULT_INTRODUCTION = """
-A fault ends the program: FAULT appears in STATUS, the cause in FAULT_CAUSE, the number of the
-instruction (the first one is 0) in FAULT_PC. For every instruction ILLEGAL_OPCODE is checked
-first, then ILLEGAL_FIELD, then the checks that its section names, in that order. These faults and
-FETCH_WINDOW stop the program before the instruction has any effect: all earlier instructions have
-completed, no later one has begun.
+A fault ends the program. FAULT appears in STATUS, the cause in FAULT_CAUSE, and the number of the
+instruction, counted from 0, in FAULT_PC.
+
+For every instruction ILLEGAL_OPCODE is checked first, then ILLEGAL_FIELD, then the checks that its
+section names, in that order. These faults and FETCH_WINDOW stop the program before the instruction
+has any effect: all earlier instructions have completed, and no later instruction has begun.
 """
 
 _ASSEMBLY_TEXT = """
-One instruction a line: the mnemonic, then `operand=value` separated by commas, in any order.
-Operands that have a default may be left out. A value is a decimal number, a hexadecimal one with
-`0x`, either with `-` in front, or a name where the table of the instruction lists names. Case
-does not matter. An index register is added as in `buffer=100+r3`, short for `buffer=100,
-buffer_register=3`; `buffer=r3` takes 0 for the number. `#` begins a comment; empty lines count for
-nothing. `.word` with one number places that instruction word as it stands, legal or not.
+Each line has one instruction: the mnemonic, then `operand=value` separated by commas, in any order.
+
+- Operands that have a default may be left out.
+- A value is a decimal number, or a hexadecimal number with `0x`. Both may have a `-` before them.
+  Where the table of the instruction lists names, a value may be a name.
+- Case does not matter.
+- An index register is added as in `buffer=100+r3`, which is short for `buffer=100,
+  buffer_register=3`. `buffer=r3` takes 0 for the number.
+- `#` begins a comment. Empty lines have no meaning.
+- `.word` with one number places that instruction word unchanged, legal or not.
 
 ```
 # eight batches of 16 vectors of one block each, relu(x W + bias)

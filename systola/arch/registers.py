@@ -108,7 +108,7 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
 LOCKED_WHILE_BUSY = frozenset(
     register for register, text in REGISTER_TEXT.items() if text.access == "RWL"
 )
-"""Registers that ignore writes while a program runs, so that it keeps its windows."""
+"""Registers that ignore writes while a program runs, so that its windows do not change."""
 
 REGISTER_SPACE_BITS = 12
 POD_IDENTITY = 0x5450_4F44
@@ -220,7 +220,9 @@ DATA_ID, FETCH_ID = 0, 1
 
 
 class CheckedMemory(IntFlag):
-    """The bits of FAULT_ADDRESS after a MEMORY_ERROR: the memories that have a flaw."""
+    """The bits of FAULT_ADDRESS after a MEMORY_ERROR: the memories in which a byte has a wrong
+    parity.
+    """
 
     UNIFIED_BUFFER = 1
     ACCUMULATORS = 2
@@ -299,6 +301,8 @@ def counter_offset(which: CycleClass) -> int:
 
 
 def trace_offset(number: int) -> int:
-    """Return the byte offset of the cycle of tag `number` since START, from 0; the tag is 4
-    further."""
+    """Return the byte offset of the cycle, since START, of tag `number` of the trace.
+
+    Tags are counted from 0. The tag itself is 4 bytes further.
+    """
     return Register.TRACE + 8 * (number % TRACE_DEPTH)

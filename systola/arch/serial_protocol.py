@@ -43,14 +43,14 @@ IDENTITY = 0x3142_5354
 
 
 class Operation(IntEnum):
-    """An operation of a request."""
+    """An operation that a request asks for."""
 
     READ_MEMORY = 0
     WRITE_MEMORY = 1
     READ_REGISTERS = 2
     WRITE_REGISTERS = 3
     READ_BOARD = 4
-    """Read words of BoardWord."""
+    """Read words about the board itself, at the addresses of BoardWord."""
 
     @property
     def is_write(self) -> bool:
@@ -59,7 +59,7 @@ class Operation(IntEnum):
 
 
 class Status(IntEnum):
-    """The outcome of a request."""
+    """The outcome of a request, as the reply names it."""
 
     DONE = 0
     REFUSED = 1
@@ -98,7 +98,9 @@ def encode_frame(content: bytes) -> bytes:
 
 
 def decode_frame(between: bytes) -> bytes | None:
-    """Return the content of the bytes between two ENDs; None if they are no whole frame."""
+    """Return the content of the frame in the bytes between two ENDs; None if the frame is not
+    whole.
+    """
     parts = between.split(bytes([ESCAPE]))
     whole = bytearray(parts[0])
     for part in parts[1:]:

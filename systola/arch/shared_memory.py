@@ -13,9 +13,9 @@ MAX_WORD_BYTES = 128
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """An AXI4 port of `word_bytes` bytes for the host and weight ports of all cores.
+    """A memory with one AXI4 port of `word_bytes` bytes for the host and weight ports of all cores.
 
-    With `broadcast` weights that several cores request at about the same time are read once.
+    With `broadcast`, weights that several cores request at about the same time are read once.
     """
 
     word_bytes: int = 64

@@ -48,8 +48,9 @@ _PAIRS: Mapping[Register, tuple[int, _Fields]] = {
 
 
 def systemrdl(cores: int | None = None) -> str:
-    """Return systola.rdl but for the comment at its top; with `cores`, for a pod of as many
-    cores."""
+    """Return the text of systola.rdl without its first comment; with `cores`, for a pod of as many
+    cores.
+    """
     registers = [
         _register(register.name, register, text, *_PAIRS.get(register, (0, _fields(register.name))))
         for register, text in REGISTER_TEXT.items()
@@ -78,7 +79,9 @@ def _fields(name: str, flags: Mapping[str, type[IntFlag]] = _FLAGS) -> _Fields:
 
 
 def _register(name: str, offset: int, text: RegisterText, entries: int, fields: _Fields) -> str:
-    """Return a register; with `entries`, so many registers of 64 bits in a row."""
+    """Return a register in SystemRDL; if `entries` is not 0, an array of `entries` registers of 64
+    bits.
+    """
     access = _ACCESS[text.access]
     lines = [
         "  reg {",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measurements of the figures in README.md and docs/results.md: cycles, and v1's simulator."""
+"""Measures the figures in README.md and docs/results.md: cycles, and v1's simulator."""

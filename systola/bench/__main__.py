@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures all workloads, and writes the results where they are quoted."""
+"""Measures all workloads, and writes the results into the pages that quote them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from systola.bench.workloads import (
 )
 
 LONGEST = PRODUCTS[-1]
-"""Long enough to tell how fast the machine is simulated."""
+"""Product that runs long enough to show how fast the machine is simulated."""
 
 
 def main() -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions alone: a program of a few instructions for each, and its expected result."""
+"""Convolutions by themselves: each is a program of a few instructions with its expected result."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def make_case(config: Config, shape: Convolution, seed: int) -> Case:
     k_tiles = 1 if packed else tiles(shape.channels, config.rows)
     n_tiles = tiles(shape.outputs, config.cols)
 
-    # Feature map: packed rows, or a line for each pixel of a block of channels.
+    # The feature map has packed rows, or a line for each pixel of a block of channels.
     if packed:
         pitch = tiles(shape.size * shape.channels, config.rows)
         rows = np.zeros((shape.size, pitch * config.rows), np.int8)

@@ -45,14 +45,16 @@ class Counted:
 
 
 def count_network(network: StoredNetwork, batch: int) -> Counted:
-    """Compile a stored network for `batch` inferences at a time, and count one of them."""
+    """Compile a stored network for `batch` inferences at a time, and count the operations of one
+    inference.
+    """
     content = (files("systola.models") / network.file).read_bytes()
     report = compile(content, preset=PRESET, batch=batch).estimate()
     return Counted(network.title, batch, PRESET, report.macs, report.activity)
 
 
 def count_application(name: str) -> Counted:
-    """Compile an application of the original, and count a whole batch."""
+    """Compile an application of the original, and count the operations of a whole batch."""
     config, application = PRESETS[ORIGINAL], applications()[name]
     work = compiled(config, application)
     done = activity(config, work.image.program)
@@ -60,7 +62,9 @@ def count_application(name: str) -> Counted:
 
 
 def count_step(step: Step) -> Counted:
-    """Count a step of training; back end "fast" has the same program as the machine."""
+    """Count the operations of a step of training; back end "fast" has the same program as the
+    machine.
+    """
     found = trained(step, "fast")[1].energy
     assert found is not None
     name = f"784-512-10, {step.optimizer}"

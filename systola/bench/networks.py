@@ -20,14 +20,15 @@ from systola.runtime.rtl import RtlBackend
 RESULTS = Path(__file__).with_name("networks.json")
 LATENCY = 30
 BATCHES = (1, 16)
-"""Inferences in one program."""
+"""Numbers of inferences in one program that are measured."""
 
 
 @dataclass(frozen=True)
 class StoredNetwork:
     """A network in models/, and the utilisation (0 to 1) that it must reach.
 
-    `bar` holds for `batch` inferences at a time; with None, the figure is only reported.
+    `bar` is this utilisation with `batch` inferences at a time. If it is None, the utilisation is
+    only reported.
     """
 
     title: str

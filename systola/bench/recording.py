@@ -29,7 +29,7 @@ CYCLES = 10_000_000
 SLOWER = 1.3
 """Largest ratio of the times with and without recording."""
 LARGEST = 50_000_000
-"""Largest size of the file, in bytes, for CYCLES."""
+"""Largest size, in bytes, of the file of a recording with CYCLES cycles."""
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ def stored() -> dict[str, Speed]:
 
 
 def store(preset: str, product: str, cycles: int, rate: float, command: str) -> None:
-    """Store a measurement of now in place of the last, and write it to the page."""
+    """Store a new measurement in place of the last one, and write it to the page."""
     now = Speed(product, cycles, round(rate), computer(), today(), commit(), command)
     speeds = stored() | {preset: now}
     content = {name: asdict(speed) for name, speed in sorted(speeds.items())}

@@ -45,9 +45,13 @@ from systola.runtime.quantiser.quantize import quantize_float, read_float
 
 SAMPLES = 2
 RIGHT = ("right", "right after quantising", "near")
-"""Outcomes of networks that run; 'near' is one code or a few beside ONNX Runtime's result."""
+"""Outcomes of networks that run. With 'near', results differ from ONNX Runtime's by one code or a
+few.
+"""
 MOST = 0.8
-"""The share of a network's products that counts as most of them."""
+"""Share of a network's products, on the machine, from which the survey reports that it has most of
+them.
+"""
 NEAR = 4 / 255
 """The largest difference that is called near, in parts of the range of an output."""
 _LIBRARIES = ("ai_edge_litert.interpreter", "onnxruntime", "systola.timing.estimate")
@@ -74,7 +78,7 @@ def examine(path: Path, config: Config) -> Outcome:
 
 
 def _form(content: bytes, source: Source) -> str:
-    """Return the narrowest type of the values that are calculated."""
+    """Return the narrowest type of all values that the network calculates."""
     types = {value.dtype for value in source.values.values()}
     if source.semantics is not Semantics.ONNX:
         tensors = read_tflite(content, main=True).tensors
@@ -99,7 +103,9 @@ def _quantised(config: Config, content: bytes) -> Outcome:
 
 
 def _run(config: Config, content: bytes) -> Outcome:
-    """Compile a network, run it and compare the results; exceptions of the compiler pass."""
+    """Compile a network, run it and compare the results. Exceptions of the compiler are passed
+    on.
+    """
     model = compile_content(config, content, None, SAMPLES if _takes_samples(content) else 1)
     share = macs_share(model.placement) if any(each.macs for each in model.placement) else None
     x = random_samples(model.inputs, SAMPLES)
@@ -111,7 +117,9 @@ def _run(config: Config, content: bytes) -> Outcome:
 
 
 def _takes_samples(content: bytes) -> bool:
-    """Return whether the whole network can run; one that is cut has a batch of 1."""
+    """Return whether the whole network runs on the machine and takes several samples; a cut network
+    takes one.
+    """
     source = read_source(content)
     return source is not None and not source.refused()
 

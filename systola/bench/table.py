@@ -20,9 +20,9 @@ from systola.bench.workloads import (
 
 RESULTS = Path(__file__).with_name("results.json")
 README = Path(__file__).parents[2] / "README.md"
-"""Page that quotes the networks."""
+"""Page that quotes the results of networks."""
 RESULTS_PAGE = Path(__file__).parents[2] / "docs" / "results.md"
-"""Page that quotes products and convolutions."""
+"""Page that quotes the results of products and convolutions."""
 PICTURE = Path(__file__).parents[2] / "docs" / "cycles.svg"
 
 Results = dict[str, list[dict[str, Any]]]

@@ -48,7 +48,7 @@ STEPS = (
 
 
 def trained(step: Step, backend: str) -> tuple[Sequential, History]:
-    """Take the step with samples that are made up."""
+    """Train for one step with made-up samples; return the model and its history."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (step.batch, INPUTS)).astype(np.float32)
     y = rng.integers(0, CLASSES, step.batch)
@@ -69,7 +69,8 @@ def measure(step: Step) -> dict[str, Any]:
     tensors = [[each for kind in (s.masters, *s.beside) for each in kind] for s in states]
     same = all(np.array_equal(one, other) for one, other in zip(*tensors, strict=True))
     config = preset(step.name)
-    # Forward, gradient of the units, gradient of the weights; samples have no gradient.
+    # Each layer has one product for its results and one for the gradient of its weights. The second
+    # layer has one more for the gradient of the units. The samples need no gradient.
     macs = step.batch * (2 * INPUTS * UNITS + 3 * UNITS * CLASSES)
     cycles = found.cycles()
     assert cycles

@@ -44,7 +44,7 @@ WORDS, VOCABULARY = 250, 15000
 
 @dataclass(frozen=True)
 class Tutorial:
-    """A step of a tutorial with the batch of all cores."""
+    """A step of a tutorial, with the batch that all cores share."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -63,7 +63,7 @@ TUTORIALS = (
 
 
 def programs(tutorial: Tutorial, config: Config, cores: int) -> list[Image]:
-    """Return the program of each core for a step that is not the first."""
+    """Return the program of each core for a step after the first one."""
     found, chosen = stages(tutorial.layers, None), tutorial.optimizer
     state = glorot(found, 0).for_optimizer(chosen.momentum, chosen.decays)
     rate = rate_at(chosen.learning_rate, 0)
@@ -117,7 +117,9 @@ def efficiency_table(results: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Run the command."""
+    """Measure the steps that the command line chooses and print the table; return the exit
+    status.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="")
     only = parser.parse_args().only

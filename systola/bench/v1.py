@@ -47,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _step(name: str, bar: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run the command, and print its time by the clock and of all processors together."""
+    """Run a command, and print its elapsed time and the processor time of all processors
+    together.
+    """
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([TPU, *arguments], env=environment, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

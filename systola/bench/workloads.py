@@ -14,8 +14,9 @@ PRESET = "base"
 class Product:
     """An M x K x N product, and the utilisation (0 to 1) that it must reach on PRESET.
 
-    `ideal` holds for memories that answer at once, `loaded` for LOADED. With None, the figure is
-    only reported. `elsewhere` is the best figure measured on another open machine.
+    `ideal` is the bar with memories that answer at once, and `loaded` the bar with the memories
+    LOADED. If a bar is None, the utilisation is only reported. `elsewhere` is the best figure
+    measured on another open machine.
     """
 
     m: int
@@ -50,7 +51,8 @@ PRODUCTS = (
 class Convolution:
     """A convolution with SAME padding, and the utilisation (0 to 1) that it must reach.
 
-    `ideal` holds for memories that answer at once; with None, the figure is only reported.
+    `ideal` is the bar with memories that answer at once. If it is None, the utilisation is only
+    reported.
     """
 
     size: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a board and a configuration to a bitstream: amaranth-boards and open tools."""
+"""Makes a bitstream for a board and a configuration, with amaranth-boards and open tools."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def build(
 
 
 def _reason(log: str, used: dict[str, tuple[int, int]]) -> str:
-    """Return the reason for the failure: the cells that exceed the FPGA, or else the tool's own
-    words.
+    """Return the reason for a failure: the kinds of cells that exceed the FPGA, or else the tool's
+    message.
     """
     excess = [f"{have:,} {kind} of {room:,}" for kind, (have, room) in used.items() if have > room]
     if excess:

@@ -65,7 +65,9 @@ class BlockMemory(wiring.Component):
         return m
 
     def _add_spram(self, m: Module, read_data: Signal) -> None:
-        """Add rows of blocks, as many as `depth` needs, side by side for the width."""
+        """Add single-ported RAM blocks of the iCE40: `depth` decides their rows, and the width the
+        blocks of a row.
+        """
         rows = -(-self._depth // SPRAM_WORDS)
         row_bits = ceil_log2(rows)
         row = Signal(row_bits)

@@ -21,7 +21,7 @@ A serial line works with an error of a few per cent in total, and the other end 
 
 
 def uart_divisor(clock: PllSettings, baud: int) -> int:
-    """Return the cycles of a bit.
+    """Return the clock cycles of one bit on the serial line.
 
     Raises ConfigError for a baud rate that the clock cannot make.
     """

@@ -17,10 +17,11 @@ class Board:
     """Name of the module with class `platform`, which describes the board."""
     platform: str
     tools: Mapping[str, str]
-    """Programs that the build script of Amaranth runs, by the environment variables that name them.
+    """Names of the programs that Amaranth's build script runs, each by the environment variable for
+    its path.
     """
     product: str
-    """End of the name of the bitstream's file."""
+    """End of the name of the file with the bitstream."""
     load: str
     """Command that loads a bitstream into the board; the file's name follows it."""
     preset: str

@@ -10,7 +10,9 @@ from systola.boards.memory_access import ACCESS_LATENCY, MemoryAccessSignature
 from systola.hdl.transfers.axi import ReadSignature, Response
 
 BEATS_AHEAD = 8
-"""Beats that are read before the master takes them: more than the latency, for a beat a cycle."""
+"""Number of beats that are read before the master takes them. It is above the latency, so that
+there can be a beat in each cycle.
+"""
 
 
 class BurstReadPort(wiring.Component):
@@ -69,7 +71,8 @@ class BurstReadPort(wiring.Component):
                 id_.eq(bus.arid),
             ]
 
-        # Identifier and last flag of a beat are delayed by the latency of the memory.
+        # Identifier and last flag of a beat are delayed by the latency of the memory, so that they
+        # leave with its data.
         beside = Cat(id_, left == 0)
         for _ in range(ACCESS_LATENCY):
             delayed = Signal(2, reset_less=True)

@@ -10,7 +10,8 @@ from systola.arch.serial_protocol import END, ESCAPE, ESCAPED_END, ESCAPED_ESCAP
 
 
 class FrameReceiver(wiring.Component):
-    """A unit that removes ENDs and escapes from a stream of bytes, and checks the CRC.
+    """A unit that takes frames from a stream of bytes: it removes the END and escape bytes, and
+    checks the CRC.
 
     Bytes come at least two cycles apart. Outputs follow one cycle after their byte. Nothing can
     stall the unit.

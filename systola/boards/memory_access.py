@@ -15,7 +15,7 @@ class MemoryAccessSignature(wiring.Signature):
     |---|---|
     | `valid`     | asks for an access |
     | `ready`     | the access is accepted |
-    | `address`   | byte address; its bits below a beat do not matter |
+    | `address`   | byte address; the bits that select a byte of a beat are ignored |
     | `write`     | the access is a write |
     | `data`      | data of a write |
     | `strobes`   | a bit for each byte: it is written |

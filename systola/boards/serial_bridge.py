@@ -63,7 +63,8 @@ class SerialBridge(wiring.Component):
             frame.error.eq(uart_receiver.error),
         ]
 
-        # The word under way: from the line, to or from the bus, to the line.
+        # The word that is being moved: from the line to the bus in a write, from the bus to the
+        # line in a read.
         word = Signal(8 * WORD_BYTES, reset_less=True)
         place = Signal(range(WORD_BYTES))
         """Number of the byte of the word that is next on the line."""

@@ -7,7 +7,9 @@ from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
 MIN_DIVISOR = 8
-"""Least cycles of a bit: with fewer, its edge and its three samples lie too close to each other."""
+"""Least number of cycles of a bit: with fewer, the bit's edge and its three samples would be too
+close.
+"""
 
 
 class UartReceiver(wiring.Component):

@@ -100,7 +100,7 @@ def html_file(text: str) -> OutputName:
 
 
 def cycle_window(text: str) -> tuple[int, int]:
-    """Convert, for argparse, FROM:TO, two cycles."""
+    """Convert, for argparse, a text FROM:TO to two numbers of cycles."""
     first, found, last = text.partition(":")
     if not (found and first.isdecimal() and last.isdecimal() and int(first) < int(last)):
         raise argparse.ArgumentTypeError(

@@ -13,7 +13,7 @@ from systola.runtime.quantiser.quantize import quantize_float, read_float
 
 
 def add_calibrate(parser: argparse.ArgumentParser) -> None:
-    """Add --calibrate."""
+    """Add the option --calibrate, samples with which a float network is quantised."""
     parser.add_argument(
         "--calibrate",
         type=InputName,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu check: where each operator of a network runs, and why."""
+"""The command tpu check: it shows where each operator of a network runs, and why."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _figures(placement: Placement) -> dict[str, object]:
-    """Return a row for JSON."""
+    """Return the placement of an operator as a row for JSON."""
     return {
         "number": placement.number,
         "operator": placement.kind,
@@ -77,7 +77,9 @@ def _figures(placement: Placement) -> dict[str, object]:
 
 
 def placement_table(placement: Sequence[Placement]) -> str:
-    """Return the operators, one in a line, and a line with the shares of the two sides."""
+    """Return a table with a line for each operator, and a line with the shares of machine and
+    host.
+    """
     rows = [
         (
             str(each.number),
@@ -96,7 +98,7 @@ def placement_table(placement: Sequence[Placement]) -> str:
 
 
 def shares(placement: Sequence[Placement]) -> str:
-    """Return the operators and multiply-accumulates of each place in one line."""
+    """Return one line with the number of operators and multiply-accumulates in each place."""
     total = sum(each.macs for each in placement)
     parts: list[str] = []
     for place in Place:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu deliver: the machine as a folder for somebody else's design."""
+"""The command tpu deliver: it writes the machine as a folder for another design."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def execute(arguments: argparse.Namespace) -> int:
     shared = shared_memory_of(arguments)
     config, fabric = arguments.preset, Fabric(arguments.fabric)
     with OutputFolder(arguments.output, "tpu deliver") as folder:
-        # Amaranth takes a while to load: the folder is checked first, other commands go without.
+        # Amaranth takes a while to load. So the folder is checked first, and other commands do not
+        # load Amaranth.
         from systola.synth.delivery import delivery
 
         contents = delivery(config, fabric, arguments.cores, shared, arguments.mhz)

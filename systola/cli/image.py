@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu image: a network as memory contents and register values, for a machine in another design."""
+"""The command tpu image: it writes a network as memory contents and register values for a machine
+in another design.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--labels of the commands that can print an accuracy."""
+"""The option --labels of the commands that can print an accuracy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from systola.runtime.quantiser.comparison import accuracy, check_labels
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:
-    """Add --labels."""
+    """Add the option --labels, the right classes of the samples."""
     parser.add_argument(
         "--labels",
         metavar="K",
@@ -31,7 +31,7 @@ def load_labels(
 ) -> NDArray[Any] | None:
     """Return the classes of the first `count` samples of --input, None without --labels.
 
-    Raises UserError where there are no such classes for a model with these outputs.
+    Raises UserError if there are no such classes for a model with these outputs.
     """
     name: str | None = arguments.labels
     if name is None:
@@ -40,7 +40,7 @@ def load_labels(
     labels = read_array(path, open_npz(path), name)
     if labels.ndim and arguments.limit:
         labels = labels[:count]
-    # Arrays of one number take no memory.
+    # This array of zeros takes no memory, as all its elements share one number.
     results = [np.broadcast_to(np.int8(0), (count, *each.shape)) for each in outputs]
     try:
         return check_labels(labels, results)
@@ -51,7 +51,10 @@ def load_labels(
 def found_accuracy(
     labels: NDArray[Any] | None, outputs: Sequence[NDArray[Any]]
 ) -> tuple[dict[str, object], list[str]]:
-    """Return the accuracy as an entry for JSON, and as a line where there are labels."""
+    """Return the accuracy as an entry for JSON and as a line of text.
+
+    Without labels, the entry is None and there is no line.
+    """
     if labels is None:
         return {"accuracy": None}, []
     share = accuracy(outputs[0].reshape(len(labels), -1), labels)

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of standard output has gone: Python must not complain when it flushes.
+        # The reader of standard output has gone, so Python must not complain when it flushes.
         drop_output()
         return 1
     except OSError as error:
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ended(arguments: Sequence[str] | None) -> int:
-    """Run the command line, and return its exit status or argparse's."""
+    """Run the command line, and return its exit status, or the status with which argparse exits."""
     try:
         return _run(arguments)
     except SystemExit as end:

@@ -111,7 +111,9 @@ def is_partial(model: CompiledModel) -> bool:
 
 
 def sides(model: CompiledModel) -> list[str]:
-    """Return a line with the machine's share and the interpreter's operators, if there are any."""
+    """Return lines with the machine's share of the work and the interpreter's operators, if there
+    are any.
+    """
     interpreted = [each for each in model.compiled.stages if isinstance(each, InterpretedStage)]
     if not interpreted:
         return []

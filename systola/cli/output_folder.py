@@ -23,8 +23,8 @@ class OutputFolder:
     """A folder that is known, before the work begins, to be new, empty, or of the same command.
 
     A context manager that removes the folders it has made if they are not written in the end.
-    Raises UserError where the folder cannot be made, and where it holds anything that the command
-    did not write: a file that SHA256SUMS does not list, or one that was changed since.
+    Raises UserError if the folder cannot be made, and if it holds anything that the command did not
+    write: a file that SHA256SUMS does not list, or one that was changed since.
     """
 
     def __init__(self, path: str, command: str) -> None:
@@ -35,7 +35,7 @@ class OutputFolder:
         self._old = self._files_before()
         try:
             self._make(self._folder)
-            # Only a file that is written shows that files can be written.
+            # A folder may look writable and not be so. Only writing a file shows it.
             with tempfile.TemporaryFile(dir=self._folder):
                 pass
         except OSError as error:
@@ -45,8 +45,9 @@ class OutputFolder:
     def write(self, contents: Mapping[str, bytes], header: str) -> None:
         """Replace the whole content of the folder by the files `contents`, and SHA256SUMS.
 
-        Names may have folders in them. `header` goes to the top of SHA256SUMS, lines with "#".
-        Files are written beside the old ones first, so that a full disk leaves those as they were.
+        Names may have folders in them. `header` has lines that begin with "#"; they stand at the
+        top of SHA256SUMS. Files are written beside the old ones first, so that a full disk leaves
+        those as they were.
         """
         sums = (f"{_checksum(data)}  {name}\n" for name, data in contents.items())
         listed = f"{header}{self._mark}\n{''.join(sums)}".encode()
@@ -83,7 +84,9 @@ class OutputFolder:
         self._remove_made()
 
     def _make(self, folder: Path) -> None:
-        """Make the folder and those above it, and note the new ones."""
+        """Make the folder and the missing folders above it, and note the new folders for their
+        removal.
+        """
         if folder.is_dir():
             return
         self._make(folder.parent)
@@ -116,7 +119,9 @@ class OutputFolder:
         return found
 
     def _listed(self) -> dict[str, str]:
-        """Return the checksum of each file by SHA256SUMS, which is listed, too, without one."""
+        """Return the checksum of each file as SHA256SUMS lists it. SHA256SUMS itself is in the
+        result, without a checksum.
+        """
         path = self._folder / SUMS
         if path.is_symlink() or not path.is_file():
             first = min(each.name for each in self._folder.iterdir())

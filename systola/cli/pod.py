@@ -139,10 +139,11 @@ def run_on_pod(arguments: argparse.Namespace) -> int:
 
 
 def core_table(cores: Sequence[CoreRun], title: str, shares: Sequence[str]) -> str:
-    """Write a line for each core: its share, its cycles, and the causes of cycles in per cent.
+    """Return a table with a line for each core: its share, its cycles, and the causes of cycles in
+    per cent.
 
-    The first cores have a share. Per cent are of the pod's cycles. `title` is the heading of the
-    shares.
+    `shares` has the shares of the first cores; the other cores have none. Per cent are of the pod's
+    cycles. `title` is the heading of the shares.
     """
     total = max(core.end for core in cores) or 1
     seen = [
@@ -226,7 +227,9 @@ def pod_summary(model: PodModel, run: PodResult, reports: Sequence[Report]) -> s
 
 
 def pipeline_bound(batches: int, pieces: int, cores: int) -> str:
-    """Write the largest share of time in which a pipeline of equal pieces can be busy."""
+    """Return a line with the largest share of time in which a pipeline of equal pieces can be
+    busy.
+    """
     bound = pieces / cores * batches / (batches + pieces - 1)
     text = f"{batches} batches through {pieces} pieces: at most {100 * bound:.2f} % busy"
     return text if pieces == cores else f"{text}, as there are no more pieces for {cores} cores"

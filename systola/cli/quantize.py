@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu quantize: a float network to int8, calibrated on samples."""
+"""The command tpu quantize: it turns a float network into an int8 network, calibrated on
+samples.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _compiled(config: Config, result: QuantizedModel) -> CompiledModel | str:
-    """Return the network that was made, compiled for one sample, or the reason of a refusal."""
+    """Return the quantised network, compiled for one sample, or the reason why the compiler refuses
+    it.
+    """
     try:
         return compile_content(config, result.content, None, 1)
     except (CompileError, ModelError) as error:
@@ -119,7 +123,7 @@ def _figures(result: QuantizedModel) -> Mapping[str, object]:
 
 
 def _placement(compiled: CompiledModel | str) -> Mapping[str, object]:
-    """Return where the layers run and how many cycles they should take, for JSON."""
+    """Return the place of each layer and its estimated cycles, for JSON."""
     if isinstance(compiled, str):
         return {"refusal": compiled, "macs": None, "estimated_cycles": None, "host": None}
     report = compiled.estimate()
@@ -132,7 +136,7 @@ def _placement(compiled: CompiledModel | str) -> Mapping[str, object]:
 
 
 def _host(report: Report) -> list[str]:
-    """Return the names of all that the host does."""
+    """Return the names of all operators that run on the host."""
     return list(dict.fromkeys(printable(row.operator) for row in report.rows if row.place == HOST))
 
 

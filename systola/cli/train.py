@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu train: a network learns on the machine."""
+"""The command tpu train: a network learns on the machine."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _model_name(text: str) -> str:
 
 
 def _given(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Find the options of these names that are there."""
+    """Return the options with these names that the command line gives, by name."""
     values = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu verilog: the machine as Verilog."""
+"""The command tpu verilog: it writes the machine as Verilog."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Run the command."""
     shared = shared_memory_of(arguments)
-    # Amaranth takes a while to load; other commands go without.
+    # Amaranth takes a while to load, and other commands do not need it.
     from systola.hdl.verilog import generate, generate_pod
 
     config, fabric = arguments.preset, Fabric(arguments.fabric)

@@ -90,9 +90,9 @@ def recording_backend(
     stall: float = 0.0,
     seed: int = 0,
 ) -> Backend | str:
-    """Return a machine that records and writes waves as the command line asks for.
+    """Return a machine that records its events and writes a waveform, as the command line asks for.
 
-    Without these options, it is the result of chosen_backend. `latency`, `stall` and `seed`
+    Without these options, return the result of chosen_backend. `latency`, `stall` and `seed`
     describe the memories of the machine.
     """
     backend = chosen_backend(arguments, config, stack)

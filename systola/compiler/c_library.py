@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of float32 from the C library: LiteRT's tables have their last bits."""
+"""Functions of float32 from the C library: LiteRT's tables depend on the last bits of these
+functions.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def of_two(
 
 
 def _found(name: str, arguments: int) -> Callable[..., float] | None:
-    """Return a function of the C library with so many arguments of float32; None if missing."""
+    """Return a function of the C library that takes `arguments` numbers of float32; None if it is
+    missing.
+    """
     library = ctypes.util.find_library("m")
     found = getattr(ctypes.CDLL(library), name, None) if library else None
     if found is not None:

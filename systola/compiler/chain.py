@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain of products, as layers that many rows go through at a time."""
+"""A chain of products, as layers. Many rows pass through each layer at a time."""
 
 from __future__ import annotations
 

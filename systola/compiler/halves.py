@@ -28,7 +28,7 @@ class Halves:
 
 @dataclass(frozen=True)
 class Whole:
-    """The int16 of which Halves makes two rows, clamped."""
+    """The reverse of Halves: int16, clamped, from rows of low bytes and rows of high bytes."""
 
     floor: int
     ceiling: int

@@ -33,7 +33,9 @@ MAX_WIDTH = 4095
 MAX_DILATION = 15
 """Largest width of a map, and largest distance of taps, that Set_Config_Window can express."""
 MOST_WINDOWS = 1024
-"""Most windows along a row of a convolution: as many as the accumulators of `base` hold."""
+"""Largest number of windows along a row of a convolution: as many as the accumulators of `base`
+hold.
+"""
 
 Windowed = Convolution | DepthwiseConvolution | Pooling
 

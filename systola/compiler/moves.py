@@ -37,11 +37,11 @@ from systola.compiler.operations import (
 from systola.compiler.partition import Item
 
 MOST_ELEMENTS = 1 << 24
-"""Most elements of a value that can be moved."""
+"""Largest number of elements of a value that can be moved."""
 MOST_PARTS = 64
-"""Most parts of a move on the machine."""
+"""Largest number of parts of a move on the machine."""
 MOST_WEIGHTS = 1 << 22
-"""Most weights, nearly all of them zero, of a convolution that only moves channels."""
+"""Largest number of weights, nearly all of them zero, of a convolution that only moves channels."""
 MAX_TOP, MAX_LEFT, MAX_KERNEL = 2047, 127, 255
 MAX_STRIDE, MAX_SIDE = 255, 4095
 """Largest operands of Set_Config_Window: first row and column, kernel, stride, side of a map."""
@@ -394,7 +394,7 @@ def _one_tap(out: tuple[int, int]) -> Window:
 
 
 def _grids(value: Value) -> Iterator[tuple[int, int]]:
-    """Yield height and width of the maps into which the pixels of a value can be grouped.
+    """Yield (height, width) of each map into which the pixels of a value can be grouped.
 
     The width is the product of the last sizes of the value's shape, without the channels.
     """
@@ -408,7 +408,7 @@ def _grids(value: Value) -> Iterator[tuple[int, int]]:
 
 
 def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
-    """Return a window of one tap that meets `pixels` in their order, or None.
+    """Return a window of one tap that visits `pixels` in their order, or None if no window does so.
 
     A pixel of -1 must be outside the map.
     """

@@ -29,7 +29,7 @@ from systola.compiler.partition import Item, needs_host
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_PLACES = 255
-"""Most elements along the axis: a code counts them."""
+"""Largest number of elements along the axis: a code counts them."""
 _FACTOR = 1 << 29
 """Multiplier of an operand: x becomes x 2^20 2^29 / 2^31 = x 2^18, and the result divides by 2^18.
 """
@@ -37,7 +37,9 @@ _FACTOR = 1 << 29
 
 @dataclass(frozen=True)
 class Columns:
-    """A tensor as the map that `first_places` takes, with the elements along an axis as places."""
+    """A tensor as the map that `first_places` takes. The elements along one axis are the places of
+    each column.
+    """
 
     order: tuple[int, ...]
     """Axes of the tensor in the order of the map."""
@@ -46,7 +48,9 @@ class Columns:
 
 
 def columns_along(shape: Sequence[int], axis: int) -> Columns:
-    """Return the map of a tensor of `shape` that has its places along `axis`."""
+    """Return the map of a tensor of `shape` in which the elements along `axis` are the places of
+    each column.
+    """
     rest = [number for number in range(len(shape)) if number != axis]
     # The last of the other axes counts channels.
     channels = shape[rest[-1]] if rest else 1

@@ -73,7 +73,7 @@ def fitted_multipliers(
     reference must be symmetrical: -t has the opposite result of t. Results outside `least_result`
     (at most 0) to `greatest_result` (at least 0) are clamped, and need no equality. Scales must be
     below
-    128. All else is as in exact_multipliers.
+    128. Everything else is as in exact_multipliers.
     """
     _, exponent = np.frexp(scale)
     shift = np.maximum(exponent, -MAX_RIGHT).astype(np.int64)

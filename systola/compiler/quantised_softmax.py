@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESERVE = 5.0
-"""Reserve, as a logarithm, below the largest float32, which ONNX Runtime keeps for the sums."""
+"""Natural logarithm of the factor between the largest float32 and the largest sum of exponentials
+that ONNX Runtime makes.
+"""
 
 
 def fits_float32(length: int, scale: float, out_scale: float) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from the content of a model file, of any format, to a network."""
+"""Reads the content of a model file, of any format, as a network."""
 
 from __future__ import annotations
 

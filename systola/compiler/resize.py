@@ -35,14 +35,17 @@ from systola.compiler.operations import (
 )
 
 MOST_PIXELS = 256
-"""Most pixels of a map, and of its result, along an axis; with more, compiling would take long."""
+"""Largest number of pixels of a map, and of its result, along an axis; with more, compiling would
+take long.
+"""
 MOST_WEIGHT = 127
 """Largest weight of a convolution."""
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel over the pixels of an axis, each of which is there `copies` times.
+    """A kernel over the pixels of an axis. Each pixel occurs `copies` times, one copy beside the
+    other.
 
     Pixels beyond an edge equal the pixel at the edge.
     """
@@ -97,7 +100,7 @@ def _is_copy(places: Places) -> bool:
 
 
 def _common_kernel(places: Places) -> _Kernel | None:
-    """Return the kernel that makes each pixel of the result, or None if there is none."""
+    """Return the kernel that makes each pixel of the result, or None if no single kernel does."""
     count, one = places.count, 1 << BILINEAR_BITS
     wanted = np.zeros((count, places.size), np.int64)
     np.add.at(wanted, (np.arange(count), places.lower), one - places.share)

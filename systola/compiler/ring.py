@@ -19,6 +19,8 @@ class Ring:
         return start
 
     def skip_to(self, count: int) -> None:
-        """Go to the start where fewer than `count` places are left before the end."""
+        """Continue at the start of the memory if fewer than `count` places are left before its
+        end.
+        """
         if self._next + count > self._size:
             self._next = 0

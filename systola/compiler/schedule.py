@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a chain of layers to a program.
+"""Makes a program of a chain of layers.
 
 The units of the machine run decoupled, and interlocks keep the order of a program. So any order
 gives the right results, and the schedule is about speed only:

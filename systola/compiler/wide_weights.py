@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of more than 8 bits, such as uint8 less its zero point, as several of 8 bits."""
+"""Weights of more than 8 bits, such as uint8 less its zero point, as sums of weights of 8 bits."""
 
 from __future__ import annotations
 

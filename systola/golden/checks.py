@@ -22,7 +22,9 @@ from systola.golden.window import UNSET
 
 
 class Checks(State):
-    """The checks of the instruction set, with effective operands, in the state before."""
+    """The checks of the instruction set, which look at effective operands and the state before the
+    instruction.
+    """
 
     def _failed(self, cause: Fault, opcode: Opcode, at: Mapping[str, int]) -> int | None:
         """Return the content of FAULT_ADDRESS if the check for `cause` fails, else None."""
@@ -62,8 +64,9 @@ class Checks(State):
             case Fault.WEIGHT_OVERFLOW if opcode == Opcode.MATRIX_MULTIPLY:
                 return at["weights"] if at["from_buffer"] and self._queue else None
             case Fault.WEIGHT_OVERFLOW:
-                # Tiles leave in order: when the oldest of the last WEIGHT_READS_IN_FLIGHT has
-                # tiles left, so have all after it, and each has its range in the queue.
+                # Tiles are consumed in order. So if the oldest of the last WEIGHT_READS_IN_FLIGHT
+                # Read_Weights has tiles left, all later Read_Weights have tiles left, too. Each of
+                # them has its range in the queue.
                 return at["tile"] if len(self._queue) >= WEIGHT_READS_IN_FLIGHT else None
             case Fault.WEIGHT_UNDERFLOW:
                 queued = sum(len(span) for span in self._queue)

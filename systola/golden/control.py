@@ -22,7 +22,7 @@ class Control(State):
         """Do nothing: here every instruction has completed before the next one starts."""
 
     def interrupt_host(self, *, code: int) -> None:
-        """Note the code."""
+        """Note the code for the outcome of the run."""
         self._interrupts.append(code)
 
     def synchronize_host(self) -> None:

@@ -25,9 +25,11 @@ def curve_of(tables: NDArray[np.int8], table: int) -> NDArray[np.int64]:
 def looked_up(
     a: NDArray[np.integer[Any]], zero: int, tables: NDArray[np.int8], table: int
 ) -> NDArray[np.int32]:
-    """Return s of Vector COPY with function QUOTIENT for operands `a` of any shape.
+    """Look up each element of `a` in a table of int32, as Vector does with COPY and function
+    QUOTIENT.
 
-    `tables` has shape (tables, 256). Numbers beyond its end raise ValueError.
+    The results are the sums that the text of Vector calls s. `a` has any shape, and `tables` has
+    shape (tables, 256). Raises ValueError if the table of int32 goes beyond the last of `tables`.
     """
     if table + LONG_TABLES > len(tables):
         raise ValueError(f"a table of int32 from table {table} on needs {LONG_TABLES} tables")
@@ -36,7 +38,9 @@ def looked_up(
 
 
 def on_curve(v: NDArray[np.integer[Any]], curve: NDArray[np.int64]) -> NDArray[np.int16]:
-    """Return the values of a curve for int16 arguments `v` of any shape."""
+    """Return the values of a curve for int16 arguments `v` of any shape, between its numbers by
+    straight lines.
+    """
     v = v.astype(np.int64)
     i = (CURVE_ENTRIES >> 1) + (v >> CURVE_SHIFT)
     f = v % (1 << CURVE_SHIFT)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGMOID, TANH and EXP: functions of gemmlowp's 16-bit fixed-point arithmetic; reciprocals.
 
-The former are `logistic`, `tanh` and `exp_on_negative_values`, after fixedpoint/fixedpoint.h of
-google/gemmlowp, with scalars of int16. Qi.f is a number of i
-integer and f = 15 - i fractional bits. Values are kept in int64; where gemmlowp relies on int16
-to saturate it is done here, too, and nothing else leaves the range of int16.
+The first three are `logistic`, `tanh` and `exp_on_negative_values`, after fixedpoint/fixedpoint.h
+of google/gemmlowp, with scalars of int16. Qi.f is a number of i integer and f = 15 - i fractional
+bits. Values are kept in int64; where gemmlowp relies on the saturation of int16, they are saturated
+here, too. Nothing else leaves the range of int16.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ def exponential(x: NDArray[np.integer[Any]], integer_bits: int) -> NDArray[np.in
 
 
 def inverse_root(x: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
-    """Return 1 / sqrt(|x|) in Q1.14 for int16 in Q0.15, any shape; 32767 if it is too large."""
+    """Return 1 / sqrt(|x|) in Q1.14 for int16 in Q0.15, any shape; 32767 if the result is too
+    large.
+    """
     return _where_it_fits(x, _inverse_root(x))
 
 
 def reciprocal(x: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
-    """Return 1 / |x| in Q2.13 for int16 in Q0.15, any shape; 32767 if it is too large."""
+    """Return 1 / |x| in Q2.13 for int16 in Q0.15, any shape; 32767 if the result is too large."""
     root = _inverse_root(x)
     return _where_it_fits(x, _product(root, root))
 

@@ -21,7 +21,10 @@ from systola.arch.isa import (
 def fields_legal(
     config: Config, entry: Instruction, operands: Mapping[str, int], word: bytes
 ) -> bool:
-    """Return whether the instruction has no ILLEGAL_FIELD; `operands` have registers added."""
+    """Return whether the instruction is free of ILLEGAL_FIELD.
+
+    `operands` are effective: index registers have been added.
+    """
     if reserved_bits(entry, word):
         return False
     for field in entry.fields:
@@ -51,10 +54,12 @@ def fields_legal(
 
 
 def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
-    """Return whether `function` goes with `wide`, `accumulate` and `table`."""
+    """Return whether the instruction may have its `function` together with its `wide`, `accumulate`
+    and `table`.
+    """
     function = operands["function"]
     if function == Function.QUOTIENT:
-        # Of the two instructions only Vector has an operation.
+        # Activate and Vector have these fields, and only Vector has an operation.
         operation = operands.get("operation")
         divides = config.training and operation == Operation.MULTIPLY
         looks_up = config.attention and operation == Operation.COPY

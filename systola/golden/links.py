@@ -71,7 +71,7 @@ class Transfer:
     memory: NDArray[np.signedinteger[Any]]
     """Lines of the unified buffer, or accumulator rows."""
     use: Access
-    """The lines or rows that are left."""
+    """The lines or rows that have not been moved yet."""
     adds: bool
 
     @property

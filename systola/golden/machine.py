@@ -34,9 +34,9 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
     """Golden model of a machine of configuration `config`.
 
     `run` executes a program. The memories (State) start at zero, persist from one run to the next
-    and may be read and written between runs. The methods named like instructions are the
-    instructions themselves, free of checks, and take effective operands, index registers
-    added: `run` sees to both.
+    and may be read and written between runs. Each instruction is a method of its name, which checks
+    nothing and takes effective operands. `run` makes the checks and adds index registers to the
+    operands before it calls the method.
     """
 
     def __init__(self, config: Config) -> None:
@@ -57,11 +57,11 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
 
         `host` is the host window: 1-D, contiguous, whole pages of 4096 bytes, modified in place.
         `weights` is the weight window: 1-D, whole tiles of `config.tile_bytes`, may be empty.
-        `program_offset` is a multiple of 128. Raises ValueError where one of these is not so, and
-        LimitReached before the program executes more than `limit` instructions. The outcome
-        reports an error of the program itself. Each instruction is fetched when all
-        earlier ones have completed. A machine by itself has no neighbours: instructions of the
-        links end in LINK_TIMEOUT here, and run in a pod (golden/pod.py).
+        `program_offset` is a multiple of 128. Raises ValueError if an argument breaks these rules,
+        and LimitReached before the program executes more than `limit` instructions. The outcome
+        reports an error of the program itself. Each instruction is fetched when all earlier ones
+        have completed. A machine by itself has no neighbours: instructions of the links end in
+        LINK_TIMEOUT here, and run in a pod (golden/pod.py).
         """
         self.start(host, weights, program_offset)
         while True:
@@ -102,7 +102,9 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
         self._reset()
 
     def next_instruction(self) -> tuple[Instruction, Mapping[str, int]] | Outcome:
-        """Return the next instruction and its effective operands, or the end if it has a fault."""
+        """Return the next instruction and its effective operands, or the program's end if the
+        instruction has a fault.
+        """
         config, host, pc = self.config, self._host, self._next
         offset = self._program + pc * INSTRUCTION_BYTES
         if offset + INSTRUCTION_BYTES > host.size:
@@ -124,7 +126,7 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
         return entry, operands
 
     def skip(self) -> None:
-        """Go on to the instruction after the next one."""
+        """Pass over the next instruction, and continue with the instruction after it."""
         self._next += 1
 
     def execute(self, entry: Instruction, operands: Mapping[str, int]) -> None:
@@ -144,5 +146,5 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
 
 @lru_cache(maxsize=4096)
 def _decoded(word: bytes) -> tuple[Instruction, Mapping[str, int]] | None:
-    """Return the result of `decode`, stored for further iterations of a loop."""
+    """Return the result of `decode`, and keep it for further iterations of a loop."""
     return decode(word)

@@ -12,7 +12,7 @@ from systola.golden.wide import joined
 
 
 class MatrixUnit(State):
-    """The weight FIFO, the array, and the sums that it adds to the accumulators."""
+    """The weight queue, the array, and the sums that it adds to the accumulators."""
 
     def read_weights(self, *, tile: int, count: int) -> None:
         """Queue `count` tiles from tile number `tile` on."""
@@ -32,12 +32,14 @@ class MatrixUnit(State):
         from_buffer: int,
         weights: int,
     ) -> None:
-        """Multiply buffer lines by the next tiles, or other lines, into accumulator rows."""
+        """Multiply buffer lines by the next tiles of the queue, or by tiles from the buffer, into
+        accumulator rows.
+        """
         size = self.config.rows
         depth = k_tiles * size
-        # Element m, k * R + i is byte i of line buffer + k * rows + m, or of a pair of lines. A
-        # product is at most 2^30 and depth below 2^20: float64 holds every partial sum exactly,
-        # and BLAS is fast.
+        # Element (m, k * R + i) is byte i of line buffer + k * rows + m, or comes from a pair of
+        # lines. A product is at most 2^30 and the depth is below 2^20. So float64 holds every
+        # partial sum exactly, and BLAS is fast.
         vectors = (
             self._values(buffer, k_tiles, rows, bool(wide_vectors))[:, :, :size]
             .transpose(1, 0, 2)
@@ -76,14 +78,14 @@ class MatrixUnit(State):
             steps = [(i, 0) for i in range(window.kernel_height)]
         else:
             steps = [divmod(tap, window.kernel_width) for tap in range(window.taps)]
-        # All n at once: (steps, depth, n_tiles * C).
+        # The tiles for all n are multiplied at once: (steps, depth, n_tiles * C).
         weights = (
             self._next_tiles(n_tiles * len(steps) * k_tiles)
             .reshape(n_tiles, len(steps), depth, cols)
             .transpose(1, 2, 0, 3)
             .reshape(len(steps), depth, n_tiles * cols)
         )
-        # Sums stay below 2^14 * 2^8 * 2^12 * 2^16: float64 is exact.
+        # Sums stay below 2^14 * 2^8 * 2^12 * 2^16, so float64 is exact.
         product = np.zeros((window.windows, n_tiles * cols))
         for (i, j), tiles in zip(steps, weights, strict=True):
             if channels:

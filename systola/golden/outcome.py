@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the run of a program ended."""
+"""The outcome of a program's run: its end, and the events that the host sees."""
 
 from __future__ import annotations
 

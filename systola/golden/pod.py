@@ -23,10 +23,10 @@ _WAITS_FOR_ALL = (
 class Core:
     """One core of a pod: a machine, and its Sends, Receives and Reduces under way.
 
-    These go on beside later instructions; each part of the link unit executes its own in order.
-    At most `config.queue_depth` of a part may be under way. An instruction waits for an earlier
-    one if both touch the same row and one of them writes it. Two instructions of the links wait
-    for each other row by row.
+    The transfers go on beside later instructions. Each part of the link unit executes its own
+    transfers in order. A part has at most `config.queue_depth` transfers under way. An instruction
+    waits for an earlier one if both touch the same row and one of them writes it. Two instructions
+    of the links wait for each other row by row.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Core:
     ) -> None:
         self.machine = machine
         self.arrived = 0
-        """Barriers that the core has come to."""
+        """Number of barriers that the core has come to."""
         self.end: Outcome | None = None
         """The end of the program; None while it runs."""
         self._channels = {
@@ -63,12 +63,14 @@ class Core:
         return self._move() or self._instruction(barriers)
 
     def fault(self) -> Outcome | None:
-        """Return the end of a core that got lines for rows or rows for lines, else None."""
+        """Return the end of the program if lines came where rows are expected, or rows for lines,
+        else None.
+        """
         wrong = sum(transfer.part for transfer in self._heads() if transfer.mismatched)
         return self.machine.stopped(Fault.LINK_KIND, 0, wrong) if wrong else None
 
     def timeout(self) -> Outcome:
-        """Return the end of a core that waits for other cores in vain."""
+        """Return the end of the program of a core that waits for other cores in vain."""
         waits = sum(transfer.part for transfer in self._heads())
         if self._at_barrier:
             waits += LinkPart.BARRIER
@@ -96,7 +98,7 @@ class Core:
         if isinstance(self._next, Outcome):
             if self._under_way:
                 return False
-            # Transfers may have completed since it was found.
+            # Transfers may have completed since the instruction with the fault was found.
             self.end = self.machine.outcome(self._next.fault)
             return True
         entry, operands = self._next
@@ -150,13 +152,15 @@ class Pod:
     """A golden model of `cores` cores of one configuration in a ring.
 
     The right neighbour of core i is core i + 1, and core 0 for the last core. A single core is its
-    own neighbour. Cores step in any order: their results and ends are always the same, as a core
-    can only wait for a beat, not ask whether it is there. After a fault of one core the others go
-    on here as far as they can; the hardware stops them at once.
+    own neighbour. Cores step in any order, and their results and ends are always the same. The
+    reason is that a core can only wait for a beat, and cannot ask whether it is there. After a
+    fault of one core the others go on here as far as they can; the hardware stops them at once.
     """
 
     def __init__(self, config: Config, cores: int, *, core: CoreMaker = Core) -> None:
-        """Make the cores: `core` takes a machine, the channels it sends to and those it reads."""
+        """Make the cores. The function `core` makes a core from its machine, the channels that it
+        sends to, and the channels that it reads.
+        """
         size = config.host_bus_bytes
         right = [Channel(size, config.link_beats) for _ in range(cores)]
         left = [Channel(size, config.link_beats) for _ in range(cores)]
@@ -184,9 +188,9 @@ class Pod:
     ) -> list[Outcome]:
         """Run a program on each core; the contents of their host windows are modified in place.
 
-        `order` chooses which core steps next, and how often; without one each goes as far as it
-        can, core 0 first. Raises LimitReached before a core executes more than `limit`
-        instructions.
+        `order` chooses the core that steps next, and how often it steps. Without `order`, each core
+        steps as far as it can, core 0 first. Raises LimitReached before a core executes more than
+        `limit` instructions.
         """
         cores = self._cores
         for channel in self._channels:

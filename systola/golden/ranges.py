@@ -2,7 +2,7 @@
 """The part of each memory that an instruction takes, from its effective operands.
 
 Ranges count lines, rows, entries, tables, bytes and tiles. Only a range of tables may be empty.
-Ranges may reach beyond the memory: that is for the checks to find out.
+Ranges may reach beyond the end of the memory; the checks find such ranges.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Access:
     writes: bool
 
     def meets(self, other: Access) -> bool:
-        """Return whether the order of both accesses makes a difference."""
+        """Return whether it matters which access comes first: both touch the same place, and one of
+        them writes.
+        """
         return (
             self.accumulators == other.accumulators
             and (self.writes or other.writes)
@@ -72,7 +74,9 @@ def accesses(entry: Instruction, at: Operands, window: Window, size: int) -> lis
 
 
 def uses_accumulators(opcode: Opcode, at: Operands) -> bool:
-    """Return whether an instruction uses accumulator rows; its opcode may use them."""
+    """Return whether an instruction uses accumulator rows, for an opcode that may or may not use
+    them.
+    """
     if opcode == Opcode.SEND:
         return bool(at["sums"])
     return opcode != Opcode.MEASURE or at["source"] == Source.ACCUMULATORS
@@ -159,7 +163,7 @@ def parameter_entries(opcode: Opcode, at: Operands, window: Window) -> range:
 
 
 def tables(opcode: Opcode, at: Operands) -> range:
-    """Return the numbers of the tables in use; an empty range at 0 without a table."""
+    """Return the numbers of the tables in use; without a table, an empty range at 0."""
     if opcode == Opcode.LOAD_TABLE:
         return range(at["table"], at["table"] + 1)
     number = 0
@@ -171,7 +175,7 @@ def tables(opcode: Opcode, at: Operands) -> range:
 
 
 def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:
-    """Return the bytes of the host window in use, in whole pitches."""
+    """Return the bytes of the host window that a load or copy uses; a copy uses whole pitches."""
     match opcode:
         case Opcode.LOAD_PARAMETERS:
             size = at["count"] * PARAMETER_PLANES * config.output_pitch

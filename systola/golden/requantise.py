@@ -121,5 +121,5 @@ def activate_wide(
 
 
 def clamped(v: NDArray[np.int64], low: int, high: int) -> NDArray[np.int64]:
-    """Return `v` clamped to [low, high]; if the bounds cross, it is `high`."""
+    """Return `v` clamped to [low, high], or `high` if low > high."""
     return np.minimum(np.maximum(v, low), high)

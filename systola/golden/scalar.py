@@ -52,7 +52,11 @@ class ScalarUnit:
         self._loops.append(_Loop(body, count))
 
     def end_loop(self) -> int | None:
-        """End an iteration of the innermost loop: return where to go on, None for straight on."""
+        """End an iteration of the innermost loop.
+
+        Returns the number of the instruction that comes next, or None if it is the instruction
+        after End_Loop.
+        """
         loop = self._loops[-1]
         loop.left -= 1
         if loop.left:

@@ -19,7 +19,10 @@ from systola.golden.window import UNSET
 
 
 class State:
-    """The memories on the chip, which persist, and the settings that every program begins without.
+    """The memories on the chip, which keep their contents from program to program, and the
+    settings.
+
+    Every program begins without settings.
 
     buffer : int8, (buffer_lines, line_bytes)
     accumulators : int32, (accumulator_rows, cols)
@@ -42,12 +45,14 @@ class State:
         self._reset()
 
     def _reset(self) -> None:
-        """Reset all state with which a program starts; memories are no part of it."""
+        """Reset all state that a program does not take over from the program before; memories keep
+        their contents.
+        """
         self._next: int = 0
         self.executed: int = 0
         """Instructions that have completed."""
         self._queue: deque[range] = deque()
-        """Tiles not yet consumed; one range, never empty, for each Read_Weights."""
+        """Tiles not yet consumed: a range of tile numbers for each Read_Weights with tiles left."""
         self._interrupts: list[int] = []
         self._tags: list[int] = []
         self._scalar = ScalarUnit()
@@ -68,7 +73,9 @@ class State:
         return joined(self._lines(first, groups * rows, 2)).reshape(groups, rows, -1)
 
     def _store(self, first: int, results: NDArray[np.int8]) -> None:
-        """Write (..., C) results to lines, one each; bytes beyond C become 0."""
+        """Write (..., C) results of int8 to lines, one result for each line; bytes beyond C become
+        0.
+        """
         cols = self.config.cols
         vectors = results.reshape(-1, cols)
         lines = self.buffer[first : first + len(vectors)]
@@ -76,5 +83,7 @@ class State:
         lines[:, cols:] = 0
 
     def _store_wide(self, first: int, results: NDArray[np.int16]) -> None:
-        """Write (..., C) results to pairs of lines."""
+        """Write (..., C) results of int16 to pairs of lines, low bytes in the first line of a
+        pair.
+        """
         self._store(first, parted(results))

@@ -30,22 +30,24 @@ class Exponents:
         self._registers[register] = held(value)
 
     def total(self, first: int, second: int, third: int, value: int) -> int:
-        """Compute e of Measure."""
+        """Compute e, the new value of an exponent register, as Measure does."""
         registers = self._registers
         return held(registers[first] + registers[second] - registers[third] + value)
 
     def shifts(self, register: int) -> tuple[int, int]:
-        """Compute l and r of Activate with this register."""
+        """Return the left shift l and the right shift r that Activate takes from this register."""
         return shifts(self._registers[register])
 
 
 def held(value: int) -> int:
-    """Return the eight bits of a value that an exponent register keeps."""
+    """Return `value` modulo 2^8, as an exponent register keeps it."""
     return (value + 128) % 256 - 128
 
 
 def shifts(exponent: int) -> tuple[int, int]:
-    """Compute l and r of Activate with a register that holds `exponent`."""
+    """Return the left shift l and the right shift r of Activate for a register that holds
+    `exponent`.
+    """
     return min(max(-exponent, 0), 7), min(max(exponent, 0), 31)
 
 
@@ -55,7 +57,9 @@ def magnitude_bits(values: NDArray[np.integer[Any]]) -> int:
 
 
 class Generators:
-    """The generators of Random for `cols` columns, from one instruction to the next."""
+    """The generators of Random for `cols` columns; their states last from one instruction to the
+    next.
+    """
 
     def __init__(self, cols: int) -> None:
         self._cols = cols
@@ -78,15 +82,17 @@ class Generators:
         return self._columns(mixed).view(np.int8)
 
     def dither(self, vectors: int) -> NDArray[np.int64]:
-        """Make t of Activate with `stochastic`: (vectors, cols)."""
+        """Return the random numbers t that Activate adds with `stochastic`: (vectors, cols)."""
         return (self._columns(self._next(vectors)) % (1 << DITHER_BITS)).astype(np.int64)
 
     def _columns(self, x: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Leave the columns that are there: (..., groups, RANDOM_LANES) to (..., cols)."""
+        """Remove the columns beyond `cols`: from (..., groups, RANDOM_LANES) to (..., cols)."""
         return np.ascontiguousarray(x.reshape(*x.shape[:-2], -1)[..., : self._cols])
 
     def _next(self, count: int) -> NDArray[np.uint8]:
-        """Make the bytes of the next states, the lowest first: (count, ..., RANDOM_LANES)."""
+        """Return the bytes of the generators' next `count` states, lowest first: (count, ...,
+        RANDOM_LANES).
+        """
         x = self._states
         states = np.empty((count, *x.shape), "<u8")
         for number in range(count):

@@ -12,7 +12,9 @@ from systola.golden.state import State
 
 
 class Transfers(State):
-    """The host writer, and the host reader with its entries and tables for the activation unit."""
+    """The transfers between host memory and the chip: host writer, and host reader with parameters
+    and tables.
+    """
 
     def read_host_memory(
         self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int

@@ -31,10 +31,12 @@ class Scale:
 def depthwise_sums(
     lines: NDArray[np.int8], kernel: NDArray[np.int8], window: Window, fill: int
 ) -> NDArray[np.int32]:
-    """Sum the products of each channel with its own kernel over the taps of each window.
+    """Compute the sums of Depthwise: for each window and channel, the sum over the taps of pixel
+    times weight.
 
-    `lines` is the feature map from its first line on, (lines, C) and may be followed by more;
-    `kernel` has shape (taps, C). `fill` stands outside the map. The result: (windows, C).
+    `lines` is the feature map from its first line on, shape (lines, C); more lines may follow it.
+    `kernel` has shape (taps, C). Taps outside the map count as `fill`. The result has shape
+    (windows, C).
     """
     sums = np.zeros((window.windows, lines.shape[1]), np.int32)
     for tap, weights in enumerate(kernel.astype(np.int32)):
@@ -72,9 +74,10 @@ def vector_sums(
     scale: Scale,
     fraction_bits: int,
 ) -> NDArray[np.int32]:
-    """Compute s of Vector for operands of any one shape; `b` may be None for COPY only.
+    """Compute the sums s of Vector for operands of any one shape; `b` may be None for COPY only.
 
-    `fraction_bits` is the k of the text: 11 for int8 operands, 16 for int16.
+    `fraction_bits` is the number that the text of Vector calls k: 11 for int8 operands, 16 for
+    int16.
     """
     x1 = a.astype(np.int64) - scale.zero_a
     if operation == Operation.COPY:
@@ -92,7 +95,7 @@ def vector_sums(
 def quotient_sums(
     a: NDArray[np.integer[Any]], b: NDArray[np.integer[Any]], scale: Scale
 ) -> NDArray[np.int32]:
-    """Compute s of Vector with function QUOTIENT for operands of any one shape."""
+    """Compute the sums s of Vector with function QUOTIENT for operands of any one shape."""
     x1 = a.astype(np.int64) - scale.zero_a
     x2 = b.astype(np.int64) - scale.zero_b
     # The exponent of frexp is the number of bits of a whole number, 0 for 0.
@@ -102,5 +105,7 @@ def quotient_sums(
 
 
 def _scaled(x: NDArray[np.int64], q: int, r: int, k: int) -> NDArray[np.int64]:
-    """Compute f of Vector."""
+    """Scale an operand with multiplier q and right shift r, as the text of Vector defines its f
+    with k.
+    """
     return shifted((x * q + (1 << (k - 1))) >> k, np.array(r))

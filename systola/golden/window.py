@@ -47,7 +47,7 @@ class Window:
 
     @property
     def windows(self) -> int:
-        """How many windows there are."""
+        """Number of windows."""
         return self.out_height * self.out_width
 
     def sizes(self, config: Config) -> dict[str, int]:
@@ -64,7 +64,9 @@ class Window:
         }
 
     def fits_packed(self, channels: int, size: int) -> bool:
-        """Return whether Convolve takes `channels` > 0 packed channels with `size` array rows."""
+        """Return whether Convolve accepts the window for `channels` > 0 packed channels on `size`
+        array rows.
+        """
         return (
             self.dilation_x == 1
             and self.kernel_width * channels <= size
@@ -85,10 +87,12 @@ class Window:
         return lines.ravel(), inside.ravel()
 
     def packed_bytes(self, i: int, channels: int, size: int) -> tuple[Indices, Indices, Mask]:
-        """Return row i of the kernel in each window; channels are packed, `size` bytes to a line.
+        """Return the places of the bytes under row i of the kernel, for packed channels, `size`
+        bytes to a line.
 
-        Line (counted from the map's first) and byte of each of `size` elements, and whether it is
-        inside the map: shape (windows, size). Line and byte of an element outside are 0.
+        The three results have shape (windows, size), with an element for each byte of a window's
+        vector. They are the line, counted from the map's first line, the byte in the line, and
+        whether the byte is inside the map. Line and byte are 0 for an element outside.
         """
         first = (self.left + self.stride_x * np.arange(self.out_width)) * channels
         position = (first[:, np.newaxis] + np.arange(size))[np.newaxis]
@@ -104,7 +108,9 @@ class Window:
         return line.reshape(shape), byte.reshape(shape), inside.reshape(shape)
 
     def _rows(self, i: int) -> tuple[Indices, Mask]:
-        """Return the map's row under row i of the kernel, and whether it is inside."""
+        """Return, for each window, the row of the map under row i of the kernel, and whether it is
+        inside the map.
+        """
         y = self.top + i * self.dilation_y + self.stride_y * np.arange(self.out_height)
         return y, (y >= 0) & (y < self.height)
 
@@ -124,4 +130,5 @@ UNSET = Window(
     out_height=1,
     out_width=1,
 )
-"""Stands where no Set_Config_Window has run; the WINDOW check keeps it from being used."""
+"""A window that stands for none: no Set_Config_Window has run. The WINDOW check prevents its use.
+"""

@@ -33,7 +33,9 @@ def all_images() -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
 
 
 def reference(model: str, x: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return the outputs of the interpreter's reference path for samples x of the model's shape."""
+    """Return the outputs of a stored model by the interpreter's reference kernels, for samples of
+    its shape.
+    """
     interpreter = Interpreter(
         str(HERE / model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )

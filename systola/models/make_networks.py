@@ -52,7 +52,9 @@ class Recipe:
 
 
 def ds_cnn() -> Any:
-    """Build the keyword spotting of MLPerf Tiny: a convolution, four depthwise-separable blocks."""
+    """Build the keyword-spotting network of MLPerf Tiny: a convolution, four depthwise-separable
+    blocks.
+    """
     sound = layers.Input((49, 10, 1))
     x = _normalised(layers.Conv2D(64, (10, 4), 2, "same", use_bias=False)(sound))
     for _ in range(4):
@@ -63,7 +65,9 @@ def ds_cnn() -> Any:
 
 
 def mobilenet_v1() -> Any:
-    """Build MobileNetV1 with a quarter of the channels, the visual wake words of MLPerf Tiny."""
+    """Build MobileNetV1 with a quarter of the channels: the visual wake words network of MLPerf
+    Tiny.
+    """
     image = layers.Input((96, 96, 3))
     x = _normalised(layers.Conv2D(8, 3, 2, "same", use_bias=False)(image))
     for channels, stride in (
@@ -156,7 +160,7 @@ NETWORKS = {
 
 
 def train(recipe: Recipe) -> Any:
-    """Return the trained Keras model, for one sample at a time."""
+    """Return the trained Keras model, which takes one sample at a time."""
     x, labels = recipe.samples(recipe.training_samples, data.TRAINING_SEED)
     model = recipe.build()
     library = tf_keras if isinstance(model, tf_keras.Model) else keras

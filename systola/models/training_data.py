@@ -45,7 +45,9 @@ def digits(count: int, seed: int) -> Samples:
 
 
 def keywords(count: int, seed: int) -> Samples:
-    """Make spectra over time, 49 x 10 x 1: three bands with a course for each keyword."""
+    """Make spectra over time, 49 x 10 x 1: three bands that rise and fall differently for each
+    keyword.
+    """
     courses = np.random.default_rng(12).uniform(0, 9, (KEYWORDS, 3, 4))
     random = np.random.default_rng(seed)
     labels = random.integers(0, KEYWORDS, count).astype(np.int32)
@@ -101,7 +103,7 @@ def _clouds(random: np.random.Generator, size: int) -> NDArray[np.float64]:
 def textures(count: int, seed: int) -> Samples:
     """Make stripes, 96 x 96 x 3 from -1 to 1, of 5 directions, 5 widths and 5 colours.
 
-    Each of the 125 kinds is one of the 1000 classes, every eighth.
+    The 125 kinds are every eighth of the 1000 classes.
     """
     colours = np.array(
         [(1, -0.6, -0.6), (-0.6, 1, -0.6), (-0.6, -0.6, 1), (1, 1, -0.6), (-0.6, 1, 1)]
@@ -124,10 +126,11 @@ def textures(count: int, seed: int) -> Samples:
 def reviews(count: int, seed: int) -> Samples:
     """Make texts of 80 words from a vocabulary of 1000; class 1 is praise.
 
-    Zeros come before the text, and sometimes the end of another text before them. The converter
-    measures ranges without resetting the state of an LSTM between samples, so the network has to
-    learn to forget. Words 2 to 41 praise, words 42 to 81 blame, word 1 reverses the next of them;
-    most of them agree. All other words are neutral, and frequent words have small numbers.
+    The text stands at the end. Zeros stand before it, and sometimes the end of another text before
+    the zeros. The network has to learn to ignore the text before the zeros: the converter measures
+    ranges without a reset of the state of an LSTM between samples. Words 2 to 41 praise, words 42
+    to 81 blame, word 1 reverses the next of these words. Most of these words in a text agree with
+    its class. All other words are neutral, and frequent words have small numbers.
     """
     random = np.random.default_rng(seed)
     samples = np.zeros((count, WORDS), np.int32)
@@ -152,7 +155,9 @@ def _text(random: np.random.Generator, length: int, praise: int) -> NDArray[np.i
 
 
 def movements(count: int, seed: int) -> Samples:
-    """Make three accelerations over 128 moments, 128 x 3: swings of different pace and form."""
+    """Make three accelerations over 128 moments, 128 x 3: swings that differ in form and pace from
+    class to class.
+    """
     random = np.random.default_rng(seed)
     labels = random.integers(0, ACTIVITIES, count).astype(np.int32)
     time = np.arange(128)

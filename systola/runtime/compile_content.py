@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the content of a model file to a compiled model, with the help of an interpreter if need be.
+"""Compiles the content of a model file, with an interpreter for parts that the machine does not
+run.
 
 A network that the machine does not take as a whole is cut into pieces.
 """
@@ -27,7 +28,7 @@ class ReadModel:
     semantics: Semantics
 
     def compile(self, batch: int) -> CompiledModel:
-        """Compile `batch` samples in one program; raise CompileError where it does not fit."""
+        """Compile `batch` samples in one program; raise CompileError if it does not fit."""
         if isinstance(self.network, PartialNetwork):
             return compile_model(self.config, self.network, self.semantics, batch)
         try:

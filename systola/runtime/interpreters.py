@@ -38,8 +38,8 @@ class MissingInterpreterError(ModelError):
 class Session:
     """A model in an interpreter; variables of the model keep their values between samples.
 
-    The process ends with the context. Raises MissingInterpreterError where the interpreter is not
-    installed, and ModelError where it refuses the model.
+    The process ends with the context. Raises MissingInterpreterError if the interpreter is not
+    installed, and ModelError if it refuses the model.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Session:
                 "pip install 'systola[host]'"
             )
         self._process = subprocess.Popen(
-            # Not from the working directory, in which anything may lie.
+            # The module is not taken from the working directory, which may contain anything.
             [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -83,8 +83,11 @@ class Session:
         self.tensors: Mapping[int | str, tuple[str, tuple[int, ...]]] = {
             key: (kind, tuple(shape)) for key, kind, shape in header["tensors"]
         }
-        """Type as the interpreter spells it, and shape: of each tensor of LiteRT by its number, of
-        each output of ONNX Runtime by its name. Sizes that are not known are 0."""
+        """Type, in the interpreter's spelling, and shape of each tensor. Sizes that are not known
+        are 0.
+
+        Tensors of LiteRT are known by number, and outputs of ONNX Runtime by name.
+        """
 
     def __enter__(self) -> Session:
         return self
@@ -100,13 +103,13 @@ class Session:
             pass
 
     def restart(self) -> None:
-        """Give variables their first values again; raise ValueError where the process has ended."""
+        """Give variables their first values again; raise ValueError if the process has ended."""
         self._answer({"restart": True}, [])
 
     def run(self, sample: Arrays) -> list[NDArray[Any]]:
         """Return the results for one sample, of which `sample` has an array for each input.
 
-        Raises ValueError where the interpreter refuses the values.
+        Raises ValueError if the interpreter refuses the values.
         """
         return self._answer({}, sample)[1]
 
@@ -210,8 +213,11 @@ class _OnnxRuntime:
         ]
 
     def probed(self) -> list[tuple[int | str, str, list[int]]]:
-        """Return the same after a run on zeros, with the shapes of its results."""
-        # The names of the types of ONNX Runtime, such as tensor(int64), are numpy's but for these.
+        """Return name, type and shape of each output after a run on zeros, by which the shapes are
+        known.
+        """
+        # The names of the types of ONNX Runtime, such as tensor(int64), are numpy's except for
+        # these.
         types = {"float": "float32", "double": "float64", "float16": "float16"}
         zeros: list[NDArray[Any]] = []
         for each in self._session.get_inputs():
@@ -273,7 +279,7 @@ def _serve(stdin: IO[bytes], stdout: IO[bytes]) -> None:
 
 def _main() -> None:
     stdin, stdout = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # The libraries print as they like.
+    # The libraries may print anything, so their standard output is not the stream of messages.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         _serve(stdin, stdout)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The property of this computer's processor that changes results of references on it."""
+"""A property of this computer's processor that changes the results of ONNX Runtime."""
 
 from __future__ import annotations
 

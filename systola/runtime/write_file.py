@@ -14,16 +14,18 @@ from tempfile import TemporaryDirectory
 _DESCRIPTORS = "/dev/fd"
 """The folder with the files that this process has open, by their numbers."""
 _PREFIX = ".tpu-"
-"""Begins the name of the folder in which new content waits for its file's name."""
+"""Start of the name of the folder in which new content is written, before it gets its file's
+name.
+"""
 
 
 def write_file(path: str | PathLike[str], content: bytes) -> None:
     """Write a file; after any error a regular file keeps its old content.
 
-    A regular file, and one that was not there, takes its content by a rename of a complete file in
-    the same folder. Links on the way stay, and so do the file's permissions and owner. Another hard
-    link keeps the old content. Devices, FIFOs and open files such as /dev/stdout are written to as
-    they are. Raises OSError with the name `path`.
+    A regular file, or a new file, gets its content by a rename of a complete file in the same
+    folder. Links on the way stay, and so do the file's permissions and owner. Another hard link
+    keeps the old content. Devices, FIFOs and open files such as /dev/stdout are written to as they
+    are. Raises OSError with the name `path`.
     """
     with _named(path) as name:
         place, status = _place(name)
@@ -69,7 +71,7 @@ def _named(path: str | PathLike[str]) -> Generator[str]:
 
 
 def _place(name: str) -> tuple[int | str, os.stat_result | None]:
-    """Return the file at the end of all links, and its status; None where nothing is there.
+    """Return the file at the end of all links, and its status; None if nothing is there.
 
     An open file of this process is returned as its descriptor: a rename would leave whoever holds
     that descriptor with a file without a name.

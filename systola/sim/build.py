@@ -62,7 +62,7 @@ def build_folder(*parts: str) -> Path:
 
 @contextmanager
 def in_build_folder(folder: Path) -> Generator[None]:
-    """Turn errors of the system into BuildFolderError, for work in `folder`."""
+    """Turn errors of the operating system into BuildFolderError, for work in `folder`."""
     try:
         yield
     except OSError as error:
@@ -73,7 +73,7 @@ def in_build_folder(folder: Path) -> Generator[None]:
 
 
 def content_key(*parts: str | bytes) -> str:
-    """Return a name for the result of building from `parts`: the same parts give the same name."""
+    """Return a name for the result of building from `parts`; equal parts give equal names."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -166,7 +166,7 @@ def _remove(result: Path) -> None:
 def is_plain(path: Path) -> bool:
     """Return whether a path works in GNU make, and in makefiles that quote nothing.
 
-    A path with a space, a bracket, a quote and the like does not.
+    A path with a space, a bracket, a quote or a similar character does not.
     """
     return re.fullmatch(r"[A-Za-z0-9_/.,+@-]*", str(path)) is not None
 
@@ -218,7 +218,7 @@ def _remove_leftovers(folder: Path, own: str) -> None:
 def in_use(lock: Path) -> Generator[bool]:
     """Yield whether another process builds the result of this lock file.
 
-    If none does, none can until the end of the context.
+    If no process builds it, the lock is held until the end of the context, so that none begins.
     """
     with lock.open("a") as file:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that the harnesses need of the rest of the project, as a C++ header."""
+"""The numbers of the project that the C++ harnesses need, as a header."""
 
 from systola.arch.config import HOST_PAGE_BYTES
 from systola.arch.registers import FETCH_ID, TRACE_DEPTH, Control, Register, Status

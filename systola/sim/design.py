@@ -71,7 +71,9 @@ def pod_verilog_of(
 
 @lru_cache(maxsize=1)
 def _description() -> bytes:
-    """Return a key of all that the Verilog depends on, except the configuration."""
+    """Return bytes that change with everything that the Verilog depends on, except the
+    configuration.
+    """
     parts = [importlib.metadata.version("amaranth").encode()]
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)

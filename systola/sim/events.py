@@ -140,7 +140,7 @@ def waits(queue: Queue, mask: str) -> str:
 
 
 def list_of(mask: str) -> str:
-    """Return the list of a mask."""
+    """Return the list of the scoreboard that a mask belongs to."""
     return "activate_writing" if mask == "operand_writing" else mask
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 MOST_TEXT = 1000
-"""Characters of a message in one line."""
+"""Largest number of characters of a message that is printed in one line."""
 _ADDRESS = re.compile(r"^ *\+ +where .* object at 0x[0-9a-f]+>.*\n?", re.MULTILINE)
 """Lines of an assertion's message that name nothing but the object of a method."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (?!expect$)', re.MULTILINE)
-"""A line of a traceback, but for the function that compares on behalf of a test."""
+"""A line of a traceback, except for the function that compares on behalf of a test."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class FirstFailure:
 
 
 def first_failure(results: Path) -> FirstFailure | None:
-    """Return the first failure in cocotb's results.xml, None where no test failed.
+    """Return the first failure in cocotb's results.xml, None if no test failed.
 
     The line of the assertion is the innermost one that is not in an installed package.
     """

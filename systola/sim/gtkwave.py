@@ -10,21 +10,23 @@ from pathlib import Path
 from systola.sim.shown import Group, Names
 
 _MARKERS = 26
-"""Number of named markers after the first marker; all are unused."""
+"""Number of named markers after the first marker of a save file; all of them are unused."""
 _BINARY, _HEX, _NAMED = "@28", "@22", "@2022"
-"""Flags for the form of a value; the last flag takes names of values from a file."""
+"""Format codes of GTKWave for binary, hexadecimal and named values; names come from a file."""
 _OPEN, _END = ("@800200", "@c00200"), ("@1000200", "@1401200")
-"""Flags for begin and end of a group, first for an open and then for a closed group."""
+"""Format codes of GTKWave for begin and end of a group, first of an open and then of a closed
+group.
+"""
 _PIXELS = 16
 """Width of a cycle, in pixels."""
 _FRAME = 200
-"""Pixels that show 2^-zoom units of the waveform's time."""
+"""GTKWave's scale: at zoom z this number of pixels shows 2^-z units of the waveform's time."""
 
 
 def write_gtkwave(
     waveform: Path, groups: Iterable[Group], scope: str, cycle: int, marker: int | None
 ) -> Path:
-    """Write the save file, and a file for each kind of names; see save_files.
+    """Write the save file, and a file of names for each enumeration of states; see save_files.
 
     Returns the path of the save file.
     """

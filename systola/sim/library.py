@@ -184,7 +184,8 @@ class Simulator(VerilatedModel):
             raise SimulationError("the machine does not answer with its identity")
 
     def written_at(self, offset: int) -> int | None:
-        """Return the cycle in which a byte of the host window was last written; None if it was not.
+        """Return the cycle in which a byte of the host window was last written; None if it was not
+        written.
 
         The cycle counts from START of the last program, `offset` is in bytes.
         """
@@ -305,11 +306,12 @@ class Simulator(VerilatedModel):
         return self._result(host, seconds, abandoned)
 
     def what_hangs(self, image: Program, **how: Any) -> str:
-        """Describe the state of the machine in a program that does not end; `how` as for `run`.
+        """Run a program that does not end once more, and describe the state in which the machine
+        hangs.
 
-        The program runs again, after a reset, on a simulator that can show this state. This
-        simulator is slower, and is built now. For a machine with a library or Verilog of its own
-        the text is empty.
+        `how` are arguments of `run`. The program runs after a reset, on a simulator that can show
+        this state. This simulator is slower, and is built now. For a machine with a library or
+        Verilog of its own the text is empty.
         """
         if not self._is_own:
             return ""

@@ -180,7 +180,7 @@ class MemoryModel:
         self.restart()
 
     def restart(self) -> None:
-        """Start the stalls afresh, as a START that was accepted in the last cycle does."""
+        """Start the stalls afresh, as after an accepted START."""
         self._started = self._cycle - 1
         self._written: dict[int, int] = {}
         threshold = stall_threshold(self.stall)
@@ -190,7 +190,8 @@ class MemoryModel:
         }
 
     def written_at(self, offset: int) -> int | None:
-        """Return the cycle in which byte `offset` of `data` was last written; None if it was not.
+        """Return the cycle in which byte `offset` of `data` was last written; None if it was not
+        written.
 
         The cycle counts from START.
         """
@@ -202,7 +203,7 @@ class MemoryModel:
         return not (self._reads or self._addresses or self._beats or self._bursts or self._answers)
 
     def drive(self) -> Outputs:
-        """Begin a cycle, and return the signals of the memory in it."""
+        """Begin a cycle, and return the signals that the memory drives in it."""
         stalled = {channel: generator.draw() for channel, generator in self._stalls.items()}
         out = self.outputs
         answers = len(self._answers)
@@ -220,7 +221,7 @@ class MemoryModel:
         return out
 
     def sample(self, now: Inputs) -> None:
-        """End the cycle with the signals of the machine in it."""
+        """End the cycle, given the signals that the machine drives in it."""
         out = self.outputs
         due = self._cycle + 1 + self.latency
         if out.r is not None and now.r_ready:

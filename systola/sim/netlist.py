@@ -6,5 +6,7 @@ MARK = "// netlist\n"
 
 
 def is_netlist(verilog: str) -> bool:
-    """Return whether it is a netlist: so long that compiling takes longer than simulating."""
+    """Return whether the Verilog is a netlist. A netlist is long, so compiling it takes longer than
+    simulating it.
+    """
     return verilog.startswith(MARK)

@@ -46,7 +46,8 @@ _FUNCTIONS: Functions = (
     ("run", NUMBER, (LONG,)),
 )
 _POLLS = 20_000
-"""Number of reads of STATUS after a fault, or a soft reset, until the other cores must have ended.
+"""Largest number of reads of STATUS after a fault or a soft reset. By then the other cores must
+have ended.
 """
 
 
@@ -75,7 +76,7 @@ class PodResult:
 
     @property
     def cycles(self) -> int:
-        """Cycles until the last core has ended."""
+        """Cycles from the common start until the last core has ended."""
         return max(core.cycles for core in self.cores)
 
 

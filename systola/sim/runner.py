@@ -47,8 +47,9 @@ class TestFailure(AssertionError):
     __test__ = False
 
     def __init__(self, text: str, *, known: bool = False, repeat: str = "") -> None:
-        """Keep whether the first line is an assertion (`known`), and the command that runs it
-        again.
+        """Store the text of a failure and the command that repeats the run.
+
+        `known` means that the first line of the text is an assertion.
         """
         self.known = known
         first, _, rest = text.partition("\n")

@@ -41,7 +41,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of signals with a heading."""
+    """A group of signals with a heading, as a viewer shows it."""
 
     name: str
     signals: list[Shown]
@@ -50,11 +50,11 @@ class Group:
 @dataclass(frozen=True)
 class _Module:
     ports: dict[str, int] = field(default_factory=dict[str, int])
-    """Widths of the ports, in bits."""
+    """Width of each port, in bits."""
     enumerated: dict[str, Names] = field(default_factory=dict[str, Names])
     """Ports and other signals that have values with names."""
     instances: dict[str, str] = field(default_factory=dict[str, str])
-    """Modules of the instances."""
+    """For each instance, the name of its module."""
 
 
 def fields_named(verilog: str) -> str:

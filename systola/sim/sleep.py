@@ -17,7 +17,9 @@ TILE, AWAKE = "mxu_tile", "mxu_tile_awake"
 _PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", re.MULTILINE)
 
 LANES_WAKE_FOR = 255
-"""Cycles for which lanes stay awake: more than from their last input to its last effect."""
+"""Cycles for which lanes stay awake after their last input: more than from an input to its last
+effect.
+"""
 _LANES = re.compile(
     r"^module \\\S*\.activation_unit\.lanes \(.*?^endmodule$", re.MULTILINE | re.DOTALL
 )
@@ -25,14 +27,14 @@ _CLOCK = re.compile(r"^  wire (\w*clk);\n", re.MULTILINE)
 _TOLD = re.compile(
     r"^  input (?:\[\d+:0\] )?(\\?\w+__(?:enable|planes)[$\d ]*|\w*rst|issue);", re.MULTILINE
 )
-"""Names of the lanes' inputs, except `line`; if a name is taken, Amaranth adds a number."""
+"""Names of the lanes' inputs, except `line`. Amaranth adds a number to a name that is taken."""
 _TURN = re.compile(r"^  input turn;", re.MULTILINE)
 _LINE = (
     *("load_tap", "load_tile", "load_seed", "scaling.scaled"),
     *(f"element.{name}" for name in ("low", "addend", "coefficient", "keep")),
     *(f"summing.{name}" for name in ("update", "scaled", "halved")),
 )
-"""Fields of `line` that have an effect."""
+"""Fields of `line` that can change registers of the lanes."""
 
 
 def with_sleeping_tiles(verilog: str) -> str:
@@ -58,9 +60,10 @@ endmodule
 
 
 def with_sleeping_lanes(verilog: str) -> str:
-    """Return the text with lanes that sleep, in a module of the same name.
+    """Return the Verilog text with lanes that stop their clock while they have no work.
 
-    Lanes that columns share do not sleep: their registers rotate with the turns.
+    The names of modules stay. Lanes that several columns share do not stop: their registers move
+    from column to column in each turn.
     """
     return _LANES.sub(_sleeping, verilog)
 

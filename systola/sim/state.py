@@ -48,8 +48,11 @@ _UNITS = {
         ("host_writing",),
     ),
 }
-"""Units. Each has its queue, and the prefix of the flags for its waits, with their masks. The last
-entry names the lists that hold its own instructions while they are under way."""
+"""Units of the machine, by name.
+
+Each has its queue, and the prefix of the flags for its waits, with their masks. The last entry
+names the lists that hold its own instructions while they are under way.
+"""
 
 
 def _fields() -> dict[str, tuple[int, str]]:

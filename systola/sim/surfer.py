@@ -16,13 +16,13 @@ from systola.sim.shown import Group, Names
 
 MAPPINGS = ".surfer/mappings"
 MARK = "look_here"
-"""Name of the marker."""
+"""Name of the marker at the time to look at."""
 _DIGITS = "abcdefghijklmnop"
-"""Digits 0 to 15, as Surfer counts the rows on its screen."""
+"""Digits 0 to 15 with which a user of Surfer names the rows on the screen."""
 
 
 def write_surfer(waveform: Path, groups: Iterable[Group], scope: str, marker: int | None) -> Path:
-    """Write the command file, and a mapping for each kind of names; see save_files.
+    """Write the command file, and a file of names for each enumeration of states; see save_files.
 
     Returns the path of the command file.
     """
@@ -51,7 +51,7 @@ def write_surfer(waveform: Path, groups: Iterable[Group], scope: str, marker: in
 
 
 def _focus(row: int) -> str:
-    """Return the command that focuses a row by its number.
+    """Return the command of Surfer that puts the focus on a row, given by its number.
 
     The text after the number is a name, which Surfer does not read.
     """

@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(name: str, unit: str | None, path: Path, ns: float) -> Report:
     """Map a preset, or one unit of it, to the cells of the library at `path`.
 
-    Raises ConfigError, SynthesisUsageError for a tool or file that is missing, SynthesisError where
-    a tool gives up.
+    Raises ConfigError, SynthesisUsageError for a tool or file that is missing, SynthesisError if a
+    tool gives up.
     """
     config = preset(name)
     library = read_library(path)
@@ -111,7 +111,8 @@ def script(top: str) -> str:
         "abc -fast -liberty library.lib",
         "opt_clean",
         "write_json netlist.json",
-        # OpenSTA's reader of Verilog knows neither parameters nor parts of words on the left.
+        # OpenSTA's Verilog reader accepts no parameters, and no parts of words on the left of an
+        # assignment.
         f"setparam {unset} t:sram_1r1w",
         "setundef -zero",
         "splitnets -ports",
@@ -122,7 +123,7 @@ def script(top: str) -> str:
 
 
 def find_tools() -> tuple[Tool, Tool | None]:
-    """Return Yosys, and OpenSTA where it is there. Raises SynthesisUsageError without Yosys."""
+    """Return Yosys and, if it is installed, OpenSTA. Raises SynthesisUsageError without Yosys."""
     beside = Path(sys.executable).with_name(TRIED[1])
     places = (shutil.which(TRIED[0]), str(beside) if beside.exists() else shutil.which(TRIED[1]))
     path = next((place for place in places if place), None)
@@ -139,7 +140,7 @@ def _version(path: str, option: str) -> str:
 
 
 def timing(sta: Tool, folder: Path, top: str, ns: float) -> Timing:
-    """Return the slack of the netlist in `folder`. Raises SynthesisError where OpenSTA fails."""
+    """Return the slack of the netlist in `folder`. Raises SynthesisError if OpenSTA fails."""
     (folder / "sta.tcl").write_text(
         "read_liberty library.lib\n"
         "read_verilog netlist.v\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The project's own figures: the figures that were accepted last, and whether they still hold.
+"""The project's accepted figures of synthesis, and the check that they still hold.
 
 `python -m systola.synth.baseline --check` measures a set of designs. It fails if a design has
 become larger or slower than in baseline.json. `--write` stores its figures as the new baseline.
@@ -100,7 +100,7 @@ def kept(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def worse(now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
-    """Return the ways in which the figures `now` are worse than accepted, each in one line."""
+    """Return a line for each figure of `now` that is worse than the accepted figure in `then`."""
     found: list[str] = []
     if now["lacks"] and not then["lacks"]:
         found.append(f"does not fit any more: {', '.join(now['lacks'])}")
@@ -154,7 +154,7 @@ def _check(designs: Sequence[Design]) -> int:
 def _write(designs: Sequence[Design]) -> int:
     for design in designs:
         figures = _measure(design)
-        # Each is stored at once: the next one may take an hour, or fail.
+        # Each design is stored at once, as the next one may take an hour, or fail.
         everything = {**stored(), design.name: figures}
         ordered = {each.name: everything[each.name] for each in SET if each.name in everything}
         BASELINE.write_text(json.dumps(ordered, indent=1) + "\n")

@@ -8,9 +8,9 @@ DEFAULT_MHZ = 100.0
 
 
 def timing_constraints(top: str, wrapper: str, mhz: float) -> str:
-    """Return systola.sdc but for the comment at its top, for a clock of `mhz`.
+    """Return the text of systola.sdc without its first comment, for a clock of `mhz`.
 
-    One clock and a synchronous reset: nothing is a false path, nothing takes several cycles.
+    It has one clock and a synchronous reset. There are no false paths and no multicycle paths.
     """
     return (
         f"# Port clk of module {top}, aclk of module {wrapper}. The reset is synchronous to it:\n"

@@ -174,7 +174,8 @@ class _Graph:
     def _merged(self, unit: str, parts: list[_Histories]) -> _Histories:
         """Return the histories of an output bit of logic in `unit`, from the histories of its
         inputs."""
-        # Most bits of a word have the same origins, so each combination is calculated only once.
+        # Most bits of a word have the same origins, so each combination of origins is worked out
+        # only once.
         key = unit, frozenset(map(id, parts))
         if key not in self._merges:
             here = frozenset((unit,))
@@ -186,7 +187,7 @@ class _Graph:
         return self._merges[key]
 
     def _inputs(self, name: str, port: str, at: int) -> list[_Bit]:
-        """Return the input bits of a cell that the given output bit depends on."""
+        """Return the input bits of a cell on which its output bit number `at` depends."""
         cell = self._cells[name]
         inputs = {
             key: bits
@@ -217,8 +218,9 @@ class _Graph:
         return unit_of(f"{self._design}.{path}" if path else self._design, self._design) or ""
 
     def _name_of(self, bit: _Bit | None, register: str) -> str:
-        """Return the name of the signal with a bit in the register's own module, or else of the
-        module."""
+        """Return the name of the signal with this bit in the register's own module, or else the
+        module's name.
+        """
         return self._names.get((_path(register), bit)) or plain(_path(register), self._design)
 
     def _signal_names(self, netnames: Mapping[str, Any]) -> dict[tuple[str, _Bit | None], str]:

@@ -150,7 +150,7 @@ def _cell(
     *,
     box: bool = False,
 ) -> str:
-    """Return a module for a cell. With `box` the cell has paths from inputs to outputs."""
+    """Return a Verilog module for a cell. With `box` the cell has paths from inputs to outputs."""
     ports = [f"input {port}" for port in inputs] + [f"output {port}" for port in outputs]
     # The mapper must know the pins of a carry chain, so that it leaves the chain whole.
     carries = ("input CIN", "output COUT")

@@ -14,9 +14,16 @@ from systola.sim.verilator import LINT, environment, verilator_root
 
 _OPTIONS = ("--lint-only", "--quiet", "--no-timing", "--top-module", "tpu")
 _CONFIGURATIONS = ("tiny", "base", "7x5-parity", "40x36", "4x4-training-attention")
-"""The default, the smallest, one with no power of two and with parity, a grid of tiles, one that
-trains and has curves: v1's array in one piece takes Verilator minutes and has no other modules than
-40x36."""
+"""Configurations to lint:
+
+- tiny is the smallest, base the default.
+- 7x5-parity has parity, and sizes that are no powers of two.
+- 40x36 has an array of several tiles.
+- The last one trains, and has functions by curves.
+
+The preset v1 is left out: Verilator takes minutes for its array in one piece, and it has no other
+modules than 40x36.
+"""
 
 
 def main() -> int:

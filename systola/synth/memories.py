@@ -51,14 +51,14 @@ def inferred_memories(dump: str, log: str, top: str, design: str) -> list[Memory
         if not int(parameters["WR_PORTS"]) or not path.startswith(f"{design}."):
             continue
         bits = int(parameters["WIDTH"]) * int(parameters["SIZE"])
-        # A memory that Yosys neither maps nor mentions ends as flip-flops.
+        # A memory that Yosys neither maps nor mentions in its log becomes flip-flops.
         place = places.get(f"{top}.{path}", FLIP_FLOPS)
         found.append(MemoryPlace(plain(path, design), bits, place))
     return sorted(found, key=lambda memory: memory.name)
 
 
 def placed_memories(netlist: Netlist, fabric: Fabric, design: str) -> list[str]:
-    """Return the modules that contain block RAMs themselves, inferred or instantiated by name."""
+    """Return the modules that directly contain block RAMs, inferred or instantiated by name."""
     found: set[str] = set()
     for scope, cells in netlist.by_scope.items():
         used = resources(fabric, cells)

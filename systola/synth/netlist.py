@@ -35,7 +35,9 @@ class Netlist:
 
     @cached_property
     def by_scope(self) -> dict[str, Counter[str]]:
-        """The number of cells of each type, for each module on its own; '' is the top."""
+        """The number of cells of each type, for each module without the modules in it; '' is the
+        top.
+        """
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for name, kind in self.cells.items():
             counts[self.scope_of(name)][kind] += 1
@@ -70,7 +72,7 @@ def top_module(design: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(path: str, design: str) -> str:
-    """Return a path in the design's own names: without `design`, OUTSIDE, and Amaranth's numbers.
+    """Return a module's path as reports show it: without `design`, OUTSIDE, and Amaranth's numbers.
 
     `tpu.core.accumulators$397.bank_1` is `accumulators.bank_1`; the design itself is ''.
     """
@@ -83,10 +85,11 @@ def plain(path: str, design: str) -> str:
 
 
 def unit_of(path: str, design: str) -> str | None:
-    """Return the part of the report's table that a path belongs to; None for the frame.
+    """Return the row of the report's table in which a path is counted; None for the frame around a
+    unit.
 
-    The parts of the machine are its units, the parts of a unit its modules. The design's own name
-    stands for logic outside of all parts.
+    A machine has a row for each unit, and a unit for each of its modules. The row with the design's
+    own name is for logic outside of all these.
     """
     if path != design and not path.startswith(f"{design}."):
         return None

@@ -53,9 +53,9 @@ def synthesis_picture() -> str:
 
 _PICTURE = "synthesis.svg"
 _PLACED = "ecp5-85f_small"
-"""Name of the whole machine that has all figures."""
+"""Name of the design in the baseline that is a whole machine with all figures."""
 _LARGEST = 5
-"""Number of units that are named if a design does not fit."""
+"""Number of the largest units that are named if a design does not fit."""
 PAGES: Pages = {"synthesis.md": synthesis_page, _PICTURE: synthesis_picture}
 
 

@@ -24,7 +24,7 @@ def file_header(machine: str, begin: str, end: str = "") -> str:
 
 @cache
 def _commit() -> str:
-    """Return the commit of this checkout, "-dirty" if files differ; "" where there is none."""
+    """Return the commit of this checkout, "-dirty" if files differ; "" if there is none."""
     if not (_CHECKOUT / ".git").exists():
         return ""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]

@@ -34,8 +34,8 @@ def removed_registers(
     """Return the bits of registers that are in the design `before` and not in `after`.
 
     Both are in the JSON of Yosys, before and after synthesis, with the hierarchy. `registers` are
-    the names of the flip-flops of the library. A register that became one with an equal one of the
-    same module stays.
+    the names of the flip-flops of the library. A register that was merged with an equal register of
+    its module does not count as removed.
     """
     found: Counter[tuple[str, str, str]] = Counter()
     for module, content in before["modules"].items():
@@ -57,7 +57,9 @@ def removed_registers(
 
 
 def _outputs(module: dict[str, Any], registers: frozenset[str] | None) -> Iterator[int]:
-    """Return the output bits of all flip-flops; `registers` is None before synthesis."""
+    """Yield the numbers of the output bits of all flip-flops; `registers` is None before
+    synthesis.
+    """
     for cell in module["cells"].values():
         kind = cell["type"]
         if (kind in registers) if registers is not None else kind.startswith("$dff"):

@@ -62,7 +62,7 @@ def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
 
 
 def lacks(figures: Mapping[str, Any]) -> list[str]:
-    """Return the resources of which the design and its frame need more than the device has.
+    """Return the resources that the device has too few of, for the design and its frame.
 
     Each is a few words, such as the number needed and the number available.
     """
@@ -110,7 +110,8 @@ def fmax(clock: Mapping[str, Any], *, digits: int) -> str:
 
 
 def speed(figures: Mapping[str, Any], macs: int) -> dict[str, Any]:
-    """Return the speed of the arrays at this clock, and their multiply-accumulates for each DSP.
+    """Return the speed of the arrays at this clock, and the multiply-accumulates for each DSP
+    block.
 
     `macs` is the number of multiply-accumulates in a cycle.
     """

@@ -13,7 +13,7 @@ from systola.hdl.parts.fabric import Fabric
 
 
 class Kind(Enum):
-    """A column of the report."""
+    """A kind of resource, which is a column of the report."""
 
     LUT = "lut"
     """Places of look-up tables, for logic, for a carry chain, or for a small memory."""
@@ -32,7 +32,8 @@ CELLS: Mapping[Fabric, tuple[tuple[str, Mapping[Kind, float]], ...]] = {
     Fabric.ECP5: (
         (r"LUT4", {Kind.LUT: 1}),
         (r"CCU2C", {Kind.LUT: 2, Kind.CARRY: 1}),
-        # Two slices hold the 16 x 4 bits, and one drives their write port.
+        # Two slices hold the 16 x 4 bits of a small memory, and a third slice drives their write
+        # port.
         (r"TRELLIS_DPR16X4", {Kind.LUT: 6, Kind.LUT_RAM: 6}),
         (r"TRELLIS_FF", {Kind.FF: 1}),
         (r"MULT18X18D", {Kind.DSP: 1}),
@@ -71,13 +72,14 @@ CELLS: Mapping[Fabric, tuple[tuple[str, Mapping[Kind, float]], ...]] = {
         (r"MULT36X36", {Kind.DSP: 4}),
         (r"(SP|SDP|DP|pROM)X?9?B?", {Kind.BLOCK_RAM: 1}),
     ),
-    # A place is half of a Cologne programmable element: a tree of up to four inputs, or a sum bit.
+    # A place of a look-up table is half of a Cologne programmable element: a tree of up to four
+    # inputs, or a sum bit.
     Fabric.GATEMATE: (
         (r"CC_LUT[1-4]|CC_L2T4|CC_MX2", {Kind.LUT: 1}),
         (r"CC_L2T5|CC_MX4", {Kind.LUT: 2}),
         (r"CC_ADDF", {Kind.LUT: 1, Kind.CARRY: 1}),
         (r"CC_DFF|CC_DLT", {Kind.FF: 1}),
-        # nextpnr makes it of such elements, about 40 for 8x8 bits: its own count has them.
+        # nextpnr makes a multiplier of such elements, about 40 for 8x8 bits. It counts them itself.
         (r"CC_MULT", {Kind.DSP: 1}),
         (r"CC_BRAM_20K", {Kind.BLOCK_RAM: 1}),
         (r"CC_BRAM_40K", {Kind.BLOCK_RAM: 2}),

@@ -55,7 +55,7 @@ opt_expr
 opt_dff
 """
 )
-# Gates and flip-flops; memories stay as they are, because a chip makes them of macros.
+# A netlist of gates and flip-flops. Memories stay as they are, because a chip makes them of macros.
 _GENERIC = """
 synth -top {top} -flatten -run begin:fine
 opt -fast -full
@@ -101,5 +101,5 @@ def netlist_of(verilog: str, top: str, fabric: Fabric) -> str:
     key = content_key(yosys.version, script, _CELLS, models, verilog)
     what = f"netlist of '{top}' for {fabric.value}"
     text = built_once("netlist", f"{key}.v", what, make).read_text()
-    # Some pins of a block are not connected.
+    # Some pins of a block are not connected, about which Verilator would warn.
     return f"{MARK}// verilator lint_off PINMISSING\n{text}\n{models_of(text)}"

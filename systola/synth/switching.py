@@ -50,7 +50,8 @@ class Transitions:
 
     count: int
     useful: int
-    """Number of cycles that end with another value than they begin with; the others are glitches.
+    """Number of cycles at the end of which the net has another value than at the beginning. Other
+    transitions are glitches.
     """
     high: float
     """Share of the time in which the net is 1."""
@@ -69,7 +70,7 @@ class Switching:
     toggles: float
     """Transitions of a net in a cycle, without the clock; the mean of all nets."""
     glitches: float
-    """Share of these transitions that a cycle makes and takes back."""
+    """Share of these transitions that are glitches: a cycle makes them and takes them back."""
     sequential: float
     """Picojoules of the flip-flops, clock pins included, for each multiply-add."""
     combinational: float
@@ -103,8 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(name: str, vectors: int) -> Switching:
     """Return the energy of the array of a preset.
 
-    Raises ConfigError, SynthesisUsageError for a tool or file that is missing, SynthesisError where
-    a tool gives up or a sum is wrong.
+    Raises ConfigError, SynthesisUsageError for a tool or file that is missing, SynthesisError if a
+    tool gives up or a sum is wrong.
     """
     config = preset(name)
     yosys, sta = find_tools()
@@ -178,7 +179,7 @@ class _Data:
 
     @classmethod
     def drawn(cls, config: Config, count: int) -> _Data:
-        """Draw data for an array; all bytes are equally likely, and always the same."""
+        """Draw random data for an array, the same in each call; all bytes are equally likely."""
         rng = np.random.default_rng(1)
         weights = rng.integers(-128, 128, (config.rows, config.cols), np.int8)
         vectors = rng.integers(-128, 128, (count, config.rows), np.int8)
@@ -243,7 +244,7 @@ def _hex(values: NDArray[np.int8]) -> str:
 
 
 def _simulate(folder: Path, sums: NDArray[np.int32]) -> None:
-    """Run the netlist, and leave array.vcd. Raises SynthesisError where its sums are wrong."""
+    """Run the netlist, and leave array.vcd. Raises SynthesisError if its sums are wrong."""
     build = ["iverilog", "-g2005", "-gspecify", "-s", "bench", "-o", "bench.vvp"]
     output = ""
     for command in ([*build, "bench.v", "netlist.v", str(MODELS)], ["vvp", "-n", "bench.vvp"]):
@@ -291,7 +292,9 @@ def transitions(lines: Iterable[str], cycles: int) -> dict[str, Transitions]:
 
 
 def _distinct(changes: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Yield the changes to another value; of several at one time the last one counts."""
+    """Yield the changes to another value. Of several changes at one time only the last one
+    counts.
+    """
     last = dict(changes)
     value = ""
     for time, new in last.items():

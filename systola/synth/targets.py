@@ -12,7 +12,7 @@ from systola.synth.errors import SynthesisUsageError
 from systola.synth.resources import Kind
 
 PINS = "pins.txt"
-"""Name of the file with the constraints on the pins of the frame, if a target has some."""
+"""Name of the file with pin constraints for the frame around a unit, if a target needs some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,9 @@ class Target:
     options: tuple[str, ...] = ()
     """Options of nextpnr; `{speed}` stands for the speed grade."""
     pins: str = ""
-    """Constraints on the pins of the frame, for the file PINS, if nextpnr does not choose them."""
+    """Text of the file PINS: pin constraints for the frame around a unit, if nextpnr does not
+    choose pins.
+    """
     speeds: tuple[str, ...] = ("",)
     frequency: int = 100
     """Frequency that nextpnr is asked to reach, in MHz."""

@@ -43,7 +43,7 @@ def trial(config: Config) -> dict[str, str]:
 
 
 def trial_text(fabric: Fabric) -> list[str]:
-    """Return lines of Markdown that say how to run it, for a machine of that fabric."""
+    """Return lines of Markdown on the use of the folder `try`, for a machine of that fabric."""
     lines = [
         "## Trying it",
         "",

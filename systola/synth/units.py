@@ -38,11 +38,12 @@ UNITS = {
     "machine_control": "MachineControl",
     "counters": "Counters",
 }
-"""File in hdl/, and class, of each unit."""
+"""For each unit: the name of its file in hdl/, and of its class."""
 
 
 def check_unit(name: str | None, cores: int | None = None) -> None:
-    """Raise SynthesisUsageError for an unknown name, and for a unit of a pod of `cores`.
+    """Raise SynthesisUsageError for an unknown unit, or for any unit if a pod of `cores` is asked
+    for.
 
     None stands for the whole machine.
     """

@@ -41,9 +41,9 @@ from systola.timing.span import Span
 from systola.timing.window import WindowGrid
 
 FOLLOWS = 1 + FOLLOW_LATENCY
-"""Cycles from an announcement to the first read that it allows."""
+"""Cycles from an announcement that a line will be written to the first read that it allows."""
 ADDEND = 2
-"""Number of lines of the addend of an int16 result."""
+"""Number of lines that hold the addend of an int16 result."""
 
 ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...], ListState, GatesState]
 """Type of the state of an ActivationUnit.
@@ -98,7 +98,7 @@ class ActivationUnit:
     def __init__(self, config: Config, regions: Regions) -> None:
         self._config = config
         self._turns = config.columns_per_lane
-        """Cycles of a step: one for each column of a lane.
+        """Cycles of a step: one for each column that shares a lane.
 
         A read is announced this number of cycles after it begins.
         """
@@ -360,7 +360,7 @@ class ActivationUnit:
     def _run(self, work: Work, needed: float | Times, issued: float) -> tuple[Times, Span]:
         """Return the cycle in which each vector is issued, and the span of the instruction.
 
-        All data that a vector needs are there from cycle `needed` on.
+        All data that a vector needs are ready from cycle `needed` on.
         """
         space = self._regions.buffer
         target = slice(work.destination, work.destination + work.vectors * work.lines)
@@ -456,13 +456,15 @@ class ActivationUnit:
         return np.array(times)
 
     def _gate_latency(self, gate: bool) -> int:
-        """Return how many cycles later a result with a gate function is written than another
-        result."""
+        """Return how many cycles a result with a gate function is written later than any other
+        result.
+        """
         return self._turns * GateSequencer.latency(self._turns) * gate
 
     def _pause(self, cycles: int) -> int:
-        """Return the cycles of all steps that are left out, so that no step begins for `cycles`
-        cycles."""
+        """Return the cycles of the whole steps that are left out, so that no step begins for
+        `cycles` cycles.
+        """
         return self._turns * left_out(cycles, self._turns) if cycles else 0
 
     def _halved(self) -> tuple[bool, bool]:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often each part of the machine works for a program, counted from the program alone.
+"""The number of times that each part of the machine works for a program, counted from the program
+alone.
 
 The counts follow from the instruction set: an instruction names the number of its vectors, lines,
 rows and tiles. They depend on no data and on no address. Fetched instructions are not counted, as
-the instruction set leaves open how far ahead they are fetched; nor are parameters and tables.
+the instruction set leaves open how far ahead they are fetched. Parameters and tables are not
+counted either.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class Activity:
         return Activity(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in FIELDS})
 
     def scaled(self, factor: float) -> Activity:
-        """Return this activity `factor` times."""
+        """Return this activity with each count multiplied by `factor`."""
         return Activity(**{name: factor * count for name, count in asdict(self).items()})
 
 
@@ -92,8 +94,9 @@ def activity(config: Config, program: bytes) -> Activity:
 
 
 class _Walk:
-    """A walk through a program. It goes through an iteration of a loop only if its counts may
-    differ."""
+    """A walk through a program, which adds up the counts of all instructions. It repeats an
+    iteration of a loop only if the counts of the next iteration may differ.
+    """
 
     def __init__(self, config: Config, program: bytes) -> None:
         self.counts: _Counts = Counter()
@@ -163,7 +166,7 @@ class _Walk:
 
 
 def _counts(config: Config, entry: Instruction, at: Mapping[str, int], window: Window) -> _Counts:
-    """Return the counts of one instruction with effective operands `at`."""
+    """Return the counts of one instruction; `at` are its operands with index registers added."""
     line, cols = config.line_bytes, config.cols
     match entry.opcode:
         case (

@@ -38,7 +38,7 @@ class ComingReads:
     lines: NDArray[np.int64]
     """Line read in each cycle; negative for a cycle without a read."""
     ready: Times
-    """First cycle in which each line can be read, as far as older instructions decide."""
+    """First cycle in which older instructions allow each line to be read."""
     behind_first: bool = False
     """True if reads of lines below the present instruction's results wait for its first result.
 
@@ -51,7 +51,7 @@ class OtherReads:
     """The lines that the matrix unit reads during an instruction of the activation unit."""
 
     past: dict[float, int]
-    """Line that instructions issued before read in each cycle."""
+    """Line that is read in each cycle by instructions that were issued before."""
     coming: Iterator[ComingReads]
     """Reads of the instructions that are issued later."""
     start: float
@@ -83,7 +83,7 @@ class Reader:
     paired: bool = False
     """True if each read takes the line before, too, from the bank before."""
     gates: Gates | None = None
-    """Gates of older vectors, between which vectors that sum lines must find slots.
+    """Gates of older vectors. Vectors that sum lines must find slots between these.
 
     None for vectors of other kinds.
     """
@@ -194,8 +194,8 @@ def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
 def yielding_writes(times: Times, line: int, taken: Times, taken_line: int, banks: int) -> Times:
     """Return the cycles in which the host reader writes lines from `line` on.
 
-    Without conflicts it would write them at `times`. The activation unit writes a line in each of
-    the cycles `taken`, from line `taken_line` on.
+    Without conflicts it writes them at `times`. The activation unit goes first: it writes a line in
+    each of the cycles `taken`, from line `taken_line` on.
     """
     first, last = int(taken[0]), int(taken[-1])
     bank_at = np.full(last - first + 2, -1)

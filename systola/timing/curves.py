@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables and curves: which instructions take them, and how many tables they are."""
+"""The tables that an instruction uses, and the curves that are made of several tables."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The energy of an activity: each count times the energy of one."""
+"""The energy of an activity: each count multiplied by the energy of one such operation."""
 
 from __future__ import annotations
 

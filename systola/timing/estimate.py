@@ -61,13 +61,16 @@ from systola.timing.window import WindowGrid
 QUEUED = 1
 """Cycles from the issue to the start of an instruction, in addition to the unit's own latency."""
 SEEN = 1
-"""Cycles from the end of an instruction to the first event that waits for it, like an issue."""
+"""Cycles from the end of an instruction to the first event that waited for this end, such as an
+issue.
+"""
 HALT = 3
 """Cycles from the end of all work to DONE."""
 STEADY = 2
-"""Number of iterations that must take the same course as the iteration before, cycle by cycle.
+"""Number of successive iterations, cycle by cycle like their predecessor, after which a loop is
+steady.
 
-All other iterations of the loop are then taken to have this course.
+All later iterations of the loop are then taken to have the same cycles.
 """
 LAST = 2
 """Number of last iterations of a loop that are always walked through.
@@ -75,7 +78,7 @@ LAST = 2
 Later instructions depend on the addresses that these iterations use.
 """
 UNSTEADY = 64
-"""Number of iterations after which a loop without a steady course is no longer walked through.
+"""Number of iterations after which a loop that is not yet steady is no longer walked through.
 
 The other iterations count with the mean duration of the last half of these.
 """
@@ -155,10 +158,9 @@ class _Loop:
     noted: int
     """Number of times in the list of notes at the start of the present iteration."""
     before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """Course of the iteration before: its noted times and its duration, in cycles since its start.
-    """
+    """Noted times and duration of the iteration before, in cycles since its start."""
     steady: int = 0
-    """Number of successive iterations that took the same course as the iteration before."""
+    """Number of successive iterations that were like their predecessor, cycle by cycle."""
     periods: list[float] = field(default_factory=list[float])
     resumed: tuple[float, Record] | None = None
     """Cycle in which the present iteration must end, and the record as it was before the iteration.
@@ -244,7 +246,7 @@ class Walk:
         """True if the last two tags entered the trace in consecutive cycles."""
         self._record = Record()
         self._notes: list[float] = []
-        """Times noted for the course of the open loops."""
+        """Times noted for the comparison of iterations of the open loops."""
         self._states: dict[_State, int] = {}
         """Number of each state that the walk was in."""
         self._known: dict[_Place, _Segment] = {}
@@ -265,10 +267,10 @@ class Walk:
             ended = opcode == Opcode.DEBUG_TAG
 
     def _take_known(self) -> None:
-        """Go through the next segments without a walk, as long as their course is known.
+        """Go through the next segments without a walk, as long as their events are known.
 
-        The events in a segment follow from the state at its start. A state that differs from an
-        earlier one only in the cycle has the same course, moved to that cycle.
+        The events in a segment follow from the state at its start. If a state differs from an
+        earlier one only in its cycle, the same events follow, moved to that cycle.
         """
         state = self._state()
         place = self._pc, self._states.setdefault(state, len(self._states))
@@ -511,8 +513,9 @@ class Walk:
     def _compared(self, opcode: Opcode, seen: float) -> float:
         """Return the cycle in which the sequencer can issue an instruction after its comparisons.
 
-        The sequencer compares the instruction with all instructions in progress that it may wait
-        for. This takes a cycle for each entry of the longest lists, from the cycle after `seen` on.
+        The sequencer compares the instruction with all instructions under way that it may have to
+        wait for. The comparison takes a cycle for each entry of the longest list, from the cycle
+        after `seen` on.
         """
         time = 0.0
         for units in COMPARED.get(opcode, ()):
@@ -521,7 +524,7 @@ class Walk:
         return time
 
     def _note(self, time: float) -> None:
-        """Note a time that is part of the course of the open loops."""
+        """Note a time by which iterations of the open loops are compared."""
         if self._loops:
             self._notes.append(time)
 
@@ -661,8 +664,9 @@ class Walk:
         return loop.start
 
     def _compare(self, loop: _Loop) -> None:
-        """Compare an iteration with the iteration before, and skip most others if the course is
-        steady."""
+        """Compare an iteration with the iteration before, and skip most others if the loop is
+        steady.
+        """
         period = self._issued - loop.begun
         course = np.array([*self._notes[loop.noted :], self._issued]) - loop.begun
         same = len(course) == len(loop.before) and np.allclose(course, loop.before, 0, SAME)

@@ -19,20 +19,20 @@ from systola.timing.recent import FORGOTTEN
 FIRST_REQUEST = 1
 """Cycle of the first request; START is accepted in cycle 0."""
 HANDED_OUT = 4
-"""Cycles from the beat with an instruction to the cycle in which the fetch offers the instruction.
-"""
+"""Cycles from the beat with an instruction to the cycle in which the fetch hands it out."""
 MOVED = 3
-"""Cycles that an instruction takes through the scalar unit to its last stage."""
+"""Cycles that an instruction takes to the last stage of the scalar unit."""
 DECODED = ISSUE_INTERVAL
 """Cycles from an instruction's last step to its issue, which the sequencer decides."""
 INTERVAL = 2
 """Cycles from an instruction to the next one in the fetch."""
 ENDS = 2
-"""Cycles that an End_Loop waits after the first stage of the scalar unit is empty."""
+"""Cycles for which an End_Loop waits after the first stage of the scalar unit has become empty."""
 AFTER_END = 3
 """Cycles from an End_Loop to the instruction that follows."""
 NOT_KEPT = 3
-"""Cycles until the fetch requests the instruction after a jump, if its ring has not kept it.
+"""Cycles until the fetch requests the instruction after a jump that its ring of kept instructions
+does not hold.
 
 They count from the cycle in which the fetch could have handed out a kept instruction.
 """
@@ -89,7 +89,7 @@ class Fetch:
             self._kept = min(self._kept + self._chunk, self._depth - self._chunk)
 
     def _receive(self) -> None:
-        """Receive the oldest requested chunk."""
+        """Receive the answer to the oldest request."""
         first_unit, ready = self._requests.popleft()
         # If no instruction is left, not even in the decoder, the fetch takes precedence over data.
         urgent = self._issued + 1
@@ -100,7 +100,7 @@ class Fetch:
             self._arrived[first_unit + number] = end + HANDED_OUT
 
     def _receive_until(self, time: float) -> None:
-        """Receive all chunks that were requested before `time`."""
+        """Receive the answers to all requests that were made before cycle `time`."""
         while self._requests and self._requests[0][1] < time:
             self._receive()
 

@@ -12,7 +12,7 @@ from systola.timing.memory_speed import MemorySpeed
 from systola.timing.recent import recent
 
 CUT = 2
-"""Cycles from a transfer to the request for its first burst."""
+"""Cycles from the start of a transfer to the request for its first burst."""
 REQUEST = 1
 """Cycles from a request until it shows on the bus."""
 FETCH_REQUEST = 2
@@ -95,7 +95,7 @@ class HostReadPort:
     def fetch(self, ready: float, urgent: float, beats: int) -> tuple[float, float]:
         """Return the first and the last beat of a fetch that is wanted from cycle `ready` on.
 
-        From cycle `urgent` on it goes before all else.
+        From cycle `urgent` on it goes before everything else.
         """
         granted = ready
         before = self._fetched
@@ -107,7 +107,7 @@ class HostReadPort:
             if granted > transfer.asked:
                 before = max(before, transfer.end + self._memory.beat)
             else:
-                # Only the bursts that were asked for are on their way.
+                # Only the bursts that were already requested are on their way.
                 number = min(
                     granted - transfer.begun,
                     READS_IN_FLIGHT

@@ -25,9 +25,10 @@ DONE = 2
 """Cycles from the last write to the end of the instruction."""
 
 ReaderState = tuple[float, tuple[tuple[Space, int, int, bytes, float], ...]]
-"""Type of the state of a HostReader: the cycle in which it is free, and the last instructions.
+"""Type of the state of a HostReader: the cycle in which it is free, and its last instructions.
 
-Each instruction has its memory, its place there, its times and its distance.
+Each instruction has the memory it fills, the first and end address there, the times of its writes
+and its distance.
 """
 
 
@@ -40,12 +41,15 @@ class _Fetched:
     times: Times
     """Cycle in which each of its addresses is written."""
     distance: float
-    """Least number of cycles from the last write of the instruction before to the first write."""
+    """Least number of cycles between the last write of the instruction before and the first write
+    of this instruction.
+    """
 
 
 class HostReader:
-    """A model of the unit that asks for the beats of one instruction after another, and writes
-    them."""
+    """A model of the unit that requests the beats of one instruction after another, and writes
+    them.
+    """
 
     def __init__(self, config: Config, regions: Regions, port: HostReadPort) -> None:
         self._config = config
@@ -128,7 +132,8 @@ class HostReader:
     def state(self, now: float) -> ReaderState:
         """Return the state with times relative to cycle `now`.
 
-        Of the instructions that have written everything, only the last one can hold up others.
+        Of the instructions that have written all their data, only the last one can hold up later
+        ones.
         """
         written = sum(fetched.times[-1] < now for fetched in self._recent)
         return recent(self._free, now), tuple(

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of scaled elements in the activation unit: both take the requantisers in turn."""
+"""The order in which elements and sums of a scaled addition share the requantisers of the
+activation unit.
+"""
 
 from __future__ import annotations
 

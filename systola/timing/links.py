@@ -18,9 +18,8 @@ OFFERED = 6
 The instruction passes its queue, the walk and the interlock without a wait.
 """
 FOLLOWS = 3
-"""Cycles from the end of one part's work on a row to the start of another part's work on it.
-
-The second part waits for the row.
+"""Cycles from the end of one part's work on a row to the start of another part's work that waits
+for this row.
 """
 BETWEEN = 2
 """Cycles from one instruction of a part to the next."""
@@ -74,7 +73,9 @@ class Wire:
 
 
 class Port:
-    """A port of a memory that two parts share, with one row in a cycle."""
+    """A port of a memory, shared by two parts of the machine; it reads or writes one row in a
+    cycle.
+    """
 
     def __init__(self) -> None:
         self._taken: set[float] = set()
@@ -97,7 +98,7 @@ class Transfer:
     part: LinkPart
     use: Access
     begin: float
-    """First cycle in which the first row may move, as far as units outside the links decide."""
+    """First cycle in which units other than the link unit allow the first row to move."""
     older: list[Transfer]
     """Earlier transfers that use some of the same rows."""
     done: list[float] = field(default_factory=list[float])
@@ -142,7 +143,7 @@ class Part:
         return self.transfers[self._first] if self._first < len(self.transfers) else None
 
     def add(self, transfer: Transfer) -> None:
-        """Add a transfer that is issued."""
+        """Add a transfer that has been issued to the part."""
         if self.transfers:
             transfer.begin = max(transfer.begin, self.transfers[-1].begin + BETWEEN)
         self.transfers.append(transfer)

@@ -97,7 +97,7 @@ class MatrixUnit:
             return self._product(operands)
         if window is None:
             raise ValueError("the program uses a window that it has not set")
-        # An iteration of a loop makes the same passes again.
+        # Another iteration of a loop makes the same passes again.
         key = window, tuple(operands.values())
         if key not in self._convolutions:
             self._convolutions[key] = self._convolution(operands, window)
@@ -165,15 +165,16 @@ class MatrixUnit:
     ) -> ComingReads:
         """Return the reads of an instruction that is issued in cycle `issued`.
 
-        `run` has the entries in progress that the instruction waits for. For `behind_first` see
+        `run` has the entries under way that the instruction waits for. For `behind_first` see
         ComingReads.
         """
         ready = self._there(lines, run)
         return ComingReads(lines, np.maximum(ready, issued) + 1, behind_first)
 
     def _there(self, lines: NDArray[np.int64], run: Sequence[Entry]) -> Times:
-        """Return the first cycle in which each line can be read. Only the writers of the line
-        count."""
+        """Return the first cycle in which each line can be read; only instructions that write the
+        line count.
+        """
         there = self._regions.buffer.written[lines]
         if run:
             there = np.maximum(there, self._writers.announced(run, lines))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast host and weight memory answer."""
+"""The speed with which host memory and weight memory answer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MemorySpeed:
-    """Memories as sim/memory.py has them; stalls count with their mean."""
+    """The speed of a memory as sim/memory.py has it; stalls count with their mean."""
 
     latency: int = 0
-    """Cycles that an answer comes late."""
+    """Number of cycles by which each answer is late."""
     stall: float = 0.0
     """Fraction of the cycles, 0 to less than 1, in which a channel does nothing."""
 

@@ -33,11 +33,13 @@ from systola.timing.record import Estimate
 from systola.timing.span import Span
 
 AFTER_USE = 6
-"""Cycles from the end of another unit's instruction to the first row that waited for it."""
+"""Cycles from the end of another unit's instruction to the first row of a transfer that waited for
+this end.
+"""
 LOOKED_THROUGH = 3
 """Cycles of LinkGate beyond one cycle for each entry that it compares."""
 GATE = 3
-"""Cycles from the end of the work on a row to the cycle in which LinkGate knows of it."""
+"""Cycles from the end of the work on a row until LinkGate knows that it is done."""
 ARRIVED = 2
 """Cycles from the last completion before a Barrier to its first token."""
 HOP = 2
@@ -83,7 +85,7 @@ def estimate_pod(
             LinkPart.RECEIVE_LEFT: right[i - 1],
             LinkPart.RECEIVE_RIGHT: left[(i + 1) % count],
         }
-        # Tokens come from all cores by the shorter way.
+        # A token goes from each core to every other core on the shorter way round the ring.
         ways = [min((i - j) % count, (j - i) % count) * (HOP + stages) for j in range(count)]
         cores.append(_Core(config, image, memory or MemorySpeed(), wires, arrivals, i, ways))
     steps = [core.steps() for core in cores]
@@ -179,8 +181,9 @@ class _Core(Walk):
         self._next = None
 
     def _waits(self) -> bool:
-        """Return whether the next instruction waits for an event of which the cycle is still
-        unknown."""
+        """Return whether the next instruction waits for an event in a cycle that is still
+        unknown.
+        """
         if self._next is None:
             self._next = self._offered()
             entry, operands = self._effective(self._pc, self._registers)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 LIMITING = 0.5
 """Least share of cycles that a unit must be busy to be called the limit of a layer."""
 WAITING = "waiting"
-"""Limit of a layer in which no unit is busy enough.
+"""Name of a layer's limit if no unit is busy enough.
 
 In such a layer units wait for each other, for memory, or for instructions.
 """
@@ -79,7 +79,7 @@ class Estimate:
 
 @dataclass
 class _Interval:
-    """An interval from one tag to the next; `moved` is Traffic as an array."""
+    """The time from one Debug_Tag to the next; `moved` has the fields of Traffic as an array."""
 
     tag: int
     begin: float

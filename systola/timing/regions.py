@@ -97,8 +97,8 @@ def paced(earliest: float, offsets: Times, needed: Times | None) -> Times:
     """Return the cycle in which a unit takes each of its items, in order.
 
     `offsets` has the cycles from the first item to each item at full speed; the unit never takes
-    two items closer together. It takes item n at the earliest in cycle `earliest` + `offsets[n]`,
-    and at the earliest in cycle `needed[n]`, when the item's data are there.
+    two items closer together. Item n is taken in cycle `earliest` + `offsets[n]` or later. It is
+    also taken in cycle `needed[n]` or later, when its data are there.
     """
     if needed is None:
         return earliest + offsets

@@ -17,6 +17,6 @@ class Span:
     end: float
     """Cycle in which the instruction is complete."""
     busy: float
-    """Cycles that the unit would need with nothing in the way."""
+    """Cycles that the unit would need without any wait."""
     beats: int = 0
     """Number of beats on the host bus."""

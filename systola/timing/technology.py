@@ -31,7 +31,7 @@ class Technology:
     add_32: float
     """Addition of two integers of 32 bits."""
     register_byte: float | None
-    """One byte of a register; None where no figure is published."""
+    """One byte of a register; None if no figure is published."""
     memories: tuple[tuple[int, float], ...]
     """Bytes of an on-chip memory, and the energy of an access of ACCESS_BYTES; rising."""
     dram_access: float
@@ -40,7 +40,8 @@ class Technology:
     def memory_byte(self, size: int) -> float:
         """Return the energy of a byte of an on-chip memory of `size` bytes.
 
-        The smallest published memory that is large enough has this figure, else the largest has.
+        It is the figure of the smallest published memory that is large enough, or else of the
+        largest memory.
         """
         fits = [energy for most, energy in self.memories if size <= most]
         return (fits[0] if fits else self.memories[-1][1]) / ACCESS_BYTES

@@ -25,9 +25,10 @@ COMPARED = {
     }[unit]
     for opcode, unit in UNIT_OF.items()
 }
-"""Units of the instructions under way with which an instruction is compared.
+"""For each opcode, the units with instructions that it is compared with before its issue.
 
-In each tuple one unit comes after the other; the tuples are compared at the same time.
+Only instructions under way count. The units of a tuple are compared one after the other, and all
+tuples at the same time.
 """
 WAIT_FOR = {bit: _UNITS[Executor[str(bit.name)]] for bit in isa.Unit}
-"""The unit of each bit that a Debug_Tag may wait for."""
+"""Unit of the timing model for each bit of a Debug_Tag's `wait` field."""

@@ -18,7 +18,7 @@ from systola.timing.memory_speed import MemorySpeed
 from systola.timing.recent import FORGOTTEN
 
 ASK = 1
-"""Cycles until the unit shows the request for a burst on the bus."""
+"""Cycles from a request of the unit until the request shows on the bus."""
 REQUEST = 2 + ASK
 """Cycles from issue to the bus: into the queue, cut into bursts, onto the bus."""
 
@@ -29,8 +29,10 @@ BUFFERED = 2
 WeightState = tuple[
     tuple[float, float, float], tuple[float, ...], tuple[tuple[float, int, float, float], ...]
 ]
-"""Type of a state: three single times, the cycles in which the last tiles left the FIFO, and the
-commands."""
+"""Type of the state of a WeightFetch.
+
+It has three single times, the cycles in which the last tiles left the FIFO, and the commands.
+"""
 
 
 @dataclass
@@ -120,8 +122,8 @@ class WeightFetch:
     def state(self, now: float) -> WeightState:
         """Return the state with times relative to cycle `now`.
 
-        While commands wait in the queue, no time is too old to matter, since the queue's next tiles
-        may have arrived long ago.
+        While commands wait in the queue, even old times matter, since the queue's next tiles may
+        have arrived long ago.
         """
         since = now - FORGOTTEN - self._stages
         if self._queue:
@@ -148,6 +150,7 @@ class WeightFetch:
 
     @property
     def streamed(self) -> float:
-        """Cycle in which the last beat has arrived of all tiles that the array has asked for so
-        far."""
+        """Cycle in which the last beat of all tiles that the array has asked for so far has
+        arrived.
+        """
         return self._free

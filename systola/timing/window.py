@@ -20,7 +20,7 @@ class WindowGrid:
         self._lines: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
     def places(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows and the columns of the map that one tap of a window meets.
+        """Return the rows and the columns of the map at which one tap of the windows lies.
 
         There is a row for each row of windows, and a column for each column of windows.
         """
@@ -43,7 +43,9 @@ class WindowGrid:
         return self._lines[ky, kx]
 
     def last_lines(self) -> NDArray[np.int64]:
-        """Return for each window the line of the last tap inside the map, or the nearest line."""
+        """Return for each window the line of its last tap, or the nearest line of the map if that
+        tap is outside.
+        """
         o = self.operands
         return self.lines(o["kernel_height"] - 1, o["kernel_width"] - 1)[0]
 

@@ -12,7 +12,7 @@ Docstrings of this package use these terms. docs/training.md explains the number
 - Block: C inputs, units, channels or samples. In shapes, [group] is a block of samples.
 - Tap: a place in the window of a convolution or pooling.
 - Turn: a part of the samples of a core, where the buffer has no room for all samples of a batch.
-- The way forward goes from samples to logits, the way back from the losses to the updates.
+- The forward pass goes from samples to logits, the backward pass from the losses to the updates.
 - Moments: running means of gradients and of their squares, for Adam and RMSprop. The machine
   keeps the root of the second moment.
 """
@@ -126,7 +126,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Raise TrainingError for a name of Keras that is not there, AttributeError for any other."""
+    """Raise TrainingError for a name of Keras that Systola lacks, AttributeError for any other."""
     if name in INSTEAD:
         raise TrainingError(f"{name} is not there: {INSTEAD[name]}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of a program: the gradients of the units, stage by stage, and the updates.
+"""Writes the backward pass of a program: the gradients of the units, stage by stage, and the
+updates.
 
 Gradients are negative here, as the multiplier of an update has no sign. The numbers are explained
 in docs/training.md#numerics.
@@ -33,7 +34,8 @@ from systola.training.writer import AnyEntry, Entry, Writer
 
 
 class Backward:
-    """A writer of the way back, from the gradient of the last stage to the updates of all masters.
+    """A writer of the backward pass, from the gradient of the last stage to the updates of all
+    masters.
 
     Masters are the int16 weights that learn.
     """
@@ -49,7 +51,7 @@ class Backward:
         return self._writer.layout
 
     def write(self, gradient: range) -> None:
-        """Write the way back, from the gradient of the last stage's sums.
+        """Write the backward pass, from the gradient of the last stage's sums.
 
         `gradient` has int8 lines, [block of units][sample]. These lines are given back to the
         buffer.
@@ -174,8 +176,8 @@ class Backward:
         before: Masters | None = None
         while begun:
             masters, row = begun.popleft()
-            # The masters before are written only now. Until then they may be on their way to other
-            # cores, and the array multiplies meanwhile.
+            # The masters of the part before are written only now. Until then they may be on their
+            # way to other cores, and the array multiplies meanwhile.
             if before:
                 before.write()
             masters.add_of_all(row, entry, lambda: begun.extend(islice(products, 1)))

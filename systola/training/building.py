@@ -43,20 +43,23 @@ from systola.training.stages import (
 from systola.training.windows import convolved, pooled
 
 MOST_BRANCHED = 15
-"""Most stages of a network with branches, joins included: counters of masks have four bits for the
-number of a stage, and number 15 is for random rounding."""
+"""Largest number of stages of a network with branches, joins included: counters of masks have four
+bits for the number of a stage, and number 15 is for random rounding.
+"""
 MOST_CLASSES = 128
 MOST_WEIGHTS = 1 << 26
-"""Most weights of a network: the host holds them as float64 for a moment, in 512 MiB."""
+"""Largest number of weights of a network: the host holds them as float64 for a moment, in 512
+MiB.
+"""
 _MOST_POOL, _MOST_MEAN = 15, 255
-"""Most rows and columns of a window of a pooling, such as a mean over a whole map."""
+"""Largest number of rows and columns of a window of a pooling, such as a mean over a whole map."""
 MOST_STEPS = 1 << 12
-"""Most steps of an LSTM."""
+"""Largest number of steps of an LSTM."""
 _NO_LAST = "after return_sequences there must be LSTM or GRU"
 
 
 def stages(layers: Sequence[Layer], features: int | None) -> tuple[Stage, ...]:
-    """Return the stages of `layers`, for samples of `features` numbers where there is no Input.
+    """Return the stages of `layers`, for samples of `features` numbers if there is no Input.
 
     Raises TrainingError for layers that the machine does not train.
     """
@@ -83,7 +86,7 @@ class _Builder:
         """Number of layers that take the result of each layer."""
         self._rescaled = False
         self._embedding: Embedding | None = None
-        """Embedding that waits for its LSTM; None for none."""
+        """Embedding that still needs its LSTM; None if there is none."""
 
     def add(self, layer: Layer) -> None:
         """Add a layer, which takes the result of the layer before it, or has links."""

@@ -47,7 +47,9 @@ _FORMAT = "systola training"
 _MACHINE = ("preset", "backend", "latency", "cores")
 """Names of the settings of the machine."""
 _STATISTICS = "statistics"
-"""Kind of the moving means and variances of each BatchNormalization, which are float32."""
+"""Name of a kind of arrays: the moving means and variances of each BatchNormalization, which are
+float32.
+"""
 _KINDS = ("master", "velocity", "moment", "root", _STATISTICS)
 """Kinds of arrays. The name of an array is its kind and the number of its tensor."""
 _ABOUT = "about"
@@ -83,8 +85,8 @@ class Saved(Protocol):
 def save(model: Saved, path: str | PathLike[str]) -> None:
     """Save a model that has been compiled.
 
-    Raises TrainingError for a model that has not been compiled, and OSError where the file cannot
-    be written.
+    Raises TrainingError for a model that has not been compiled, and OSError if the file cannot be
+    written.
     """
     if model.settings is None:
         raise TrainingError("call compile() before save()")
@@ -198,7 +200,7 @@ def read(content: bytes) -> Checkpoint:
 def _about(archive: Npz) -> _About:
     """Read the description of a model.
 
-    Raises NpzError or DataError where the array holds no description. Raises TrainingError for a
+    Raises NpzError or DataError if the array holds no description. Raises TrainingError for a
     description of another version.
     """
     if archive.stored_bytes(_ABOUT) > _MOST_ABOUT:
@@ -259,8 +261,8 @@ def _arrays(
 ) -> dict[str, tuple[NDArray[Any], ...]]:
     """Return the arrays by their kind: masters, velocities or moments, moving means and variances.
 
-    A file may leave velocities and moments out. Raises DataError where an array is missing, is one
-    too many, or does not fit the tensors of these stages.
+    A file may leave velocities and moments out. Raises DataError if an array is missing, is one too
+    many, or does not fit the tensors of these stages.
     """
     shapes = {kind: master_shapes(found) for kind in _KINDS}
     shapes[_STATISTICS] = [(2, stage.units) for stage in found if stage.normalized]
@@ -321,8 +323,8 @@ def load(
 
     The other arguments are as for compile(). An argument that is given replaces a setting of the
     file. A setting of the machine that is not given comes from the Strategy in the scope of which
-    the call is, else from the file. Raises OSError where there is no such file, and TrainingError
-    where the file holds something else.
+    the call is, else from the file. Raises OSError if there is no such file, and TrainingError if
+    the file holds something else.
     """
     try:
         found = read(check_path(path).read_bytes())

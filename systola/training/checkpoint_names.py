@@ -25,7 +25,7 @@ class NamesError(TrainingError):
 class CheckpointNames:
     """A pattern with fields in braces, such as {epoch} and {val_loss:.2f}, that numbers replace.
 
-    Raises NamesError where it is malformed, or has a field in the name of the folder.
+    Raises NamesError if it is malformed, or has a field in the name of the folder.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -49,12 +49,12 @@ class CheckpointNames:
         return self._pattern
 
     def name(self, numbers: Mapping[str, float]) -> str:
-        """Return the name for `numbers`. Raises NamesError where one is missing."""
+        """Return the name for `numbers`. Raises NamesError if one is missing."""
         self.check_fields(numbers)
         return self._pattern.format(**numbers)
 
     def check_fields(self, known: Collection[str]) -> None:
-        """Raise NamesError where the pattern has fields that are not `known`."""
+        """Raise NamesError if the pattern has fields that are not `known`."""
         for field in self._fields:
             if field not in known:
                 raise NamesError(
@@ -62,7 +62,7 @@ class CheckpointNames:
                 )
 
     def check_writable(self) -> None:
-        """Raise OSError where files with such names cannot be written."""
+        """Raise OSError if files with such names cannot be written."""
         for path in self.existing() or [self._example]:
             check_writable(path)
 

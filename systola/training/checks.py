@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from systola.training.errors import TrainingError
 
 _MOST_NAME = 100
-"""Most characters of a name."""
+"""Largest number of characters of a name."""
 
 
 def shown(value: object) -> str:
@@ -39,7 +39,9 @@ def whole(name: str, value: object, least: int, most: int | None = None) -> int:
 
 
 def real(name: str, value: object) -> float:
-    """Return a finite number of Python or numpy as a float; raise TrainingError for all else."""
+    """Return a finite number of Python or numpy as a float; raise TrainingError for everything
+    else.
+    """
     if _is(value, int, float, np.integer, np.floating) and not _is(value, bool):
         try:
             number = float(cast("float", value))
@@ -51,8 +53,9 @@ def real(name: str, value: object) -> float:
 
 
 def choice(name: str, value: object, known: Collection[str], more: str = "") -> str:
-    """Return a name that is one of `known`; raise TrainingError for all else. `more`: other
-    values that may be given, for the message."""
+    """Return a name that is one of `known`; raise TrainingError for everything else. `more`: other
+    values that may be given, for the message.
+    """
     if not is_name(value, known):
         raise TrainingError(f"{name} {shown(value)} is not there (known: {', '.join(known)}{more})")
     return str(value)
@@ -70,14 +73,14 @@ def check_name(what: str, value: object) -> None:
 
 
 def flag(name: str, value: object) -> bool:
-    """Return True or False; raise TrainingError for all else."""
+    """Return True or False; raise TrainingError for everything else."""
     if not _is(value, bool, np.bool_):
         raise TrainingError(f"{name} must be True or False, not {shown(value)}")
     return bool(value)
 
 
 def items(name: str, value: object, what: str) -> list[Any]:
-    """Return the items of a list or tuple; raise TrainingError for all else."""
+    """Return the items of a list or tuple; raise TrainingError for everything else."""
     if not _is(value, list, tuple):
         raise TrainingError(f"{name} must be a list of {what}, not {shown(value)}")
     return list(cast("list[Any]", value))
@@ -96,8 +99,9 @@ def _is(value: object, *kinds: type[Any]) -> bool:
 
 
 def numbers(values: Any, name: str) -> NDArray[np.float64]:
-    """Return an array of float64. Raises TrainingError where `values` are no array of real numbers,
-    or where some of them are not finite."""
+    """Return an array of float64. Raises TrainingError if `values` are no array of real numbers, or
+    if some of them are not finite.
+    """
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biuf" or not array.ndim:

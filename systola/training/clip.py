@@ -17,7 +17,7 @@ _LEAST, _MOST = 2.0**-20, 2.0**20
 
 @dataclass(frozen=True)
 class Clip:
-    """The largest norm of the gradient of a tensor, or of all of them `together`.
+    """The largest norm that the gradient of each tensor may have, or all gradients `together`.
 
     A tensor has a kernel and its biases.
     """
@@ -35,7 +35,7 @@ class Clip:
 def largest_step(value: float | None, rate: float, bits: int) -> int:
     """Return the largest code of a step with `bits` fraction bits, at least 1; 0 for no limit.
 
-    No number of the gradient counts for more than `value`.
+    The step is the step for a gradient of `value`, the limit of each number of the gradient.
     """
     if value is None:
         return 0

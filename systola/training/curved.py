@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the units of a curve from int8 sums, and the mask for the way back."""
+"""Makes the units of a curve from int8 sums, and the mask for the backward pass."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scale_up(writer: Writer, stage: Stage, units: range) -> None:
 def drop_both(
     writer: Writer, task: Task, number: int, blocks: range, units: range, mask: range
 ) -> None:
-    """Make zeros of the units of some blocks that Dropout leaves out, and of their slopes."""
+    """Set to zero the units of some blocks that Dropout drops, and the slopes of these units."""
     each = len(units) // len(blocks)
     kept, random = writer.allocate(each), writer.allocate(each)
     for first, block in zip(range(0, len(units), each), blocks, strict=True):
@@ -55,7 +55,9 @@ def drop_both(
 
 
 def _leave(writer: Writer, units: range, count: int) -> None:
-    """Make the units of a block zero but for the first `count`, as padding must have no weights."""
+    """Set all units of a block to zero except the first `count`: the others are padding, which has
+    no weights.
+    """
     line = np.zeros((1, writer.layout.size), np.int8)
     line[:, :count] = 1
     given, there = writer.constant(line), writer.allocate(len(units))

@@ -2,7 +2,7 @@
 """Activations that are curves: tables of 256 entries, from int8 sums to units and slopes.
 
 The sums of a stage are shifted to int8 with a fixed number of fraction bits. With these a table
-ends where its curve is flat. A unit has UNIT_BITS fraction bits but for relu6.
+ends where its curve is flat. A unit has UNIT_BITS fraction bits except for relu6.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Scaled:
 def scaled_up(curve: str, rate: float) -> Scaled:
     """Return the scale of the units of a curve in training, with dropout of a rate above zero.
 
-    A unit takes as many bits less as the scale needs, so that the largest one is an int8.
+    Scaled units have fewer fraction bits, so that the largest of them still is an int8.
     """
     found = CURVES[curve]
     largest, less = int(found.values().max()) / (1 - rate), 0

@@ -55,7 +55,7 @@ def rescaled(
 ) -> NDArray[np.float64]:
     """Return samples after all Rescaling layers.
 
-    Raises TrainingError where float32 cannot hold the results.
+    Raises TrainingError if float32 cannot hold the results.
     """
     for layer in layers:
         if isinstance(layer, Rescaling):
@@ -106,7 +106,7 @@ def targets(y: Any, count: int, stage: Stage, loss: str, name: str = "y") -> NDA
 def sample_weights(
     given: Any, classes: Any, labels: NDArray[np.int16], name: str
 ) -> NDArray[np.float64] | None:
-    """Return the weight of each sample, None where neither samples nor classes have one.
+    """Return the weight of each sample, None if neither samples nor classes have one.
 
     `given`: a weight for each sample. `classes`: weights of classes by their number; other classes
     have weight 1. Raises TrainingError for anything else, for negative weights, and where all

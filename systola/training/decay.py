@@ -16,7 +16,7 @@ DECAY_STEPS = 16
 """Number of steps for which the decay is taken at once."""
 MOST_DECAY = 0.1
 _BITS = 16
-"""Number of bits of the place in the sequence of offsets."""
+"""Number of bits of a place in the van der Corput sequence of offsets."""
 _MOST_RIGHT = 31
 
 

@@ -23,7 +23,7 @@ from systola.training.writer import NARROW, ONE, WIDENING, AnyEntry, Writer
 
 
 class Diagonals:
-    """Tiles with the weights of all taps, which are zero but for the diagonal."""
+    """Tiles with the weights of all taps, which are zero except for the diagonal."""
 
     def __init__(self, writer: Writer, number: int, taps: int) -> None:
         size, self._taps = writer.layout.size, taps
@@ -62,8 +62,8 @@ def update_depthwise(
 ) -> None:
     """Add sums of pixels times gradient to the masters, and of the gradient to the biases.
 
-    `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient,
-    of one turn after the other.
+    `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient
+    into the buffer, for one turn after the other.
     """
     layout, stage = writer.layout, task.stages[number]
     shape, window, size = layout.shapes[number], stage.window, layout.size

@@ -53,14 +53,15 @@ Codes = NDArray[np.integer[Any]]
 Weights = NDArray[np.float64]
 """Array of the weights of samples, (samples,)."""
 SURVEY_STEPS = 16
-"""Steps between two looks at the magnitudes of the weights. The first looks are after 1, 2, 4 and 8
-steps."""
+"""Number of steps between two measurements of the magnitudes of the weights. The first measurements
+come after 1, 2, 4 and 8 steps.
+"""
 MOST_HOST_BYTES = 1 << 32
 """Largest host memory of a core, in bytes."""
 
 
 def survey_is_due(steps: int) -> bool:
-    """Return whether the magnitudes of the weights are looked at after `steps` steps."""
+    """Return whether the magnitudes of the weights are measured after `steps` steps."""
     early = steps < SURVEY_STEPS and steps & (steps - 1) == 0
     return early or steps % SURVEY_STEPS == 0
 
@@ -68,7 +69,7 @@ def survey_is_due(steps: int) -> bool:
 def weight_codes(task: Task, weights: Weights) -> NDArray[np.int16]:
     """Return the weights of samples as int16 codes of WEIGHT_BITS, (samples, 1).
 
-    A code is a weight over the largest weight of all samples.
+    A code is a weight divided by the largest weight of all samples.
     """
     return np.rint(weights / task.largest_weight * 2**WEIGHT_BITS).astype(np.int16)[:, np.newaxis]
 
@@ -127,7 +128,7 @@ class Engine:
         """Cycles of the last step with a whole batch; None on a machine without a clock."""
         # The programs must fit before anything runs.
         self._owned = [program.owned for program in self._programs_of("train", batch)]
-        """Lines beside which each core keeps velocities or moments, see StepProgram."""
+        """Lines of the masters for which each core keeps velocities or moments, see StepProgram."""
 
     def load(self, state: State) -> None:
         """Put masters, and velocities or moments, into the host memory of each core."""
@@ -267,7 +268,9 @@ class Engine:
                 host[place : place + size] = 0
 
     def _told(self) -> list[int]:
-        """Return the bits of each tensor's largest gradient, as the last step leaves them."""
+        """Return the number of bits of each tensor's largest gradient, as the last step has
+        reported it.
+        """
         layout, count = self.layout, len(self.layout.shapes)
         lines = TOLD_LINES // 2 * count
         found = [load_wide(host, layout.told, layout, lines)[:, 0] for host in self.hosts]
@@ -315,7 +318,7 @@ class Engine:
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
     def _note_statistics(self) -> None:
-        """Take the means and variances of the last step into the moving ones."""
+        """Update the moving means and variances with the means and variances of the last step."""
         layout, host, found = self.layout, self.hosts[0], list[Measured]()
         for number, stage in self._normalizing():
             if stage.normalized and stage.normalized.frozen:
@@ -341,7 +344,7 @@ class Engine:
                 store_wide(host, layout.resting[number], layout, values)
 
     def _normalizing(self) -> list[tuple[int, Stage]]:
-        """Return the stages that normalise, with their numbers."""
+        """Return each stage that normalises, with its number."""
         found = enumerate(self.task.stages)
         return [(number, stage) for number, stage in found if stage.normalized]
 
@@ -485,7 +488,8 @@ class Engine:
         self._run_everywhere(survey_program(self._machine.config, layout, memories))
         count = len(memories) * len(layout.shapes)
         hosts = [load_wide(host, layout.survey, layout, count)[:, 0] for host in self.hosts]
-        # The largest code has the most bits, and 2 to the power of so many less.
+        # For a largest code of b bits the survey gives 2^(21 - b). So the least result of all cores
+        # stands for the most bits.
         return [8 + 14 - int(code).bit_length() for code in np.min(hosts, axis=0).tolist()]
 
     def _run_everywhere(self, program: StepProgram) -> None:

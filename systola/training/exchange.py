@@ -83,7 +83,7 @@ def own_rows(task: Task, rows: int) -> list[range]:
 
 
 def most_own_rows(task: Task, rows: int) -> int:
-    """Return the most rows that a core has after `add_up` of up to `rows` rows."""
+    """Return the largest number of rows that a core has after `add_up` of up to `rows` rows."""
     return min(rows, 2 * (-(-rows // 2) // task.cores + 1))
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way forward of a program, from samples to logits.
+"""Writes the forward pass of a program, from samples to logits.
 
-In training the way forward also leaves the numbers that the way back needs, see `passes.Pass`.
+In training the forward pass also leaves the numbers that the backward pass needs, see
+`passes.Pass`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from systola.training.writer import ONE, Entry, Writer
 
 
 class Forward:
-    """A writer of the way forward, from samples to logits."""
+    """A writer of the forward pass, from samples to logits."""
 
     def __init__(self, writer: Writer, task: Task, *, train: bool) -> None:
         self._writer = writer
@@ -52,7 +53,7 @@ class Forward:
         return self._writer.layout
 
     def write(self) -> range:
-        """Write the way forward; return the logits, int16, [group of samples][class]."""
+        """Write the forward pass; return the logits, int16, [group of samples][class]."""
         writer, task, layout = self._writer, self._task, self._layout
         first = layout.shapes[0].given if task.stages[0].lstm is None else 0
         x = writer.allocate(layout.samples * first)

@@ -34,7 +34,7 @@ class Model(Sequential):
 def linked(given: Any, result: Any) -> list[Layer]:
     """Return the layers from an Input to a result, with links, in the order that Keras has.
 
-    Raises TrainingError where the result is of no network with this one Input.
+    Raises TrainingError if the result is of no network with this one Input.
     """
     if not isinstance(given, Input):
         raise TrainingError(f"inputs must be an Input, not {shown(given)}")

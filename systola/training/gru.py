@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the steps of a GRU forward; everything else is the LSTM's.
+"""Writes the forward pass of the steps of a GRU. Everything else is as in an LSTM.
 
 The candidate n is tanh(x_n + r q), where q is the product of the state with the recurrent kernel,
 and its bias. The state is (1 - z) n + z h. In the buffer a step has lines of n, z, r and q:

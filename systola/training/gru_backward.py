@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of a GRU through time; the parts that an LSTM has, too, are the LSTM's.
+"""Writes the backward pass of a GRU through time. Other parts are as in an LSTM.
 
 dn = dh (1 - z) (1 - n^2) is the gradient of the candidate's sum. The gradients of the sums are, in
-this order: dn for x_n, dh (h_before - n) z', dn q r', and dn r for q. x' is x (1 - x). Of the
-gradient of the state before, dh z comes past the products.
+this order: dn for x_n, dh (h_before - n) z', dn q r', and dn r for q. x' is x (1 - x). The gradient
+of the state before has the term dh z, which is added to a product with weights.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BOTH = UNIT, UNIT
 
 
 class GruBackward(RecurrentBackward):
-    """A writer of the way back of a GRU."""
+    """A writer of the backward pass of a GRU."""
 
     _kept = len(GATES)
     _added = True
@@ -68,7 +68,7 @@ class GruBackward(RecurrentBackward):
 
 
 def recurrent_backward(writer: Writer, task: Task, number: int) -> RecurrentBackward:
-    """Return the writer of the way back of a stage, an LSTM or GRU."""
+    """Return the writer of the backward pass of a stage, an LSTM or GRU."""
     lstm = task.stages[number].lstm
     kind = GruBackward if lstm and lstm.gru else RecurrentBackward
     return kind(writer, task, number)

@@ -12,7 +12,9 @@ from systola.training.errors import TrainingError
 from systola.training.numbers import Floats
 
 _SCALES = {"glorot": 1.0, "he": 2.0, "lecun": 1.0}
-"""Variances of weights times a unit's inputs; for Glorot times the mean of inputs and outputs."""
+"""Variance of the weights, times the number of a unit's inputs. For Glorot it is times the mean of
+the numbers of inputs and outputs.
+"""
 _DEVIATION = 0.05
 """Standard deviation of plain normal weights, and end of the range of plain uniform weights."""
 _CUT = 0.87962566103423978

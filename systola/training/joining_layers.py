@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers of networks with branches: sums of results, and results side by side.
 
-A network is a list of layers, each of which takes the result of the layer before it. Where it is no
-chain, the list has links, which are numbers of layers: of those that Add and Concatenate take, and
-of a From.
+A network is a list of layers, each of which takes the result of the layer before it. In a network
+with branches, the layers Add, Concatenate and From have links: the numbers of the layers with the
+results that they take.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ _MOST_TEXT = 300
 def read_keras(path: str) -> Any:
     """Read the Keras model in a file, in Keras's safe mode: no code from the file runs.
 
-    Raises TrainingError where there is no model, where the file is damaged, and where there is no
-    Keras or no back end for it.
+    Raises TrainingError if there is no model, if the file is damaged, and if there is no Keras or
+    no back end for it.
     """
     try:
         _check(Path(path).read_bytes())
@@ -63,7 +63,7 @@ def _check(content: bytes) -> None:
 def _keras_models() -> Any:
     """Import keras.models.
 
-    Raises TrainingError where Keras is not there, or does not start.
+    Raises TrainingError if Keras is not installed, or does not start.
     """
     try:
         return import_module("keras.models")

@@ -12,8 +12,8 @@ from systola.training.errors import TrainingError
 def linked_layers(keras_model: Any) -> list[tuple[Any, Sequence[int]]]:
     """Return the layers of a model in its order, each with the numbers of those that it takes.
 
-    Raises TrainingError where it is neither a Sequential nor a functional model. It does so where
-    a layer is used twice, or where there are several outputs, too.
+    Raises TrainingError if it is neither a Sequential nor a functional model. It does so where a
+    layer is used twice, or if there are several outputs, too.
     """
     layers = list(keras_model.layers)
     names = {kind.__name__ for kind in type(keras_model).__mro__}

@@ -111,7 +111,7 @@ def _network(keras_model: Any) -> Sequential:
 def to_keras(model: Sequential, keras_model: Any) -> None:
     """Put the weights into the Keras model that `from_keras` has taken them from.
 
-    Raises TrainingError where an argument is no such model.
+    Raises TrainingError if an argument is no such model.
     """
     if not isinstance(model, Sequential):  # type: ignore[reportUnnecessaryIsInstance]
         raise TrainingError(f"{shown(model)} is no Sequential of systola.training")

@@ -15,7 +15,7 @@ from systola.training.mixed_precision import NAMES as POLICIES
 from systola.training.mixed_precision import Policy, global_policy
 
 MOST_NUMBERS = 1 << 24
-"""Most numbers of a sample, and most units of a layer."""
+"""Largest number of numbers of a sample, and of units of a layer."""
 NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
 NO_CONSTRAINT = Only((None,), "there are no constraints")
 LAYER = {
@@ -41,7 +41,9 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """The base of all layers: `name` is for summary(); None is named for the class."""
+    """The base of all layers. `name` is for summary(); None stands for Keras's name for the
+    class.
+    """
 
     name: str | None = None
 
@@ -134,13 +136,13 @@ def single(name: str, value: object, most: int) -> int:
 
 
 def need(holds: bool, reason: str) -> None:
-    """Raise TrainingError for this reason where a condition does not hold."""
+    """Raise TrainingError for this reason if a condition does not hold."""
     if not holds:
         raise TrainingError(reason)
 
 
 def keep_size(layer: Named, name: str, most: int = MOST_NUMBERS) -> None:
-    """Make a field of a layer an int; raise TrainingError where the field is not 1 to `most`."""
+    """Make a field of a layer an int; raise TrainingError if the field is not 1 to `most`."""
     where = f"{name} of {type(layer).__name__}"
     object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
 

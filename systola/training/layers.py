@@ -54,7 +54,9 @@ class Input(Named):
 @constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class Flatten(Computing):
-    """A layer that makes a sample a row of numbers, as which the machine takes a sample anyway."""
+    """A layer that makes a row of numbers of a sample, which is the machine's own form of a
+    sample.
+    """
 
 
 @constructor(**LAYER)
@@ -344,8 +346,9 @@ _GAMMA = "gamma and beta begin as ones and zeros: set_weights() gives others"
 class BatchNormalization(Computing):
     """A layer that gives each channel of a batch the mean beta and the deviation gamma.
 
-    Without learning it takes moving means and variances, of which a step leaves `momentum`. A layer
-    that is not `trainable` takes these in training, too, and learns nothing.
+    When nothing is learnt it takes moving means and variances. A step of training keeps the part
+    `momentum` of their old values. A layer that is not `trainable` takes these in training, too,
+    and learns nothing.
     """
 
     axis: int = -1
@@ -364,7 +367,9 @@ class BatchNormalization(Computing):
             object.__setattr__(self, name, value)
 
     def check_axis(self, dimensions: int) -> None:
-        """Raise TrainingError where the axis is not the last one of samples of so many."""
+        """Raise TrainingError if the axis is not the last axis of samples with `dimensions`
+        dimensions.
+        """
         need(self.axis in (-1, dimensions), f"axis must be -1, not {self.axis}: channels are last")
 
 

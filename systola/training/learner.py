@@ -38,7 +38,7 @@ Numbers = NDArray[np.float64]
 class Learner:
     """A network that checks its samples, and makes an engine when it needs one.
 
-    `layers` are its layers, called `name` together. Raises TrainingError for others.
+    `layers` are its layers, and `name` is its name. Raises TrainingError for other values of these.
     """
 
     def __init__(self, layers: Sequence[Layer] | None, name: str) -> None:
@@ -49,9 +49,9 @@ class Learner:
             self._add(each)
         self.stop_training = False
         self.log_names: Sequence[str] = ()
-        """Names in the logs of an epoch, from the begin of fit() on."""
+        """Names in the logs of an epoch, known since fit() has begun."""
         self.epochs = 0
-        """Epochs trained so far; `steps` has the steps."""
+        """Number of epochs trained so far; `steps` has the number of steps."""
         self.steps = 0
         self.batch_size: int | None = None
         """The batch size of the last fit(), MOST_BATCH at most."""
@@ -86,7 +86,7 @@ class Learner:
         return stages(self.layers, features)
 
     def state(self) -> State:
-        """Return all that has been learnt. Raises TrainingError where weights cannot be drawn."""
+        """Return all that has been learnt. Raises TrainingError if weights cannot be drawn."""
         self._keep_state()
         if self._state is None:
             self._state = glorot(self.stages(), self._seed())
@@ -98,7 +98,7 @@ class Learner:
         return self._input_bits
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
-        """Go on where another network has stopped."""
+        """Continue from the state in which another network has stopped."""
         self._state, self._input_bits, self._engine = state, bits, None
         self.epochs, self.steps = epochs, steps
 
@@ -131,7 +131,8 @@ class Learner:
         return codes(rows, engine.task.input_bits, np.int8)
 
     def _fitting_bits(self, rows: Numbers) -> int:
-        """Return the most fraction bits that fit all of these samples and all samples of fit().
+        """Return the largest number of fraction bits with which all of these samples, and all
+        samples of fit(), fit their codes.
 
         Raises TrainingError for numbers that no code can hold.
         """
@@ -190,7 +191,8 @@ class Learner:
         return prod(given.shape)
 
     def _ready(self, rows: Numbers, batch_size: int) -> Engine | FastEngine:
-        """Return an engine for these samples: of the batches of the present one, if there is one.
+        """Return an engine for these samples, for the batches of the present engine if there is
+        one.
 
         Samples beyond the range of the samples of fit() are taken with fewer bits. That lasts until
         the next call: nothing is cut off, and the trained state does not depend on it.
@@ -250,7 +252,7 @@ class Learner:
         return self._machine
 
     def _end_batches(self) -> None:
-        """Take the batches of train_on_batch() for an epoch.
+        """Count the batches of train_on_batch() since the last epoch as an epoch.
 
         A model that is evaluated now, or saved, has the fraction bits that fit all of them.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way forward of a Conv2D: for each tap, the pixels of all windows times weights.
+"""Writes the forward pass of a Conv2D: for each tap, the pixels of all windows times weights.
 
 A tap is a place in the kernel. Maps are [block of channels][sample][pixel]. The samples are cut
 into parts with sums that fit the accumulators. Sums of several parts are calculated twice: the
@@ -25,11 +25,11 @@ from systola.training.writer import NARROW, ONE, Entry, Writer
 
 @dataclass(frozen=True)
 class Made:
-    """The lines that a stage leaves: its units, and the masks that its way back needs."""
+    """The lines that a stage leaves: its units, and the masks that its backward pass needs."""
 
     units: range
     mask: range | None
-    """Mask of the units; None where all pass."""
+    """Mask of the units; None if all pass."""
     routes: list[range]
     """Marks of the taps of a pooling, see Pass."""
 
@@ -48,7 +48,7 @@ class MapSums:
         self._weights = all_narrow(writer, number)
         self._tiles = Diagonals(writer, number, window.taps) if stage.depthwise else None
         self.parts = accumulated(writer.config, shape.made * shape.units, layout.samples)
-        """Samples with sums that fit the accumulators at one time."""
+        """Parts of the samples, each with sums that fit the accumulators at one time."""
         most = len(self.parts[0]) * shape.made
         self._pixels = writer.allocate(shape.channels * most)
         self._one = writer.allocate(max(layout.size, most))
@@ -97,7 +97,7 @@ class MapSums:
 
 
 class Maps:
-    """A writer of the way forward of stages with a Conv2D."""
+    """A writer of the forward pass of stages with a Conv2D."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -125,7 +125,7 @@ class Maps:
     ) -> tuple[range, range | None]:
         """Write the units of all sums, and the mask of a ReLU in training; return their lines.
 
-        `x`: the maps to multiply again, or None where all sums are in the accumulators.
+        `x`: the maps to multiply again, or None if all sums are in the accumulators.
         """
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         shape, samples = layout.shapes[number], layout.samples
@@ -176,7 +176,7 @@ class Maps:
         return mask
 
     def _averaged(self, number: int, units: range, mask: range | None) -> tuple[range, list[range]]:
-        """Return the means of windows, and the mask of their pixels, where there is one."""
+        """Return the means of windows, and the mask of their pixels, if there is one."""
         window = self._task.stages[number].pool
         assert window
         if self._task.stages[number].curve:

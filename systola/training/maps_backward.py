@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of a Conv2D: through its pooling, to its inputs, and to its weights.
+"""Writes the backward pass of a Conv2D: through its pooling, to its inputs, and to its weights.
 
 The gradient of the inputs is a convolution of the gradient with the weights turned. The gradient of
 the weights is a product for each tap: its pixels, transposed, times the gradient.
@@ -25,7 +25,7 @@ MOST_TILES = 4095
 
 
 class MapsBackward:
-    """A writer of the way back of stages with a Conv2D.
+    """A writer of the backward pass of stages with a Conv2D.
 
     Gradients are maps, [block of channels][sample][pixel].
     """
@@ -40,8 +40,8 @@ class MapsBackward:
         """Write the gradient of a stage's sums, from the gradient of the units that the stage
         leaves.
 
-        `mask` and `routes`: lines that the way forward has left, see Pass. All lines that are taken
-        are given back to the buffer.
+        `mask` and `routes`: lines that the forward pass has left, see Pass. All lines that are
+        taken are given back to the buffer.
         """
         writer, stage = self._writer, self._task.stages[number]
         if mask:

@@ -93,7 +93,7 @@ def global_policy() -> Policy:
 def set_global_policy(policy: str | Policy) -> None:
     """Choose a policy, given by itself or by its name.
 
-    Raises TrainingError for a policy that is not there.
+    Raises TrainingError for an unknown policy.
     """
     _chosen[0] = policy if isinstance(policy, Policy) else Policy(policy)
 

@@ -106,8 +106,7 @@ class Sequential(Learner):
 
         A setting that is not given comes from the Strategy in scope: at the call, else when the
         model was made. The preset of a Strategy gets training. Without a Strategy the settings are
-        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for a name or a setting that is not
-        there.
+        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for an unknown name or setting.
         """
         pod = current_strategy() or self._strategy
         if pod and (pod.split or pod.scheduler):
@@ -318,7 +317,7 @@ class Sequential(Learner):
             raise TrainingError(f"print_fn must be a function, not {shown(print_fn)}")
 
     def count_params(self) -> int:
-        """Count the weights. Raises TrainingError where the shape of a sample is not known."""
+        """Count the weights. Raises TrainingError if the shape of a sample is not known."""
         counts = weights_of_layers(self.layers)
         if counts is None:
             raise TrainingError("the shape of a sample is not known: begin with Input, or call fit")
@@ -329,7 +328,7 @@ class Sequential(Learner):
         """Save the weights alone: for Keras where the name ends in .h5, else as arrays of numpy.
 
         Raises TrainingError for .h5 where h5py is not installed, for a folder, and for an existing
-        file where `overwrite` is False. Raises OSError where the file cannot be written.
+        file where `overwrite` is False. Raises OSError if the file cannot be written.
         """
         path = check_target(filepath, overwrite=overwrite)
         write_weights(path, self.layers, self.get_weights())
@@ -369,14 +368,14 @@ class Sequential(Learner):
         """Save everything: a model that is loaded again goes on byte for byte.
 
         Raises TrainingError for a model that has not been compiled, for a folder, and for an
-        existing file where `overwrite` is False. Raises OSError where the file cannot be written.
+        existing file where `overwrite` is False. Raises OSError if the file cannot be written.
         """
         from systola.training.checkpoint import save
 
         save(self, check_target(filepath, overwrite=overwrite))
 
     def move(self, strategy: Strategy) -> None:
-        """Go on with the pod of a Strategy, with everything that has been learnt.
+        """Continue on the pod of a Strategy, with everything that has been learnt.
 
         Raises TrainingError for a pod that cannot train.
         """
@@ -406,7 +405,7 @@ class Sequential(Learner):
         return RunningOptimizer(self)
 
     def use_optimizer(self, optimizer: Optimizer) -> None:
-        """Go on with another optimiser; nothing else changes."""
+        """Continue with another optimiser; nothing else changes."""
         settings = self._compiled()
         if type(optimizer) is not type(settings["optimizer"]):
             self._keep_state()

@@ -21,7 +21,9 @@ from systola.training.moments import (
 from systola.training.task import Task
 
 _LEAST_OF_NORM, _MOST_OF_NORM = GRADIENT_BITS - 4, GRADIENT_BITS + 1
-"""The least and the most bits of a tensor's largest gradient with which its norm is taken."""
+"""Least and largest number of bits of a tensor's largest gradient with which its norm is exact
+enough.
+"""
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,9 @@ class Looked:
     told: Sequence[int]
     """Reported bits of the largest gradients."""
     squares: Sequence[int]
-    """Sums of the squares of the codes of first moments, which were zeros before; empty where
-    gradients are not cut off."""
+    """Sums of the squares of the codes of first moments, which were zeros before; empty if
+    gradients are not cut off.
+    """
 
 
 Look = Callable[[Sequence[MomentStep]], Looked]
@@ -42,8 +45,8 @@ Look = Callable[[Sequence[MomentStep]], Looked]
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
     """Return the numbers of the step of a task after some updates.
 
-    The first step takes the exponents of its own gradients, so there is a `look` at these before.
-    Another look follows while a tensor reports an end of the range.
+    The first step takes the exponents of its own gradients, so `look` makes a trial step before it.
+    Further trial steps follow as long as a tensor reports an end of the range.
     """
     factors = [gradient_factor(task) / task.count] * len(before.roots)
     if task.clip:
@@ -64,7 +67,7 @@ def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
 def _norms(task: Task, before: Moments, look: Look, factors: Sequence[float]) -> list[float]:
     """Return the norms of the gradients, from the first moments that they alone would give.
 
-    Look again while the codes of a tensor have too few bits, or too many for them.
+    Trial steps are repeated while the codes of a tensor have too few bits, or too many for them.
     """
     gradients = [each.gradient for each in before.scales] or [FIRST_GRADIENT] * len(factors)
     steps = _at_first(task, before, gradients, factors)

@@ -9,8 +9,8 @@ v <- b2 v + (1 - b2) g^2, where g is its gradient. To the first order in 1 - b2,
   code stands for less. Codes are halved where the next ones could leave int16.
 - The divisor is a power of two, 2^b with the magnitude bits b of the code of s: the QUOTIENT of the
   instruction set. It is up to twice as large as s, so a factor of sqrt(2) is right on average. A
-  step of a weight has 1.475, or 1.45 where there is no first moment: the first order makes s some
-  2 % too large, and the rest is measured, see docs/training.md.
+  step of a weight has 1.475, or 1.45 if there is no first moment: the first order makes s some 2 %
+  too large, and the rest is measured, see docs/training.md.
 - |g| / s counts for at most 0.85 sqrt(2 / (1 - b2)). A first gradient g after zeros makes s 0.85 of
   Adam's sqrt(1 - b2) |g| then; with a second one it is 1.02 of Adam's, with a third one 1.03.
 - Additions of less than half a unit arrive on average: the van der Corput sequence of the steps
@@ -43,23 +43,27 @@ RATIO_BITS = 2
 GRADIENT_BITS = 11
 """Bits of the largest gradient of a tensor, if it is as large as in the step before."""
 KEPT_BITS = 13
-"""Bits of the largest codes of a tensor, at first and where small ones are doubled."""
+"""Number of bits of the largest codes of a tensor before the first step, and after small codes have
+been doubled.
+"""
 SURVEY_STEPS = 4
-"""Steps from one look at the magnitudes of the codes to the next."""
+"""Number of steps from one measurement of the magnitudes of the codes to the next."""
 SURVEYED_BITS = 8
-"""The least number of bits that a look at the magnitudes reports."""
+"""Least number of bits that such a measurement reports."""
 MOMENT_BITS = -64, 96
-"""The least and the most fraction bits of gradients."""
+"""Smallest and largest number of fraction bits of gradients."""
 LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
-"""The least and the most bits of a largest gradient that a step reports."""
+"""Least and largest number of bits that a step reports for a tensor's largest gradient."""
 FIRST_GRADIENT = 18
-"""Fraction bits of the gradients with which a first step is looked at, before it is taken."""
+"""Fraction bits of the gradients in the trial step that comes before a first step."""
 FIRST_LOOKS = 3
-"""How often a first step is looked at, at most: until the bits of all gradients are known."""
+"""Largest number of trial steps before a first step; they end when the bits of all gradients are
+known.
+"""
 _DIVISOR, _DIVISOR_OF_GRADIENT = 1.475, 1.45
-"""The power of two that a first moment, or a gradient, is divided by, over s, on average."""
+"""Average of the power of two that divides a first moment, or a gradient, in units of s."""
 _FIRST_ROOT = 0.85
-"""The root of the second moment after a first gradient, over Adam's root."""
+"""Root of the second moment after a first gradient, divided by Adam's root."""
 _END = 2.0**15
 _LEAST_UNIT = 2.0**-256
 _MOST_BIAS = 1 << 30
@@ -69,10 +73,10 @@ _MOST_LEFT, _MOST_SHIFT, _MOST_DOUBLED = 7, 31, 6
 
 @dataclass(frozen=True)
 class Decays:
-    """How the moments of an optimiser decay."""
+    """The decays of an optimiser's moments."""
 
     first: float
-    """Decay b1 of the first moment; 0 where there is no first moment."""
+    """Decay b1 of the first moment; 0 if there is no first moment."""
     second: float
     """Decay b2 of the second moment."""
     corrected: bool
@@ -118,7 +122,7 @@ class Scales:
         return cls(gradient, Scale(first, 0.0), Scale(root, 0.0))
 
     def check(self) -> None:
-        """Raise TrainingError where numbers from a file are out of range."""
+        """Raise TrainingError if numbers from a file are out of range."""
         whole("gradient of scales", self.gradient, *MOMENT_BITS)
         for scale in (self.first, self.root):
             if not (_LEAST_UNIT <= scale.unit <= 1 / _LEAST_UNIT and 0 <= scale.bound <= _END):
@@ -130,7 +134,7 @@ class Moments:
     """The moments of all tensors, each in the shape of its masters, after some updates."""
 
     first: tuple[Codes, ...]
-    """Codes of the first moments of each tensor; empty where there is no first moment."""
+    """Codes of the first moments of each tensor; empty if there is no first moment."""
     roots: tuple[Codes, ...]
     scales: tuple[Scales, ...]
     """Scales of each tensor; empty before the first update."""
@@ -184,8 +188,9 @@ class MomentStep:
         )
 
     def wanted(self, told: int) -> int:
-        """Return the fraction bits with which the tensor's largest gradient would have
-        GRADIENT_BITS."""
+        """Return the number of fraction bits with which the code of the tensor's largest gradient
+        would have GRADIENT_BITS bits.
+        """
         least, most = MOMENT_BITS
         if self._most is not None:
             # Gradients beyond the limit need no codes, so the limit has GRADIENT_BITS at least.

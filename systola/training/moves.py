@@ -176,9 +176,9 @@ def turned_ones(
 ) -> None:
     """Write 2^f, f being `exponent`, transposed: into all channels of the first line of each tile.
 
-    A tile has C lines, and pairs of lines where `wide`. Narrow lines are for the way back, wide
-    lines for the way forward. Either leaves alone the register with a shift that is needed on its
-    way.
+    A tile has C lines, and pairs of lines where `wide`. Narrow lines are for the backward pass,
+    wide lines for the forward pass. Either leaves alone the register with a shift that is needed on
+    its way.
     """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[0, 1] = _HALF_RANGE
@@ -223,7 +223,7 @@ def add(writer: Writer, lines: range, others: range) -> None:
 
 
 def subtract(writer: Writer, a: int, b: int, target: int, rows: int, table: int | None) -> None:
-    """Write int8 a - b, looked up in a table where there is one."""
+    """Write int8 a - b, looked up in a table if there is one."""
     function = Function.NONE if table is None else Function.TABLE
     writer.vector(
         *(Operation.SUBTRACT, a, b, target, rows, ONE, NARROW),

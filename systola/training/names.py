@@ -31,12 +31,12 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 
 
 def loss_name(given: object) -> str:
-    """Return the name in LOSSES; raise TrainingError for a loss that is not there."""
+    """Return the name in LOSSES; raise TrainingError for an unknown loss."""
     return _known("loss", given, LOSSES, "")
 
 
 def metric_name(given: object, loss: str) -> str:
-    """Return the name in METRICS[loss]; raise TrainingError for a metric that is not there."""
+    """Return the name in METRICS[loss]; raise TrainingError for an unknown metric."""
     return _known("metric", given, METRICS[loss], f" with loss {loss}")
 
 

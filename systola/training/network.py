@@ -331,5 +331,7 @@ def _divided(masters: NDArray[np.int16], right: int) -> NDArray[np.int16]:
 
 
 def _shifts(count: int, right: int) -> NDArray[np.int32]:
-    """Return shifts of `right` bits to the right, of which multiplier HALF makes one."""
+    """Return shifts that shift by `right` bits to the right, together with the multiplier HALF.
+    HALF shifts by one bit.
+    """
     return np.full(count, min(max(1 - right, -MAX_RIGHT), MAX_LEFT), np.int32)

@@ -26,11 +26,13 @@ from systola.training.stages import Stage
 from systola.training.writer import Entry, shifted
 
 MEAN_BITS = 6
-"""Number of fraction bits that means have more than the numbers they are means of."""
+"""Number of fraction bits that means have more than the numbers of which they are means."""
 UNIT_BITS = 13
-"""Fraction bits of a one, int16, that codes are multiplied with before a mean is subtracted."""
+"""Number of fraction bits of the int16 code of 1 that codes are multiplied with, before a mean is
+subtracted.
+"""
 LESS = -(1 << (UNIT_BITS - MEAN_BITS))
-"""Code, int8, that means are multiplied with to be subtracted."""
+"""The int8 factor that means are multiplied with to be subtracted."""
 ROOT_BITS = 20
 """Fraction bits of reciprocal roots, without the shift with which the largest one fits int16."""
 FLOOR = -64
@@ -38,9 +40,11 @@ FLOOR = -64
 OFFSET_ENTRY = shifted(UNIT_BITS - 1)
 """Entry that makes an offset, which LESS multiplies, of the product of mean and root."""
 MOST_ROWS = (1 << 17) - 1
-"""Most rows of a batch: the sum of so many squares of int8 fits 32 bits."""
+"""Largest number of rows of a batch: the sum of as many squares of int8 still fits in 32 bits."""
 _ROOM = 10
-"""Most bits of the code of epsilon, so that it fits an int16 beside the largest variance."""
+"""Largest number of bits of the code of epsilon, so that it fits an int16 beside the largest
+variance.
+"""
 _EPSILON_BITS = 13
 _CODE = (1 << 15) - 1
 
@@ -49,17 +53,18 @@ Wide = NDArray[np.int16]
 
 
 def mean_entry(count: int) -> Entry:
-    """Return the entry that makes a mean of the sum of so many codes."""
+    """Return the entry that turns the sum of `count` codes into their mean."""
     return _divided(count, MEAN_BITS)
 
 
 def variance_entry(count: int) -> Entry:
-    """Return the entry that makes a variance of a sum of so many squares."""
+    """Return the entry that turns the sum of `count` squares into a variance."""
     return _divided(count, 1)
 
 
 def slope_entry(count: int) -> tuple[int, int]:
-    """Return multiplier and shift that make the mean of so many products of gradient and result.
+    """Return multiplier and shift that turn the sum of `count` products of gradient and result into
+    their mean.
 
     Twice the fraction bits of the results are to be added to the shift.
     """
@@ -73,7 +78,9 @@ def _divided(count: int, bits: int) -> Entry:
 
 
 def most_spread_bits(epsilon: float) -> int:
-    """Return the most fraction bits of x - mean, with which epsilon beside the variance fits."""
+    """Return the largest number of fraction bits of x - mean with which epsilon fits beside the
+    variance.
+    """
     return floor((_ROOM - log2(epsilon)) / 2)
 
 
@@ -102,7 +109,7 @@ def root_tables() -> tuple[NDArray[np.int8], NDArray[np.int8]]:
 
 @dataclass(frozen=True)
 class Measured:
-    """The means and variances of a batch, as a step leaves them."""
+    """The means and variances of a batch, which a step has measured."""
 
     mean: Wide
     variance: Wide
@@ -161,7 +168,7 @@ def resting(stage: Stage, statistics: Floats) -> Resting:
 
 
 _MOST_BITS = 30
-"""Most fraction bits of these codes."""
+"""Largest number of fraction bits of these codes."""
 
 
 def check_rows(stages: Sequence[Stage], count: int) -> None:

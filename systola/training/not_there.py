@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of Keras that training does not have, and the way to go on without them."""
+"""Keras's names that training does not have, each with advice for doing without it."""
 
 from __future__ import annotations
 

@@ -21,12 +21,15 @@ _VELOCITY_BITS = 5
 LOGIT_BITS = 10
 """Fraction bits of logits and targets, which are -32 to 32 in int16."""
 MOST_INPUT_BITS = 6
-"""Most fraction bits of an input, as 2^f for the bias is an int8."""
+"""Largest number of fraction bits of an input, as 2^f for the bias is an int8."""
 MOST_STATE_BITS = 13
-"""Most fraction bits of the results of an LSTM, for which 2^f for the bias is an int16."""
+"""Largest number of fraction bits of the results of an LSTM, for which 2^f for the bias is an
+int16.
+"""
 LEAST_MASTER_BITS, MOST_MASTER_BITS = -64, 32
-"""Least and most fraction bits of masters: the exponent registers have 8 bits, and shifts end at
-31."""
+"""Least and largest number of fraction bits of masters: the exponent registers have 8 bits, and
+shifts end at 31.
+"""
 FULL_BITS = 15
 """Number of bits at which masters, or moments, have used up their room to grow."""
 _TINY = 2.0**-200
@@ -38,7 +41,9 @@ Floats = NDArray[np.floating[Any]]
 
 
 def fraction_bits(largest: float, code: float) -> int:
-    """Return the most fraction bits with which `largest` does not exceed `code`, and 0 for 0."""
+    """Return the largest number of fraction bits with which `largest` does not exceed `code`, and 0
+    for 0.
+    """
     return floor(log2(code / max(largest, _TINY))) if largest else 0
 
 
@@ -57,8 +62,8 @@ def velocity_bits(momentum: float) -> int:
     """Return how many fraction bits velocities have more than their weights.
 
     Without gradients a velocity decays until momentum times its code rounds to the same code. This
-    code is at most 1 / (2 - 2 momentum). This rest must be below half a unit of a weight, or
-    weights drift.
+    code is at most 1 / (2 - 2 momentum). This code must stand for less than half a unit of a
+    weight, or weights drift.
     """
     rest = 0.5 / (1 - momentum)
     return max(_VELOCITY_BITS, floor(log2(rest)) + 2)

@@ -16,7 +16,7 @@ from systola.training.schedules import Schedule, check_rate
 
 ROUNDINGS = ("nearest", "stochastic")
 _LEAST_DECAY, _MOST_FIRST, _MOST_SECOND = 0.5, 0.99, 0.9999
-"""The least decay of a moment, and the largest ones of first and second moments."""
+"""Least value of the decay of a moment, and largest values for first and second moments."""
 _MOST_MOMENTUM = 0.999
 """The largest momentum: beyond it, too few of the 16 bits of a velocity are left for updates."""
 
@@ -43,7 +43,7 @@ _OFF_ADAM = {
 
 
 def _check_decay(optimizer: object, name: str, most: float) -> None:
-    """Make a decay a float; raise TrainingError where it is out of range."""
+    """Make a decay a float; raise TrainingError if it is out of range."""
     value = real(name, getattr(optimizer, name))
     if not _LEAST_DECAY <= value <= most:
         raise TrainingError(f"{name} must be {_LEAST_DECAY} to {most}, not {value}")
@@ -51,7 +51,7 @@ def _check_decay(optimizer: object, name: str, most: float) -> None:
 
 
 def _keep_weight_decay(optimizer: object, given: object) -> None:
-    """Make a decay of weights a float; raise TrainingError where it is out of range."""
+    """Make a decay of weights a float; raise TrainingError if it is out of range."""
     if given is None:
         return
     value = real("weight_decay", given)
@@ -65,8 +65,8 @@ def _keep_weight_decay(optimizer: object, given: object) -> None:
 class SGD:
     """Gradient descent: v = momentum * v - learning_rate * g, w += v.
 
-    Each number of g is cut off at `clipvalue`, where there is one. `rounding` is the way from
-    updates to masters: "nearest", or "stochastic", at random, without momentum.
+    Each number of g is cut off at `clipvalue`, if there is one. `rounding` is the way in which
+    updates are rounded to masters: "nearest", or "stochastic", at random, without momentum.
     """
 
     learning_rate: float | Schedule = 0.01
@@ -169,7 +169,7 @@ class AdamW(Adam):
 class RMSprop(_Adaptive):
     """RMSprop: steps of the gradient over the root of the second moment of all gradients.
 
-    Each number of a gradient is cut off at `clipvalue`, where there is one.
+    Each number of a gradient is cut off at `clipvalue`, if there is one.
     """
 
     learning_rate: float | Schedule = 0.001

@@ -20,7 +20,7 @@ def check_path(path: str | PathLike[str]) -> Path:
 def check_target(path: str | PathLike[str], *, overwrite: bool) -> Path:
     """Return the path of a file to write.
 
-    Raises TrainingError for a folder, and for a file that is there where `overwrite` is False.
+    Raises TrainingError for a folder, and for an existing file if `overwrite` is False.
     """
     target, overwrite = check_path(path), flag("overwrite", overwrite)
     if target.is_dir():

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the programs of a network: a step, a test, a prediction, and a look at its weights."""
+"""Builds the programs of a network: a training step, a test, a prediction, and a measurement of its
+weights.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ class StepProgram:
     """Each Set_Config_Scale that takes the limit of a step: its byte offset in the code, the source
     of the limit, and the operands without the limit."""
     later_entries: tuple[tuple[int, StepEntry], ...] = ()
-    """Numbers of the entries that a step brings, with the source of each."""
+    """Entries with a content that is known only at each step: the number of each, and the source of
+    its content.
+    """
     owned: tuple[tuple[int, range], ...] = ()
     """Lines of the masters of each tensor, by its number, beside which the core keeps velocities or
     moments. No two cores have the same lines."""
@@ -114,9 +118,9 @@ class StepProgram:
 def train_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a training step: forward, loss, back and update of a batch.
+    """Build a training step: the forward pass, loss, backward pass and update for a batch.
 
-    `words`: the samples, (samples, steps), where there is an Embedding and several turns.
+    `words`: the samples, (samples, steps), if there is an Embedding and several turns.
     """
     writer = Writer(config, layout)
     if task.turns > 1:
@@ -144,7 +148,7 @@ def train_program(
 def evaluate_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a test: forward without dropout, and the loss of a batch."""
+    """Build a test: the forward pass without dropout, and the loss of a batch."""
     writer = Writer(config, layout)
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().write(train=False)
@@ -158,7 +162,9 @@ def evaluate_program(
 def predict_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a prediction: forward without dropout, and a softmax or sigmoid of the last stage."""
+    """Build a prediction: the forward pass without dropout, and a softmax or sigmoid of the last
+    stage.
+    """
     writer = Writer(config, layout)
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().predict()
@@ -177,8 +183,8 @@ def survey_program(
 ) -> StepProgram:
     """Build a program that measures masters, or their velocities or moments.
 
-    A tensor with codes of b >= 8 bits gives 2^(13 - b + 8). `memories`: for each kind of tensor,
-    the places of all tensors.
+    For a tensor with codes of b bits, b >= 8, the result is 2^(13 - b + 8). `memories`: for each
+    kind of tensor, the places of all tensors.
     """
     writer = Writer(config, layout)
     one = np.zeros((2, layout.size), np.int8)
@@ -224,7 +230,7 @@ def rescale_program(
 
 
 def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
-    """Return the entry that a step has in place of `later`."""
+    """Return the entry of a step, for the `later` one, which has no content of its own."""
     found = getattr(numbers[later.tensor], later.name)
     return found if later.bits is None else found(later.bits)
 
@@ -256,7 +262,7 @@ def _forward(writer: Writer, task: Task, *, train: bool) -> Forward:
 def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None = None) -> None:
     """Write the fraction bits f of the units of each stage to host memory, as 2^(m - f).
 
-    m is the most fraction bits that these units can have.
+    m is the largest number of fraction bits that these units can have.
     """
     if not stages:
         return

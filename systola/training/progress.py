@@ -20,18 +20,18 @@ class Progress(Callback):
         self._bar: tqdm[NoReturn] | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Begin a bar."""
+        """Show a new progress bar for the epoch."""
         title = f"Epoch {epoch + 1}/{self._epochs}"
         self._bar = tqdm(total=self.batches, desc=title, unit="step", disable=self._silent)
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Move the bar."""
+        """Move the progress bar on by one batch."""
         assert self._bar is not None
         self._bar.set_postfix_str(_text(logs or {}), refresh=False)
         self._bar.update()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """End the bar."""
+        """Leave the bar on the terminal, with loss and metrics of the epoch."""
         assert self._bar is not None
         self._bar.set_postfix_str(_text(logs or {}))
         self._bar.close()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way forward of an LSTM or GRU, step by step, and of the Embedding before it.
+"""Writes the forward pass of an LSTM or GRU, step by step, and of the Embedding before it.
 
 A block of units has a line for each sample. A gate, the cell c and the state h are `rows` lines or
 pairs of lines, [block][sample]. Gates and h have 15 fraction bits. The sums of the gates, and c,
-have CELL_BITS. All of these are int16; weights and inputs are int8. The numbers that the way back
-needs go to host memory after each step, so the buffer does not limit the number of steps.
+have CELL_BITS. All of these are int16; weights and inputs are int8. The numbers that the backward
+pass needs go to host memory after each step, so the buffer does not limit the number of steps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from systola.training.writer import (
 
 
 class Recurrent(GruSteps):
-    """A writer of the way forward of LSTMs and GRUs."""
+    """A writer of the forward pass of LSTMs and GRUs."""
 
     def write(self, number: int, x: range) -> range:
         """Write a stage; return its units, and a one for the bias of the next stage.

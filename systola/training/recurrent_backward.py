@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of an LSTM through time.
+"""Writes the backward pass of an LSTM through time.
 
 The gradients of the states, cells, gates' sums z and inputs are int16 with one exponent, in
-GRADIENT. So gradients of many steps can be summed. A gradient that fades on its way back keeps bits
-that a measured int8 would lose. Gradients begin with TOP_BITS bits, which leaves room to grow.
+GRADIENT. So gradients of many steps can be summed. A gradient that fades from step to step keeps
+bits that a measured int8 would lose. Gradients begin with TOP_BITS bits, which leaves room to grow.
 Gradients of weights are sums over all steps and samples at once.
 
 For gates i, f, g, o in turn, dz is dc g i', dc c_before f', dc i g', dh tanh(c) o'. g' is 1 - g^2,
@@ -38,7 +38,7 @@ from systola.training.writer import (
 TOP_BITS = 12
 """Bits of the largest gradient of the last state."""
 TOP_BITS_OF_ALL = 11
-"""Bits of the largest gradient of any state, where every step adds its own on the way back."""
+"""Bits of the largest gradient of any state, where every step adds its own in the backward pass."""
 INT8_BITS = 7
 _SUM_BITS = 30
 """Bits of the sums over all steps and samples."""
@@ -75,12 +75,14 @@ class _Product:
 
 
 class RecurrentBackward:
-    """A writer of the way back of an LSTM."""
+    """A writer of the backward pass of an LSTM."""
 
     _kept = len(GATES) + 2
-    """Number of int16 numbers of each unit that the way forward keeps of a step."""
+    """Number of int16 numbers of each unit that the forward pass keeps of a step."""
     _added = False
-    """Whether the gradient of a state is more than a product and the gradient from above."""
+    """Whether the gradient of a state has a further part, beside a product and the gradient from
+    the stage above.
+    """
 
     def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
         self._writer = writer
@@ -88,10 +90,11 @@ class RecurrentBackward:
         self._number = number
         self._stage = task.stages[number]
         self._given = HALF, 0
-        """Multiplier for gradients of states of this LSTM, and the bits that it takes."""
+        """Multiplier for gradients of states of this LSTM, and the number of bits that it takes."""
 
     def write(self, gradient: range) -> None:
-        """Write the way back, from the int8 gradient of the last state, [block of units][sample].
+        """Write the backward pass, from the int8 gradient of the last state, [block of
+        units][sample].
 
         The lines of `gradient` are given back. If another LSTM takes the states, `gradient` is
         empty and the gradients of all states are in host memory.
@@ -109,7 +112,7 @@ class RecurrentBackward:
         RecurrentUpdate(self._writer, self._task, self._number, self._sizes).write()
 
     def take(self, layout: Layout, lstm: Recurrence) -> None:
-        """Take the places of the samples that are written now."""
+        """Choose the places of the samples for which instructions are written now."""
         self._sizes = Sizes(layout, lstm, self._number)
         self._count = lstm.steps * layout.samples
         """Steps times samples, in whole blocks: the number of products in a gradient of weights."""
@@ -117,7 +120,7 @@ class RecurrentBackward:
         self._left_bits = min(TOP_BITS, self._bits) - INT8_BITS
 
     def end(self) -> None:
-        """Put the fraction bits of all gradients back through time into GRADIENT."""
+        """Put the fraction bits of all gradients through time into GRADIENT."""
         self._writer.measure(GRADIENT, first=GRADIENT, value=self._left_bits)
 
     def turn(self, layout: Layout, lstm: Recurrence, gradient: range) -> None:

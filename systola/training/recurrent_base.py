@@ -20,12 +20,13 @@ CELL_BITS = 15 - CELL_INTEGER_BITS
 """Fraction bits of cells and of the gates' sums. They go up to 8, near the ends of tanh and
 sigmoid."""
 STATE_SHIFT = 14
-"""Fraction bits of a state that is narrowed to int8 with 0 in the register: Entry() takes one of
-15."""
+"""Fraction bits of a state that is narrowed to int8 with 0 in the exponent register. One of the 15
+bits is taken by Entry().
+"""
 _MOST_BIAS_SHIFT = 14
-"""Most bits by which a product shifts an int16 bias to the left."""
+"""Largest number of bits by which a product shifts an int16 bias to the left."""
 LEAST_SHIFT = -7
-"""Least shift of a register to the right, which is the most to the left."""
+"""Least shift of a register to the right. It is negative: the longest shift to the left."""
 
 
 class Sizes:
@@ -44,15 +45,15 @@ class Sizes:
         """Number of lines, or pairs of lines, of a gate, the cell or the state."""
         self.places: RecurrencePlaces = layout.recurrences[number]
         self.kernel = range(shape.units)
-        """Blocks of these gradients that the kernel has."""
+        """Number of blocks of these gradients that belong to the kernel."""
         self.recurrent = range(self.gates - shape.units, self.gates)
-        """Blocks of these gradients that the recurrent kernel has."""
+        """Number of blocks of these gradients that belong to the recurrent kernel."""
         self.state_inputs = self.units + lstm.gru
         """Number of blocks of inputs of the recurrent kernel, with the block of its biases."""
 
 
 class RecurrentBase:
-    """A writer of parts of the way forward that an LSTM and a GRU have in common."""
+    """A writer of parts of the forward pass that an LSTM and a GRU have in common."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -74,7 +75,7 @@ class RecurrentBase:
     def _accumulators(self, rows: int) -> int:
         """Return the first of `rows` rows, from one part of the accumulators after the other.
 
-        Raises NoRoomError where the accumulators have fewer rows.
+        Raises NoRoomError if the accumulators have fewer rows.
         """
         config = self._writer.config
         if rows > config.accumulator_rows:
@@ -95,7 +96,7 @@ class RecurrentBase:
 
     @property
     def _sum_shift(self) -> int:
-        """Shift from the products with inputs to CELL_BITS, in bits."""
+        """Number of bits by which the products with inputs are shifted to have CELL_BITS."""
         bits = self._task.master_bits[self._number] - MASTER_SHIFT - CELL_BITS
         return step_inputs(self._task, self._number).value + bits
 
@@ -140,7 +141,7 @@ class RecurrentBase:
         return result
 
     def _keep(self, step: int, cells: range, state: range) -> None:
-        """Write a step to host memory for the way back, and measure its state."""
+        """Write a step to host memory for the backward pass, and measure its state."""
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         pitch, places = layout.pitch, sizes.places
         if self._train:

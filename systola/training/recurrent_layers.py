@@ -19,8 +19,9 @@ from systola.training.layer_base import (
 )
 
 MOST_LSTM_UNITS = 512
-"""Largest number of units of an LSTM or GRU: sums of so many products of int16 and int8 stay
-within 32 bits."""
+"""Largest number of units of an LSTM or GRU: sums of as many products of int16 and int8 stay within
+32 bits.
+"""
 _RECURRENT = {
     "bias_initializer": Only(("zeros", "Zeros"), SET_WEIGHTS),
     "recurrent_activation": Only(("sigmoid",), "the gates have sigmoid"),
@@ -35,7 +36,7 @@ _RECURRENT = {
     "unroll": Only((False, True)),
     "use_cudnn": Only(("auto", False)),
 }
-"""Arguments of Keras's LSTM and GRU that have one value here."""
+"""Arguments of Keras's LSTM and GRU for which only one value is allowed here."""
 
 
 @dataclass(frozen=True)

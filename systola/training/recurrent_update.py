@@ -57,7 +57,9 @@ class RecurrentUpdate:
             self._update_some(blocks[first : first + most])
 
     def _update_some(self, blocks: list[tuple[int, int]]) -> None:
-        """Add the products for some blocks of inputs, (tensor, block), to the masters."""
+        """Add the products for some blocks of inputs, each given as (tensor, block), to the
+        masters.
+        """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         size, count = layout.size, self._count
         turned = {each: self._turned(*each) for each in blocks}
@@ -88,7 +90,9 @@ class RecurrentUpdate:
         writer.free(*turned.values(), *slopes, *(lines for pair in places for lines in pair))
 
     def _pieces(self, blocks: list[tuple[int, int]]) -> list[_Piece]:
-        """Return runs of blocks, biases apart, with sums that fit half of the accumulators."""
+        """Return runs of blocks with sums that fit half of the accumulators. Blocks of biases have
+        runs of their own.
+        """
         task, config = self._task, self._writer.config
         less = self._stage.tensor.bias_less
         most = most_blocks(config, task)
@@ -128,7 +132,8 @@ class RecurrentUpdate:
             self._read_blocks(host, lines, samples, sizes.inputs * samples)
         else:
             masters = writer.allocate(2 * count)
-            # The state before the first step is there, too, but not the last state.
+            # `states` begins with the state before the first step, and does not have the last
+            # state.
             host = sizes.places.hidden + 2 * block * samples * pitch
             self._read_blocks(host, masters, 2 * samples, 2 * sizes.rows)
             third = state_register(self._task, self._number)
@@ -186,6 +191,6 @@ def recurrent_tensors(task: Task, number: int = 0) -> list[int]:
 
 
 def input_words(task: Task) -> bool:
-    """Return whether the inputs of the LSTM are words, for which embeddings learn, too."""
+    """Return whether the inputs of the LSTM are words; then embeddings learn, too."""
     lstm = task.stages[0].lstm
     return lstm is not None and lstm.vocabulary > 0

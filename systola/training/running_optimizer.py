@@ -18,7 +18,7 @@ class _Owner(Protocol):
     steps: int
 
     def use_optimizer(self, optimizer: Optimizer) -> None:
-        """Go on with another optimiser."""
+        """Continue with another optimiser."""
         ...
 
 
@@ -56,7 +56,7 @@ class RunningOptimizer:
         self._model.use_optimizer(replace(self._chosen, learning_rate=rate))
 
     def check_settable(self) -> None:
-        """Raise TrainingError where a schedule makes the rate."""
+        """Raise TrainingError if a schedule makes the rate."""
         if not isinstance(self._chosen.learning_rate, float):
             raise TrainingError(
                 "the learning rate has a schedule: compile with a number to set it in callbacks"

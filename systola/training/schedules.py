@@ -14,7 +14,7 @@ from systola.training.errors import TrainingError
 LEAST_RATE, MOST_RATE = 2.0**-20, 8.0
 """Least and largest learning rate of the machine."""
 _WHOLE = 1e-9
-"""The largest error of a quotient that is a whole number."""
+"""Largest error of a quotient that still counts as a whole number."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class LearningRateSchedule:
 
 @dataclass(frozen=True)
 class _Decay(LearningRateSchedule):
-    """A rate that falls with the number of times that `decay_steps` steps have passed.
+    """A rate that falls with the number of times `decay_steps` steps have passed.
 
     With `staircase` only whole times count.
     """
@@ -140,7 +140,8 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class CosineDecay(LearningRateSchedule):
-    """A rate that falls to `alpha` times itself in `decay_steps` steps, along a cosine.
+    """A rate that falls from its first value to `alpha` times this value in `decay_steps` steps,
+    along a cosine.
 
     With `warmup_target` it first rises to that rate, in `warmup_steps` steps.
     """

@@ -13,7 +13,7 @@ from systola.training.names import loss_name, metric_name
 from systola.training.optimizers import Optimizer
 
 FAST = "fast"
-"""The back end that has no machine, but its bytes."""
+"""Name of the back end without a machine, which makes the machine's bytes in numpy."""
 BACKENDS = (*make_backend.BACKENDS, FAST)
 MOST_SEED = (1 << 31) - 1
 MOST_BATCH = 1 << 24
@@ -27,13 +27,13 @@ class Settings:
     optimizer: Optimizer
     loss: str
     metrics: tuple[str, ...]
-    """Names as compile() was given them: logs have the same."""
+    """Names of the metrics as the user gave them to compile(); the logs have the same names."""
     seed: int
     preset: str
     """The name of the configuration."""
     backend: str
     latency: int
-    """Cycles of the memories."""
+    """Latency of the memories, in cycles."""
     cores: int
 
     def __post_init__(self) -> None:

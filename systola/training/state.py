@@ -29,9 +29,13 @@ from systola.training.stages import EMBEDDING, Recurrence, Stage, recurrent_tens
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
 _OF_STATISTICS = -1
-"""Number that stands for the moving mean and variance of the first stage; stage n has n less."""
+"""Number that stands for the moving mean and variance of stage 0. For stage n the number is lower
+by n.
+"""
 _UNIT_BITS = 16
-"""Most fraction bits that units can lose: the sums that units are made of have 16 bits more."""
+"""Largest number of fraction bits that units can lose: the sums that units are made of have 16 bits
+more.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class State:
 
     masters: tuple[Codes, ...]
     velocities: tuple[Codes, ...]
-    """Velocities of each tensor; empty where there is no momentum."""
+    """Velocities of each tensor; empty if there is no momentum."""
     bits: tuple[int, ...]
     """Fraction bits of the masters of each tensor."""
     unit_bits: tuple[int, ...] = ()
@@ -164,7 +168,7 @@ def _keras_order(
     found: Sequence[Sequence[_Each]],
     both: Callable[[_Each, _Each], _Each],
 ) -> Iterable[_Each]:
-    """Bring items of the tensors from the tensors' order to Keras's order.
+    """Bring items, one for each tensor, from the order of the tensors to Keras's order.
 
     `both` makes one item of the biases of a GRU's kernel and recurrent kernel.
     """

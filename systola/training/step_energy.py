@@ -23,7 +23,9 @@ class StepEnergy:
     samples: int
     """Samples of the batch."""
     operations: int
-    """Useful operations, two for each multiply-accumulate: forward, back, and for the weights."""
+    """Useful operations, two for each multiply-accumulate: in the forward pass, the backward pass
+    and the update of the weights.
+    """
     cycles: int | None
     """Cycles of the last step, on a machine with a clock."""
     activity: Activity
@@ -53,7 +55,7 @@ class StepEnergy:
 def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | None:
     """Return the energy of a step of `task` with all its samples, on cores of `config`.
 
-    None where the machine has no program for it, as the batch has no room.
+    None if the machine has no program for it, as the batch has no room.
     """
     tasks = [replace(task, core=core) for core in range(task.cores)]
     most = max(len(each.share(config.cols)) for each in tasks)

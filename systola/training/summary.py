@@ -56,7 +56,7 @@ def names(layers: Sequence[Layer]) -> list[str]:
 
 
 def weights_of_layers(layers: Sequence[Layer]) -> list[int] | None:
-    """Return how many weights each layer has; None where the shape of a sample is not known.
+    """Return how many weights each layer has; None if the shape of a sample is not known.
 
     Raises TrainingError for layers that cannot be trained.
     """
@@ -110,7 +110,7 @@ def printable(text: str) -> str:
 
 
 def _shapes(layers: Sequence[Layer]) -> list[tuple[int, ...]] | None:
-    """Return the shape of each layer's results; None where the shape of a sample is not known."""
+    """Return the shape of each layer's results; None if the shape of a sample is not known."""
     if not (layers and isinstance(layers[0], Input)):
         return None
     shape: Any = ()

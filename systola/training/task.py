@@ -14,7 +14,7 @@ SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
 
 - SHIFT: the next shift, in bits.
 - GRADIENT: fraction bits of the gradient.
-- SPARE: free for a moment.
+- SPARE: for short use by any part of a program.
 - INPUTS: the first register for fraction bits of the inputs of stages.
 """
 STATE = 7
@@ -35,7 +35,9 @@ class Exponent:
 
 @dataclass(frozen=True)
 class Task:
-    """A description of everything that the programs of a network depend on, but for the samples."""
+    """A description of everything that the programs of a network depend on, except for the
+    samples.
+    """
 
     stages: tuple[Stage, ...]
     input_bits: int
@@ -95,8 +97,8 @@ class Task:
 
 
 def begin_told(task: Task, tensor: int) -> int:
-    """Return the bits of a tensor's largest gradient before a step has seen any gradient.
+    """Return the number of bits of a tensor's largest gradient before any step has measured it.
 
-    A tensor that learns nothing begins with bits that change nothing.
+    A tensor that learns nothing begins with a number that changes nothing.
     """
     return LEAST_TOLD if learns(task.stages, tensor) else GRADIENT_BITS

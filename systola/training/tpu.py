@@ -36,7 +36,7 @@ class TPUClusterResolver:
 
     Each core has the preset `preset`, the back end `backend` and memories of `latency` cycles, as
     compile() takes them. Back end "fast" learns the bytes of the pod in numpy; "rtl" and "iss"
-    simulate its cores. Raises TrainingError for settings that are not there.
+    simulate its cores. Raises TrainingError for unknown settings.
     """
 
     def __init__(
@@ -111,8 +111,9 @@ def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) ->
 def keras_to_tpu_model(model: Any, strategy: Strategy | None = None) -> Sequential:
     """Return a model that trains on the pod of `strategy`, else of the scope, else eight cores.
 
-    A Sequential is moved to the pod, with all that it has learnt. For a Keras model a new one is
-    made, the weights of which sync_to_cpu() brings back. Raises TrainingError as from_keras() does.
+    A Sequential is moved to the pod, with all that it has learnt. For a Keras model a new model is
+    made; sync_to_cpu() brings its weights back to the Keras model. Raises TrainingError as
+    from_keras() does.
     """
     if strategy is None:
         strategy = current_strategy() or TPUStrategy()

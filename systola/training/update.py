@@ -42,11 +42,14 @@ from systola.training.writer import (
 )
 
 _OWN = 15
-"""Number that keeps counters of random rounding apart from counters of masks: no stage has this
-number."""
+"""Number in the counters of random rounding, in place of a stage's number. So these counters differ
+from the counters of masks.
+"""
 _ADDED = {"wide": 1, "accumulate": 1, "exponent": SPARE}
 TOLD_BITS = 15
-"""Most bits that each of a tensor's two numbers in host memory can show."""
+"""Largest number of bits that each of two int16 numbers in host memory can report, for the largest
+gradient of a tensor.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class CutEntry(Entry):
 
 @dataclass(frozen=True)
 class Masters:
-    """Masters of a stage on their way through the buffer, with velocities where there are any.
+    """Masters of a stage in the buffer during an update, with velocities if there are any.
 
     They are rows of one block of units, or of several blocks, block by block.
     """
@@ -143,7 +146,7 @@ class Masters:
         self.write()
 
     def read_own(self) -> None:
-        """Read the rows that this core updates."""
+        """Read the masters of the rows that this core updates."""
         for _, own in self.own():
             own.read()
 
@@ -166,7 +169,9 @@ class Masters:
         return len(self.lines[0]) // 2
 
     def add(self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None) -> None:
-        """Add the sums from a row on, by way of the velocities or moments."""
+        """Add the sums from accumulator row `row` on to the masters, through velocities or moments
+        if the optimiser has them.
+        """
         if self.task.decays:
             most = adapted_rows(self.writer.config)
             for first in range(0, self._rows, most):
@@ -205,7 +210,7 @@ class Masters:
             writer.free(steps)
 
     def _add_steps(self, steps: int) -> None:
-        """Add steps in the buffer, by way of the velocities where there are any."""
+        """Add steps in the buffer to the masters, through the velocities if there are any."""
         writer, rows = self.writer, self._rows
         if self.task.momentum:
             self._decay_velocities()
@@ -234,7 +239,9 @@ class Masters:
         )
 
     def _tell(self, row: int) -> None:
-        """Raise the noted bits of the tensor's largest gradient, see `moments.raised`."""
+        """Raise the reported number of bits of the tensor's largest gradient, see
+        `moments.raised`.
+        """
         writer, told = self.writer, told_register(self.task, self.number)
         writer.measure(told, first=told, second=SPARE)
         if self._rows:
@@ -310,7 +317,8 @@ class Masters:
 def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exponent) -> AnyEntry:
     """Put the shift of an update into SPARE, and return the entry with its multiplier.
 
-    `bits`: fraction bits of the masters. `inputs`: fraction bits of the factor of the gradient.
+    `bits`: fraction bits of the masters. `inputs`: fraction bits of the inputs that the gradient is
+    multiplied with.
     """
     register = inputs.register
     if task.decays:
@@ -327,8 +335,9 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
 
 
 def told_register(task: Task, tensor: int) -> int:
-    """Return the register for the bits of a tensor's largest gradient, which its update leaves
-    free."""
+    """Return the register for the number of bits of a tensor's largest gradient. The update of the
+    tensor leaves this register free.
+    """
     if branched(task.stages):
         return _told_of_branches(task, tensor)
     last = len(task.stages) - 1
@@ -345,7 +354,8 @@ def told_register(task: Task, tensor: int) -> int:
 
 
 def _told_of_branches(task: Task, tensor: int) -> int:
-    """Return the register for the bits of a tensor's largest gradient, in a network with branches.
+    """Return the register for the number of bits of a tensor's largest gradient, in a network with
+    branches.
 
     INPUTS has the inputs of each stage, and the next register has its units. An LSTM that gives all
     states has these for units.
@@ -366,7 +376,7 @@ def begin_telling(writer: Writer, task: Task, *tensors: int) -> None:
 
 
 def tell(writer: Writer, task: Task, *tensors: int) -> None:
-    """Write the bits that have been found to host memory.
+    """Write the numbers of bits that have been found to host memory.
 
     Each of two int16 numbers is 2^14 shifted right by a part of these bits, up to 15.
     """

@@ -57,8 +57,8 @@ def write_weights(
 ) -> None:
     """Write weights in Keras's order. A name that ends in .h5 is for Keras.
 
-    Raises TrainingError for such a name where h5py is not installed, OSError where the file cannot
-    be written.
+    Raises TrainingError for such a name where h5py is not installed, OSError if the file cannot be
+    written.
     """
     content = io.BytesIO()
     if str(path).endswith(".h5"):
@@ -139,7 +139,7 @@ def _places(layers: Sequence[Layer]) -> list[str]:
 
 
 def _h5py(verb: str) -> Any:
-    """Import h5py. Raises TrainingError where it is not installed."""
+    """Import h5py. Raises TrainingError if it is not installed."""
     try:
         return import_module("h5py")
     except ImportError:

@@ -8,7 +8,8 @@ from systola.training.writer import NARROWING, Writer, shifted
 
 
 class Columns:
-    """A reader of weights of one block of units after the other, each [input].
+    """A reader of the weights of one block of units after the other. A block has a line for each
+    input.
 
     At most two blocks are in the buffer at one time.
     """
@@ -37,7 +38,9 @@ class Columns:
 
 
 class Turning:
-    """A reader that brings weights of a block of inputs to lines of units: transposed, [unit]."""
+    """A reader that transposes the weights of a block of inputs, so that there is a line for each
+    unit.
+    """
 
     def __init__(self, writer: Writer, number: int) -> None:
         self.lines = writer.layout.shapes[number].units * writer.layout.size
@@ -63,7 +66,8 @@ class Turning:
 
 
 class Turned(Turning):
-    """A reader of transposed weights of one block of inputs after the other, each [unit].
+    """A reader of the transposed weights of one block of inputs after the other. A block has a line
+    for each unit.
 
     At most two blocks are in the buffer at one time.
     """
@@ -85,7 +89,9 @@ class Turned(Turning):
 
 
 def all_turned(writer: Writer, number: int) -> range:
-    """Bring all weights of a stage, transposed, to lines [block of inputs][unit]; return these."""
+    """Bring all weights of a stage, transposed, to lines [block of inputs][unit]; return these
+    lines.
+    """
     layout = writer.layout
     shape = layout.shapes[number]
     result = writer.allocate(shape.units * shape.lines)

@@ -49,7 +49,7 @@ def convolved(
 ) -> Window:
     """Return the windows of a convolution, with Keras's padding "same" or "valid".
 
-    Raises TrainingError where the kernel does not fit the map.
+    Raises TrainingError if the kernel does not fit the map.
     """
     out: list[int] = []
     before: list[int] = []
@@ -67,7 +67,7 @@ def convolved(
 def pooled(size: tuple[int, int], pool: tuple[int, int], stride: tuple[int, int]) -> Window:
     """Return the windows of a pooling. Pixels that are left over belong to no window.
 
-    Raises TrainingError where a window does not fit the map.
+    Raises TrainingError if a window does not fit the map.
     """
     out = (size[0] - pool[0]) // stride[0] + 1, (size[1] - pool[1]) // stride[1] + 1
     if min(out) < 1:

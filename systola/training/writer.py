@@ -53,8 +53,9 @@ class StepEntry:
 
     tensor: int
     name: str
-    """Name of the property of a MomentStep with the entry; with `bits`, of a method that takes
-    `bits`."""
+    """Name of the MomentStep's property that is the entry. If `bits` is given, it is the name of a
+    method, which takes `bits`.
+    """
     bits: int | None = None
 
 
@@ -71,7 +72,9 @@ AnyEntry = Entry | StepEntry
 ONE = Entry(left=1)
 """Parameter entry for y = x."""
 NARROW, NARROWING, WIDENING, WIDE = (0, 0), (1, 0), (0, 1), (1, 1)
-"""Sizes of operands and results of Vector: 0 for int8, 1 for int16."""
+"""Sizes of operands and results of Vector, as pairs (operands, results): 0 for int8, 1 for
+int16.
+"""
 
 
 def shifted(right: int, *, multiplier: int = HALF, bias: int = 0) -> Entry:
@@ -125,7 +128,7 @@ class Writer:
         """Return lines of the unified buffer that nothing uses.
 
         An even number of lines begins with an even line, if there is room: both lines of an int16
-        vector are then read in one cycle. Raises NoRoomError where the lines do not fit.
+        vector are then read in one cycle. Raises NoRoomError if the lines do not fit.
         """
         fits = [(size, start) for start, size in self._free if size >= lines]
         pairs = lines % 2 == 0
@@ -217,7 +220,7 @@ class Writer:
     # Instructions.
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """Add any instruction; raise NoRoomError where a field cannot hold its operand."""
+        """Add any instruction; raise NoRoomError if a field cannot hold its operand."""
         try:
             self.words.append(encode(opcode, **operands))
         except EncodingError as error:
@@ -305,8 +308,8 @@ class Writer:
     ) -> None:
         """Add a Vector.
 
-        `scales`: the multipliers of the operands of ADD and SUBTRACT. `limit`: the most that an
-        int16 result may be; 0 for no limit.
+        `scales`: the multipliers of the operands of ADD and SUBTRACT. `limit`: the largest value of
+        an int16 result; 0 for no limit.
         """
         wanted = (*(scales or self._scales[:2]), limit if sizes[1] else self._scales[2])
         if wanted != self._scales:
@@ -383,7 +386,7 @@ class Writer:
     def code(self) -> bytes:
         """Return the program: tables and entries first, Halt last.
 
-        Raises TrainingError where there are too many entries, or the program does not fit.
+        Raises TrainingError if there are too many entries, or the program does not fit.
         """
         layout, count = self.layout, len(self._entries)
         if count > MOST_ENTRIES:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs to look at: a timeline, plots, a page."""
+"""Views of runs: a timeline, plots, and a page."""

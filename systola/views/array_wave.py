@@ -22,7 +22,8 @@ FIRST, CYCLES = 1, 240
 
 _ARRAY = "tpu.tpu.core.matrix_unit.mxu."
 _WEIGHT, _ACTIVATION = "tile.row_{}.factor_{}_0", "tile.row_{}.activation_{}"
-"""Names of the operand registers of the multiplier in a row and a column; each column is a stage.
+"""Names, in the waveform, of the two operand registers of the multiplier in a row and a column;
+each column is a stage.
 """
 _SUM = "tile.partial_{}_{}"
 
@@ -40,10 +41,11 @@ class ArrayState:
 
 
 def watch(model: CompiledModel, x: object) -> tuple[RunResult, list[ArrayState]]:
-    """Run `model`, which is compiled for CONFIG, on `x`, and watch the array.
+    """Run `model`, which is compiled for CONFIG, on `x`, and return the states of the array while
+    it runs.
 
-    Returns the result, and a state of the array for each cycle from FIRST on. Raises BackendError
-    if the simulator cannot be built.
+    Returns the result of the run, and a state of the array for each cycle from FIRST on. Raises
+    BackendError if the simulator cannot be built.
     """
     with TemporaryDirectory() as folder:
         waveform = Path(folder) / "array.vcd"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a machine's memories while a recorded program ran, with the layers it was for."""
+"""The content of a machine's memories over the time of a recorded program, with the layers that it
+belongs to.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +146,7 @@ def weight_tiles(program: bytes, timeline: Timeline, layers: Sequence[str]) -> l
 
 
 def _lines(config: Config, step: _Step, uses: Sequence[Use], window: Window) -> Iterator[range]:
-    """Yield the lines of these uses of an instruction."""
+    """Yield the lines of the unified buffer that an instruction uses in each of `uses`."""
     for use in uses:
         if use.memory is Memory.BUFFER:
             yield step.entry.addresses(use, step.operands, window.sizes(config))
@@ -158,7 +160,9 @@ def _window(step: _Step, before: Window) -> Window:
 
 
 def _steps(program: bytes, timeline: Timeline, layers: Sequence[str]) -> Iterator[_Step]:
-    """Yield the program as it ran, each instruction with the layer of the next tag."""
+    """Yield the instructions in the order in which they ran, each with the layer of the next
+    tag.
+    """
     waiting: list[tuple[Instruction, dict[str, int], Work | None]] = []
     issued = iter(timeline.work)
     work = next(issued, None)

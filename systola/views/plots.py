@@ -38,7 +38,7 @@ CLASS_COLOURS = {
 NAME_WIDTH = 28
 """Largest length of a layer's name, in characters."""
 LEGEND_LINES = 28
-"""Lines in a column of names."""
+"""Number of layer names in one column of the legend."""
 TOUCHING = 0.012
 """Distance, as a share of the axes, below which dots share one label."""
 
@@ -191,7 +191,9 @@ def _labels(dots: Sequence[Dot], right: float, axes: Any) -> list[tuple[Dot, str
 
 
 def layers_figure(report: Report, title: str) -> Figure:
-    """Draw the cycles of each layer, estimated and measured, and its limit."""
+    """Draw for each layer its estimated and measured cycles, and the part of the machine that
+    limits it.
+    """
     rows = [row for row in report.rows if row.place != HOST]
     figure = new_figure(8, 1.2 + 0.32 * len(rows))
     axes: Any = figure.add_subplot()

@@ -33,7 +33,7 @@ _LANES = 64
 """Largest number of rows of a unit."""
 _CYCLES_AN_INCH = 160
 _NAMES_EVERY = 1000
-"""Cycles between two names of a track."""
+"""Distance, in cycles, at which the name of a track is repeated."""
 
 
 @dataclass(frozen=True)

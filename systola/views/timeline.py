@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of a recorded program: the cycles of each instruction in its unit, and its waits."""
+"""The recorded run of a program: the cycles of each instruction in its unit, and its waits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TRACKS = {
 }
 """Units with instructions that are shown."""
 ISSUE_CYCLES = 2
-"""Cycles from offer to issue of an instruction that waits for nothing."""
+"""Cycles from the offer of an instruction to its issue, if the instruction waits for nothing."""
 _COLUMNS = {name: number for number, name in enumerate(LEVEL_NAMES)}
 
 
@@ -58,14 +58,16 @@ class Wait:
     """A record of an instruction that waited for another instruction."""
 
     source: int
-    """The last instruction that it had to wait for, as a place in Timeline.work."""
+    """Place, in Timeline.work, of the last instruction that it had to wait for."""
     resource: str
     cycles: int
 
 
 @dataclass
 class Work:
-    """An instruction in its unit. Cycles count from START; `end` is the first cycle without it."""
+    """An instruction and the cycles in which its unit works on it. Cycles count from START; in
+    cycle `end` the unit is done with it.
+    """
 
     number: int
     """Number of the instruction in the program."""
@@ -75,7 +77,7 @@ class Work:
     track: Track | None
     """Unit of the instruction; None if it is only issued."""
     offered: int
-    """Cycle from which on it is the next instruction to be issued."""
+    """First cycle in which it is the next instruction to be issued."""
     issued: int
     begin: int = -1
     """Cycle in which the unit began; -1 if it never began."""
@@ -87,7 +89,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A course of a program as it ran."""
+    """The recorded run of a program: when each instruction ran, and the cause of each wait."""
 
     work: tuple[Work, ...]
     """Instructions in the order of their issue."""
@@ -121,12 +123,13 @@ def executed(program: bytes) -> Iterator[tuple[int, Instruction, dict[str, int]]
 
 
 def make_timeline(config: Config, image: Image, recording: Recording) -> Timeline:
-    """Return the course of `image` on a machine of configuration `config`, as it was recorded."""
+    """Return the recorded run of `image` on a machine of configuration `config`."""
     return _Course(config, image, recording).run()
 
 
 def take_lane(free: list[int], begin: int, end: int) -> int:
-    """Return the first of a unit's rows that is free in cycle `begin`, and occupy it until `end`.
+    """Return the first of a unit's rows in the picture that is free in cycle `begin`, and occupy it
+    until `end`.
 
     `free` has for each row the cycle from which on it is free.
     """
@@ -151,21 +154,24 @@ class _Course:
         """Number of instructions that have entered each list."""
         self._queues = {queue.name: deque[int]() for queue in QUEUES}
         self._free = dict.fromkeys(self._queues, 0)
-        """Row from which on the oldest instruction of a queue is the waiting one."""
+        """For each queue: the first row of the recording in which its oldest instruction waits."""
         self._issue_row = 0
         self._in_the_way: dict[int, dict[str, int]] = {}
         """For each instruction and each of its masks, the instruction that it may have to wait for.
         """
         self._weight_queue = deque[int]()
         self._weight_reads = deque[tuple[int, int]]()
-        """Each weight read under way, and the number of all beats moved up to its last beat."""
+        """For each weight read under way: the read, and the total number of beats that have been
+        moved when its last beat has come.
+        """
         self._beats = 0
         self._fetching = deque[int]()
         self._fetches: list[tuple[int, int]] = []
 
     def run(self) -> Timeline:
         handlers: dict[Event, Callable[[int, int], None]] = {
-            # Masks refer to the lists before any instruction leaves them.
+            # Masks refer to the content of the lists before any instruction leaves them in this
+            # cycle.
             Event.MASKED: self._mask,
             **{event: partial(self._leave, name) for name, (event, _) in LISTS.items()},
             **{queue.begin: partial(self._begin, queue) for queue in QUEUES if queue.begin},
@@ -216,7 +222,9 @@ class _Course:
             self._weight_queue.append(index)
 
     def _way(self, work: Work) -> tuple[Queue, tuple[str, ...]]:
-        """Return the queue of an instruction, and the lists that it leaves one after the other."""
+        """Return the queue of an instruction, and the lists of the scoreboard that it passes
+        through in order.
+        """
         way = way_of(work.entry)
         assert way is not None
         return next(queue for queue in QUEUES if queue.name == way.queue), way.lists
@@ -230,7 +238,7 @@ class _Course:
         for number, mask in enumerate(queue.masks):
             field = value >> number * (1 + 2 * bits)
             if field & 1:
-                # Places of the ring are counted from the first instruction on.
+                # Places in the ring of a list are counted from the list's first instruction on.
                 name = list_of(mask)
                 ahead = ((field >> 1) - self._pushed[name]) % (1 << bits) - (1 << bits)
                 found[mask] = self._lists[name][ahead]
@@ -261,8 +269,8 @@ class _Course:
             self._in_the_way.pop(index, None)
 
     def _waited(self, queue: Queue, index: int, row: int) -> None:
-        """Record the waits of an instruction until `row`, where the next instruction begins to
-        wait.
+        """Record the waits of an instruction, up to row `row` of the recording. There the next
+        instruction begins to wait.
         """
         first = max(self._rows[index], self._free[queue.name])
         self._free[queue.name] = row
@@ -272,7 +280,9 @@ class _Course:
                 self._work[index].waits.append(Wait(source, LISTS[list_of(name)][1], cycles))
 
     def _cycles(self, level: str, first: int, last: int) -> int:
-        """Return the cycles with a level high after row `first` up to row `last`."""
+        """Return the number of cycles, after row `first` of the recording up to row `last`, in
+        which a level was high.
+        """
         totals = self._recording.totals[:, _COLUMNS[level]]
         return int(totals[last]) - int(totals[first])
 

@@ -39,7 +39,7 @@ chosen so that at most this number of slices is left.
 POINTS = 4096
 """Largest number of points of a counter, over all programs."""
 _UNITS, _LAYERS, _MODEL = 1, 2, 3
-"""Numbers of the groups of tracks: measured work of units, layers, and estimated work of units."""
+"""Numbers of the groups of tracks: units as measured, layers, and units as estimated."""
 _MODEL_TRACKS = {
     Unit.HOST_READ: Track.HOST_READ,
     Unit.WEIGHTS: Track.WEIGHT_FETCH,
@@ -172,7 +172,9 @@ def _thread(track: Track, lane: int = 0) -> int:
 
 
 class _Trace:
-    """A trace of one program, with slices and flows; it begins at `start`."""
+    """A trace of one program, with its slices and flows; the program begins at `start` in the
+    trace.
+    """
 
     def __init__(self, timeline: Timeline, run: RecordedRun, start: int) -> None:
         self._work, self._run, self._start = timeline.work, run, start
@@ -195,10 +197,9 @@ class _Trace:
             begin = cycle
 
     def events(self, detailed: int) -> Iterator[Event]:
-        """Yield all events, with a limit on the number of slices.
+        """Yield all events, with at most `detailed` slices in all units together.
 
-        There are at most `detailed` slices in all units together, and at most as many slices for
-        layers.
+        Layers have at most as many slices again.
         """
         units = [
             each for thread, each in self._threads.items() if thread >= _thread(Track.HOST_READ)

@@ -98,7 +98,7 @@ def make_classifier() -> Classify:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server with a bound on its connections. It takes a client that leaves for no error."""
+    """A server with a limit on its connections. A client that leaves early causes no error."""
 
     def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__((HOST, port), handler)
@@ -109,7 +109,7 @@ class _Server(ThreadingHTTPServer):
         return self._free.acquire(blocking=False)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection."""
+        """Serve a connection, and then make its place free for another one."""
         try:
             super().process_request_thread(request, client_address)
         finally:

@@ -71,16 +71,16 @@ For n = 0 .. `n_tiles` - 1, m = 0 .. `rows` - 1 and each column c:
 8. TABLE replaces v by table `table`, entry v.
 9. The result goes to byte c of line `buffer` + n * `rows` + m. Bytes of the line beyond C become 0.
 
-Shifts are arithmetic, nothing overflows. The bounds depend on `function`:
+Shifts are arithmetic. Nothing overflows. The bounds low and high depend on `function`:
 
 - NONE and TABLE: [-128, 127].
 - RELU: [`zero_point`, 127].
-- RELU6: low = `zero_point`, high = `ceiling`. Where low > high the result is high.
+- RELU6: low = `zero_point`, high = `ceiling`. If low > high, the result is high.
 
-With `wide` the results are int16. In place of lines 7 to 9:
+With `wide` the results are int16. These lines take the place of lines 7 to 9:
 
-1. v = y + d, clamped to [-32768, 32767]. d = `zero_point`, or with `accumulate` the int16 that the
-   lines of the result hold.
+1. v = y + d, clamped to [-32768, 32767]. d = `zero_point`. With `accumulate`, d is the int16 that
+   the lines of the result hold before.
 2. SIGMOID takes v as a fixed-point number of 3 integer and 12 fractional bits. Its result has 15
    fractional bits: `logistic` of gemmlowp's 16-bit fixed-point arithmetic, bit for bit.
 3. TANH takes v as a fixed-point number of `table` integer and 15 - `table` fractional bits. Its
@@ -94,33 +94,35 @@ With `wide` the results are int16. In place of lines 7 to 9:
 
 EXP with `table` = {RECIPROCAL} or {INVERSE_ROOT} takes x = |v| with 15 fractional bits. With
 `table` = {RECIPROCAL} it gives 1/x with 13 fractional bits, with `table` = {INVERSE_ROOT} 1/sqrt(x)
-with 14. For |v| <= 8192 neither fits, and the result is 32767. Let p(a, b) = (a * b + 2^14) >> 15.
+with 14. For |v| <= 8192 neither result fits, and it is 32767. Let p(a, b) = (a * b + 2^14) >> 15.
 
 1. Start: y = 32767 + p(-|v|, 15500).
 2. Three steps of Newton's: e = 2^13 + p(p(y, y), -|v|); y = min(y + p(2 * e, y), 32767).
 3. 1/sqrt(x) is y, and 1/x is p(y, y).
 
-A curve is {CURVE_ENTRIES} int16 numbers L[0], L[1], ..., in {CURVE_TABLES} tables. They begin with
-the first byte of table `table`, and each has its low byte first.
+A curve is {CURVE_ENTRIES} int16 numbers L[0], L[1], ..., in {CURVE_TABLES} tables. The numbers
+begin at the first byte of table `table`, and each has its low byte first.
 
 1. i = {CURVE_ENTRIES >> 1} + (v >> {CURVE_SHIFT}), f = v modulo 2^{CURVE_SHIFT}.
 2. The result is L[i] + (((L[i + 1] - L[i]) * f + {1 << CURVE_SHIFT - 1}) >> {CURVE_SHIFT}).
 
-`exponent` = k > 0 gives other shifts in place of the entry's, for all channels (E: see Measure):
+With `exponent` = k > 0 the shifts of all channels come from exponent register E[k] (see Measure)
+and not from the entry:
 
 1. r = E[k], clamped to [0, 31].
 2. l = -E[k], clamped to [0, 7].
 
-`stochastic` rounds at random. For each vector, in the order of n and then m, all generators of
-Random make a step, from where the last Random or vector with `stochastic` has left them. At the
-start of a program their states are zero, and stay so until a Random.
+With `stochastic` results are rounded at random. For each vector, in the order of n and then m, all
+generators of Random make a step. They go on from the states in which the last Random, or the last
+vector with `stochastic`, has left them. At the start of a program their states are zero, and stay
+so until a Random.
 
 1. t, the random number of column 8 * g + j, is bits 8j + 3 to 8j of the state of generator g.
 2. y = (x' * q + t * 2^(27+r)) >> (31+r), for any `rounding`.
 
 So y is sometimes one more than the quotient without its fraction. The first four bits of the
-fraction are the share of these cases, in sixteenths. Without a fraction there are none. On average
-y is up to 1/16 less than exact.
+fraction are the share of these cases, in sixteenths. A quotient without a fraction is never
+increased. On average y is up to 1/16 less than the exact quotient.
 
 - ILLEGAL_FIELD: `accumulate`, SIGMOID, TANH or EXP without `wide`.
 - ILLEGAL_FIELD: RELU or RELU6 with `wide`; TABLE with `wide` where there is no attention.
@@ -130,20 +132,22 @@ y is up to 1/16 less than exact.
 - ILLEGAL_FIELD: `stochastic` where there is no training.
 - UNAVAILABLE: `wide` where there are no 16-bit modes, TABLE where there are no tables, EXP or
   `exponent` where there is no training.
-- TABLE_RANGE is checked for function TABLE only."""
+- TABLE_RANGE is checked only for function TABLE."""
 
 _DEPTHWISE = """\
 The window is set by Set_Config_Window. T = kernel_height * kernel_width. For b = 0 .. `blocks` - 1,
 for each window (p, q) and each channel c of C:
 
-1. s = the sum over the taps of x * w, modulo 2^32.
-2. x is byte c of line `buffer` + b * H * `pitch` + y * `pitch` + x, or, outside the map, `fill`.
+1. s = the sum over the taps (i, j) of a * w, modulo 2^32.
+2. a is byte c of line `buffer` + b * H * `pitch` + y * `pitch` + x, where the tap is at row y and
+   column x. If the tap is outside the map, a = `fill`.
 3. w is byte c of line `taps` + b * T + i * kernel_width + j.
 4. The result is made from s as in Activate, with entry `parameter` + b and `function` NONE, RELU or
    RELU6.
-5. It goes to byte c of line `destination` + (b * OH + p) * OW + q. Bytes beyond C become 0.
+5. The result goes to byte c of line `destination` + (b * OH + p) * OW + q. Bytes of the line beyond
+   C become 0.
 
-One tap a cycle.
+The unit takes one tap in each cycle.
 
 - ILLEGAL_FIELD: `function` TABLE.
 - UNAVAILABLE where there are no depthwise lanes.
@@ -157,12 +161,13 @@ map do not count.
 1. MAX: s is the largest of the taps, -128 if none is inside.
 2. AVERAGE, SUM: s is the sum of the taps.
 3. s is requantised to y as in Activate, with entry `parameter`. For AVERAGE the entry is
-   `parameter` + t - 1, where t is the number of taps inside (1 if there is none). So entries for
-   all counts serve windows at the edges.
-4. v = y + `zero_point`, clamped to [`floor`, `ceiling`]. Where these cross, the result is
-   `ceiling`.
+   `parameter` + t - 1, where t is the number of taps inside (1 if there is none). So there is an
+   entry for each number of taps that a window at the edge may have inside.
+4. The result is y + `zero_point`, clamped to [`floor`, `ceiling`]. If `floor` > `ceiling`, the
+   result is `ceiling`.
 
-One tap a cycle. Entries used: for AVERAGE kernel_height * kernel_width, else one.
+The unit takes one tap in each cycle. Entries used: kernel_height * kernel_width for AVERAGE, else
+one.
 
 - BUFFER_RANGE looks at `buffer` with `blocks` * H * `pitch` lines, then `destination` with
   `blocks` * OH * OW."""
@@ -193,8 +198,8 @@ For m = 0 .. `rows` - 1 and each byte c of C:
 12. The result goes to line `destination` + m. With `wide` it goes to lines `destination` + 2m
     and `destination` + 2m + 1. Bytes beyond C become 0.
 
-Results may replace operands: OVERLAP does not count an operand that lies in exactly the lines of
-the destination.
+Results may replace an operand: an operand that lies in exactly the lines of the destination causes
+no OVERLAP.
 
 - ILLEGAL_FIELD as for Activate, but QUOTIENT only with ADD or SUBTRACT, with MULTIPLY where there
   is no training, with COPY where there is no attention.
@@ -215,19 +220,19 @@ zero at the start of a program.
 5. LINES: s are the C int16 values of each of the `rows` pairs of lines from `buffer` on. The low
    bytes are in line `buffer` + 2m, the high bytes in the next.
 
-For NONE `rows` is ignored, but for its minimum.
+For NONE `rows` is ignored, but must not be below its minimum.
 
 - ACCUMULATOR_RANGE and BUFFER_RANGE look only at the memory that `source` names; for NONE at
   neither.
 - UNAVAILABLE where there is no training."""
 
 _RANDOM = f"""\
-Generator g serves the columns from {RANDOM_LANES} * g on, {RANDOM_LANES} of them or as many as are
-left. Its state x has 64 bits.
+There is a generator for each {RANDOM_LANES} columns: generator g serves the columns from
+{RANDOM_LANES} * g on, or the few that are left. Its state x has 64 bits.
 
 1. Start: x = (2^63 + 2^32 * `seed` + `counter`) XOR (g * 0x{RANDOM_GROUP:X} modulo 2^63).
 2. A step: x ^= x << 13, x ^= x >> 7, x ^= x << 17, modulo 2^64 (Marsaglia's xorshift64).
-3. {RANDOM_WARM_UP} steps come first. Then there is a step for each m = 0 .. `rows` - 1.
+3. {RANDOM_WARM_UP} steps come first. After them there is a step for each m = 0 .. `rows` - 1.
 4. After the step for m, byte {RANDOM_LANES} * g + j of line `destination` + m becomes
    x[j] XOR (x[j + 1] AND x[j + 2]). x[i] is bits 8i + 7 to 8i of x, for i modulo 8.
 5. Bytes beyond C become 0.
@@ -235,7 +240,7 @@ left. Its state x has 64 bits.
 - UNAVAILABLE where there is no training."""
 
 _TRANSPOSE = """\
-R = C wherever there is this instruction. For t = 0 .. `count` - 1, i and j = 0 .. C - 1:
+All machines with this instruction have R = C. For t = 0 .. `count` - 1, i and j = 0 .. C - 1:
 
 1. Byte j of line `destination` + t * C + i becomes byte i of line `buffer` + t * `step` + j.
 2. Lines read: `buffer` to `buffer` + (`count` - 1) * `step` + C - 1, lines between tiles included.

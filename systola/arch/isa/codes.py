@@ -11,9 +11,13 @@ PARAMETER_PLANES = 9
 """Lines of one parameter entry: 4 byte planes of bias, 4 of multiplier, 1 of shift."""
 TABLE_BYTES = 256
 CURVE_ENTRIES = 513
-"""Numbers of a curve: the ends of its straight lines, from the least argument to the largest."""
+"""Number of values that describe a curve. They are the ends of its straight lines, from the least
+argument to the largest.
+"""
 CURVE_SHIFT = 7
-"""Low bits of an argument of a curve: its place between the two ends of a straight line."""
+"""Number of low bits of a curve's argument. They are the argument's place between the two ends of a
+straight line.
+"""
 CURVE_TABLES = 5
 """Number of successive tables that hold a curve. The last table holds only its last number."""
 LONG_TABLES = 4
@@ -28,23 +32,27 @@ LOOP_DEPTH = 4
 DEPTHWISE_TAPS = 64
 """Taps of the largest kernel of Depthwise."""
 TANH_INTEGER_BITS = 4
-"""Most integer bits of the argument of functions TANH and EXP."""
+"""Largest number of integer bits of the argument of functions TANH and EXP."""
 RECIPROCAL, INVERSE_ROOT = 5, 6
 """Values of `table` for 1/x and 1/sqrt(x) with function EXP, in place of integer bits."""
 QUOTIENT_BITS = 15
-"""Bits by which QUOTIENT shifts a dividend left, less the bits of the divisor's magnitude."""
+"""Bits by which QUOTIENT shifts a dividend left, minus the number of bits of the divisor's
+magnitude.
+"""
 EXPONENT_REGISTERS = 8
 """Exponent registers of the activation unit; register 0 is always zero."""
 RANDOM_LANES = 8
 """Columns that one generator of Random serves."""
 RANDOM_WARM_UP = 16
-"""Steps of a generator before the first line."""
+"""Steps that a generator of Random makes before the step for its first line."""
 RANDOM_GROUP = 0x1E3779B97F4A7C15
-"""Factor for the number of a generator, by which its start differs from the others'."""
+"""Factor that is multiplied with a generator's number, so that each generator starts from another
+state.
+"""
 DITHER_BITS = 4
 """Bits of the random number that a stochastic rounding adds."""
 TAGS_WAITING = 8
-"""Debug_Tag instructions that may wait at one time without holding up later instructions."""
+"""Largest number of Debug_Tag instructions that wait without holding up later instructions."""
 
 
 class Opcode(IntEnum):

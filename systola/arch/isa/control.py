@@ -26,11 +26,11 @@ have entered. Tags enter one a cycle, in program order. Bits of `wait`:
   last line is in the buffer.
 - 3, host_writer: Write_Host_Memory and its alternate, once the last write is acknowledged.
 
-There is no bit for Read_Weights: later instructions consume the tiles, and a MatrixMultiply that
-has completed had its own.
+There is no bit for Read_Weights. Later instructions consume its tiles, and a MatrixMultiply that
+has completed has had its tiles.
 
-With `wait` = 0, and no tag waiting, the tag enters in the cycle after its issue. Later instructions
-are not held up, but for Debug_Tag itself while {TAGS_WAITING} tags wait.
+With `wait` = 0, the tag enters in the cycle after its issue, if no other tag waits. Later
+instructions are not held up. Only a Debug_Tag is, while {TAGS_WAITING} tags wait.
 
 The instruction completes when its tag enters. Synchronize, and the instructions that wait like it,
 wait for all tags. So does the end of a program by Halt or by a fault found before issue. A bus
@@ -42,23 +42,73 @@ A feature map in the buffer is H rows of W pixels. There are OH x OW windows.
 1. Row y starts `pitch` lines after row y - 1.
 2. Tap (i, j) of window (p, q) is the pixel at row y = `top` + p * `stride_y` + i * `dilation_y`
    and column x = `left` + q * `stride_x` + j * `dilation_x`.
-3. It is inside the map where 0 <= y < H and 0 <= x < W.
+3. The tap is inside the map if 0 <= y < H and 0 <= x < W.
 
 Padding before the map is a negative `top` or `left`. Padding after it follows from OH and OW. The
 window holds until the next Set_Config_Window or the end of the program.
 
-A line holds one pixel of a block. So the instructions that use the window need W <= `pitch`
-(WINDOW), but for packed channels."""
+A line holds one pixel of a block. So the instructions that use the window need W <= `pitch`, or end
+in the fault WINDOW. Convolve with packed channels has a rule of its own."""
 
 _REQUIRE_MACHINE = """\
-OTHER_MACHINE unless the machine has an array of `rows` x `columns` and buses of `host_bus` and
-`weight_bus` bytes.
+The instruction does nothing on a machine that has an array of `rows` x `columns` and buses of
+`host_bus` and `weight_bus` bytes. On any other machine the program ends.
 
 These four numbers decide the places of bytes: in lines, in weight tiles, and in both memories. A
 program that is built for other numbers may break no other rule and still write wrong bytes. Sizes
 of memories are not among them, as each range has a fault of its own.
 
-The tools put this instruction first in every program that they make. A program may leave it out."""
+The tools put this instruction first in every program that they make. A program may leave it out.
+
+- OTHER_MACHINE: one of the four numbers is not the machine's."""
+
+_HALT = """\
+1. All earlier instructions complete.
+2. Weight tiles that no instruction has consumed are dropped.
+3. DONE appears in STATUS.
+
+Instructions after Halt are never executed. A fault drops the tiles, too. So every program starts
+with an empty weight queue, index registers of zero, no open loop, no window and a scale of
+zeros."""
+
+_SYNCHRONIZE = """\
+The next instruction starts when all earlier instructions have completed, and host memory has
+acknowledged all their writes. Weight tiles may still be on their way.
+
+A program has the same result without this instruction. It serves measurements, and hosts that
+watch memory."""
+
+_INTERRUPT_HOST = """\
+1. The instruction waits like Synchronize.
+2. `code` appears in IRQ_CODE, and the PROGRAM bit of IRQ_STATUS is set.
+3. The program goes on."""
+
+_SYNCHRONIZE_HOST = """\
+1. The instruction waits like Synchronize.
+2. The WAITING bit of STATUS is set until the host writes RESUME to CONTROL.
+3. The program goes on. The instructions after this one see all that the host wrote to its memory
+   before RESUME.
+
+A RESUME that comes while no instruction waits is kept for the next Synchronize_Host. At most one is
+kept, and none from one program to the next."""
+
+_SET_REGISTER = """\
+Register `register` becomes register `first` + register `second` + `value`, modulo 2^32.
+
+An operand with an index register means the sum of its field and that register, modulo 2^width of
+the field. Every check is made with the sum."""
+
+_LOOP = f"""\
+The instructions up to the matching End_Loop run `count` times. As for every operand, `count` means
+the sum with its index register. Up to {LOOP_DEPTH} loops may be open.
+
+- LOOP: `count` is 0, or {LOOP_DEPTH} loops are open already."""
+
+_END_LOOP = """\
+If the innermost open loop has iterations left, the program goes on with the instruction after its
+Loop. Otherwise the loop is closed, and the program goes on with the instruction after End_Loop.
+
+- LOOP: no loop is open."""
 
 CONTROL: tuple[Instruction, ...] = (
     Instruction(
@@ -71,44 +121,26 @@ CONTROL: tuple[Instruction, ...] = (
         opcode=Opcode.HALT,
         executor=Executor.SEQUENCER,
         summary="Ends the program.",
-        semantics=(
-            "All earlier instructions complete, weight tiles that nothing consumed are dropped, "
-            "then DONE appears in STATUS. Instructions after it are never executed. A fault drops "
-            "the tiles, too: every program starts with an empty weight queue, index registers of "
-            "zero, no open loop, no window and a scale of zeros."
-        ),
+        semantics=_HALT,
     ),
     Instruction(
         opcode=Opcode.SYNCHRONIZE,
         executor=Executor.SEQUENCER,
         summary="Waits for the units.",
-        semantics=(
-            "The next instruction starts when all earlier ones have completed, their host writes "
-            "acknowledged. Weight tiles still on their way may be. Without it the result of a "
-            "program is the same: it is for measurements and for hosts that watch memory."
-        ),
+        semantics=_SYNCHRONIZE,
     ),
     Instruction(
         opcode=Opcode.INTERRUPT_HOST,
         executor=Executor.SEQUENCER,
         fields=(Field(name="code", width=16, doc="value for the host", default=0),),
         summary="Raises the interrupt with a code.",
-        semantics=(
-            "Waits like Synchronize; then `code` appears in IRQ_CODE and the PROGRAM bit of "
-            "IRQ_STATUS is set. The program goes on."
-        ),
+        semantics=_INTERRUPT_HOST,
     ),
     Instruction(
         opcode=Opcode.SYNCHRONIZE_HOST,
         executor=Executor.SEQUENCER,
         summary="Waits for the host.",
-        semantics=(
-            "Waits like Synchronize; then the WAITING bit of STATUS is set until the host writes "
-            "RESUME to CONTROL, and the program goes on. A RESUME that came while no instruction "
-            "waited is kept for the next one; one is kept at most, and none from one program to "
-            "the next. What the host wrote to its memory before RESUME is seen by the "
-            "instructions after it."
-        ),
+        semantics=_SYNCHRONIZE_HOST,
     ),
     Instruction(
         opcode=Opcode.DEBUG_TAG,
@@ -151,11 +183,7 @@ CONTROL: tuple[Instruction, ...] = (
             Field(name="value", width=32, signed=True, doc="constant", default=0, at=32),
         ),
         summary="Computes an index register.",
-        semantics=(
-            "Register `register` becomes register `first` + register `second` + `value`, modulo "
-            "2^32. An operand with an index register means the sum of its field and that register, "
-            "modulo 2^width of the field; every check is made with the sum."
-        ),
+        semantics=_SET_REGISTER,
     ),
     Instruction(
         opcode=Opcode.LOOP,
@@ -166,20 +194,14 @@ CONTROL: tuple[Instruction, ...] = (
         ),
         checks=(Fault.LOOP,),
         summary="Opens a loop.",
-        semantics=(
-            "The instructions up to the matching End_Loop run `count` times (the sum with its "
-            f"index register, as everywhere). Up to {LOOP_DEPTH} loops may be open."
-        ),
+        semantics=_LOOP,
     ),
     Instruction(
         opcode=Opcode.END_LOOP,
         executor=Executor.SCALAR_UNIT,
         checks=(Fault.LOOP,),
         summary="Ends the body of the innermost loop.",
-        semantics=(
-            "Goes back to the instruction after the innermost open Loop, or, after its last "
-            "iteration, closes it and goes on."
-        ),
+        semantics=_END_LOOP,
     ),
     Instruction(
         opcode=Opcode.SET_CONFIG_WINDOW,

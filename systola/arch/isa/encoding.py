@@ -17,8 +17,8 @@ class EncodingError(ValueError):
 def encode(opcode: Opcode, **operands: int) -> bytes:
     """Return one instruction as INSTRUCTION_BYTES bytes.
 
-    Operands left out take the default of their field. Raises EncodingError for an operand that is
-    unknown, missing without default, or out of the range of its field.
+    An operand that is left out takes the default of its field. Raises EncodingError for an operand
+    that is unknown, out of the range of its field, or left out although its field has no default.
     """
     entry = BY_OPCODE[opcode]
     places = _places(opcode)
@@ -38,9 +38,10 @@ def encode(opcode: Opcode, **operands: int) -> bytes:
 
 @cache
 def _places(opcode: Opcode) -> dict[str, tuple[Field, int, int, int]]:
-    """Return each field of an instruction by its name, with its range and its offset in bits.
+    """Return for each field of an instruction its name, and the field with its range and its offset
+    in bits.
 
-    Long programs have a hundred thousand instructions, so both are looked up once.
+    Long programs have a hundred thousand instructions, so range and offset are found only once.
     """
     entry = BY_OPCODE[opcode]
     return {field.name: (field, *field.range, entry.offset(field.name)) for field in entry.fields}
@@ -66,9 +67,10 @@ def decode(word: bytes) -> tuple[Instruction, dict[str, int]] | None:
 
 
 def reserved_bits(entry: Instruction, word: bytes) -> int:
-    """Return the bits of `word` that belong to no field of `entry`, at their places in a number.
+    """Return the bits of `word` that belong to no field of `entry`, as a number with all other bits
+    0.
 
-    A word with a number other than 0 there is an ILLEGAL_FIELD.
+    If the number is not 0, the word is an ILLEGAL_FIELD.
     """
     mask = sum((1 << end) - (1 << start) for start, end in entry.reserved)
     return int.from_bytes(word, "little") & mask

@@ -42,7 +42,7 @@ class Fault(IntEnum):
 
 FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
     Fault.NONE: ("no fault", "0"),
-    Fault.ILLEGAL_OPCODE: ("the opcode is not one of the table", "the opcode"),
+    Fault.ILLEGAL_OPCODE: ("the table of instructions has no such opcode", "the opcode"),
     Fault.ILLEGAL_FIELD: (
         "a bit outside the fields is set, a field is below its minimum or has no such value, "
         "`tail` exceeds the vector, `host` or `stride` is no multiple of the host bus width, or "
@@ -63,8 +63,8 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
         "byte offset of the instruction, modulo 2^32",
     ),
     Fault.WEIGHT_UNDERFLOW: (
-        "the instruction needs more tiles than earlier Read_Weights have queued and earlier "
-        "MatrixMultiply and Convolve not consumed",
+        "the instruction needs more tiles than are in the weight queue: earlier Read_Weights have "
+        "queued them, and no earlier MatrixMultiply or Convolve has consumed them",
         "tiles still queued",
     ),
     Fault.WEIGHT_OVERFLOW: (
@@ -81,48 +81,51 @@ FAULT_TEXT: Mapping[Fault, tuple[str, str]] = {
         "the opcode",
     ),
     Fault.WINDOW: (
-        "no Set_Config_Window ran before in this program, a row of the feature map is longer than "
+        "no Set_Config_Window has run in this program, a row of the feature map is longer than "
         "its pitch, the window does not fit packed channels, or a kernel of Depthwise has more "
         f"than {DEPTHWISE_TAPS} taps",
         "0",
     ),
     Fault.OVERLAP: (
-        "the lines to be written overlap those of an operand",
+        "the lines of the result overlap the lines of an operand",
         "`destination`",
     ),
     Fault.LOOP: (
-        f"Loop inside {LOOP_DEPTH} open loops or with no iteration, or End_Loop with none open",
-        "loops open",
+        f"a Loop inside {LOOP_DEPTH} open loops or without iterations, or an End_Loop without an "
+        "open loop",
+        "number of open loops",
     ),
     Fault.BUS_TIMEOUT: (
-        "a memory has not answered for as many cycles as the register BUS_TIMEOUT says; FAULT_PC "
-        "is 0. BUSY stays until the transfers under way have ended: where they never do, only the "
+        "a memory has not answered for as many cycles as the register BUS_TIMEOUT has. FAULT_PC "
+        "is 0. BUSY stays until the transfers under way have ended; if they never end, only the "
         "reset input of the machine helps",
-        "who waits for memory: 1 host reads, 2 host writes, 4 weight reads, or their sum",
+        "the ports that wait for memory: 1 host reads, 2 host writes, 4 weight reads, or their sum",
     ),
     Fault.MEMORY_ERROR: (
-        "a byte of the unified buffer or the accumulators is not what was written there, in a "
-        "configuration with PARITY. FAULT_PC is 0. What the program wrote to host memory may be "
-        "wrong",
+        "a byte of the unified buffer or the accumulators has changed since it was written, in a "
+        "configuration with PARITY. FAULT_PC is 0. The data that the program wrote to host memory "
+        "may be wrong",
         "1 unified buffer, 2 accumulators, or their sum",
     ),
     Fault.LINK_KIND: (
         "lines came where a Reduce takes sums, or sums where a Receive takes lines. FAULT_PC is 0",
-        "who took them: 4 from the left, 8 from the right",
+        "where they came from: 4 the left, 8 the right",
     ),
     Fault.LINK_TIMEOUT: (
-        "instructions of the links wait for what no neighbour sends, takes, or comes to, and "
-        "nothing has moved on the links of the pod for as many cycles as the register BUS_TIMEOUT "
-        "says, or this core waits when another one ends so. FAULT_PC is 0",
-        "what has not completed, the sum of: "
+        "instructions of the links wait for a neighbour that sends nothing, takes nothing or comes "
+        "to no Barrier. Nothing has moved on the links of the pod for as many cycles as the "
+        "register BUS_TIMEOUT has, or this core waits while another core ends with this fault. "
+        "FAULT_PC is 0",
+        "the parts with instructions that have not completed, the sum of: "
         + ", ".join(f"{int(part)} {str(part.name).lower()}" for part in LinkPart),
     ),
     Fault.POD_STOPPED: (
-        "another core of the pod had a fault before this one had ended. FAULT_PC is 0",
+        "another core of the pod had a fault before this core had ended. FAULT_PC is 0",
         "0",
     ),
     Fault.OTHER_MACHINE: (
-        "the program was built for a machine with another array or another bus than this one",
+        "the program was built for a machine with another array or another bus than this machine "
+        "has",
         "0",
     ),
 }

@@ -60,7 +60,9 @@ class Field:
 
 
 class Executor(StrEnum):
-    """A part of the machine that executes instructions, its own ones in their order."""
+    """A part of the machine that executes instructions; each part executes its own in their
+    order.
+    """
 
     SEQUENCER = "sequencer"
     SCALAR_UNIT = "scalar unit"
@@ -83,7 +85,7 @@ class Hardware(StrEnum):
 
 
 class Memory(StrEnum):
-    """A memory that instructions use parts of, with the unit of its addresses."""
+    """A memory that instructions read or write, with the unit of its addresses."""
 
     BUFFER = "unified buffer, lines"
     ACCUMULATORS = "accumulators, rows"
@@ -102,7 +104,8 @@ SIZES: Mapping[str, str] = {
     "windows": "OH * OW of the window",
     "kernel_taps": "kernel_height * kernel_width of the window",
 }
-"""Names in extents that are no field of the instruction, with their meaning."""
+"""Names in the formulas of `Use.extent` that are not fields of the instruction, with their meaning.
+"""
 
 
 @dataclass(frozen=True)
@@ -192,9 +195,10 @@ class Instruction:
         return any(use.memory in memories for use in (*self.reads, *self.writes))
 
     def addresses(self, use: Use, operands: Mapping[str, int], sizes: Mapping[str, int]) -> range:
-        """Return the addresses of one of the instruction's uses from its effective operands.
+        """Return the addresses of one part of a memory that the instruction uses.
 
-        `sizes` has a value for each of SIZES that the extent needs.
+        `operands` are effective: index registers have been added. `sizes` has a value for each of
+        SIZES that the extent's formula needs.
         """
         codes = {
             code.name: int(code) for field in self.fields if field.values for code in field.values

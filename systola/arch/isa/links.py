@@ -23,6 +23,36 @@ from systola.arch.isa.fields import (
 _ROWS_OF_LINKS = Field(name="rows", width=16, doc="lines or accumulator rows", minimum=1)
 _SIDE = Field(name="side", width=1, doc="the neighbour", values=Side, beside=True)
 
+_SEND = """\
+For m = 0 .. `rows` - 1, a line or row goes to the neighbour on `side` (see [Links](#links)).
+
+1. With `sums` = 0 it is line `buffer` + m of the unified buffer.
+2. With `sums` = 1 it is accumulator row `accumulator` + m.
+
+The instruction completes when the last line or row has left.
+
+- BUFFER_RANGE is checked for lines only, ACCUMULATOR_RANGE for sums only."""
+
+_RECEIVE = """\
+For m = 0 .. `rows` - 1, line `buffer` + m becomes the next line that the neighbour on `side` sends
+to this core (see [Links](#links)).
+
+- LINK_KIND: the neighbour has sent a row of sums in place of a line."""
+
+_REDUCE = """\
+For m = 0 .. `rows` - 1, the instruction takes the next row of sums that the neighbour on `side`
+sends to this core (see [Links](#links)).
+
+1. With `accumulate` = 1 it is added to accumulator row `accumulator` + m, modulo 2^32.
+2. With `accumulate` = 0 it replaces that row.
+
+- LINK_KIND: the neighbour has sent a line in place of a row of sums."""
+
+_BARRIER = """\
+Each core counts its Barriers from the start of its program. The next instruction starts when every
+core of the pod has come to its Barrier of the same number, and has completed all instructions
+before it."""
+
 LINKS: tuple[Instruction, ...] = (
     Instruction(
         opcode=Opcode.SEND,
@@ -42,11 +72,7 @@ LINKS: tuple[Instruction, ...] = (
         ),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
         summary="Sends lines or sums to a neighbour.",
-        semantics=(
-            "See Links. For m = 0 .. `rows` - 1 line `buffer` + m, or with `sums` accumulator row "
-            "`accumulator` + m, goes to the neighbour on that `side`. It completes when the last "
-            "one has left. BUFFER_RANGE is for lines only, ACCUMULATOR_RANGE for sums only."
-        ),
+        semantics=_SEND,
     ),
     Instruction(
         opcode=Opcode.RECEIVE,
@@ -55,10 +81,7 @@ LINKS: tuple[Instruction, ...] = (
         fields=(*registers("buffer"), _SIDE, _ROWS_OF_LINKS, replace(BUFFER, at=32)),
         checks=(Fault.UNAVAILABLE, Fault.BUFFER_RANGE),
         summary="Takes lines that a neighbour sends.",
-        semantics=(
-            "For m = 0 .. `rows` - 1 line `buffer` + m becomes the next line that the neighbour on "
-            "that `side` sends here. LINK_KIND where that is a row of sums."
-        ),
+        semantics=_RECEIVE,
         writes=(Use(Memory.BUFFER, "buffer", "rows"),),
     ),
     Instruction(
@@ -75,11 +98,7 @@ LINKS: tuple[Instruction, ...] = (
         writes=(Use(Memory.ACCUMULATORS, "accumulator", "rows"),),
         checks=(Fault.UNAVAILABLE, Fault.ACCUMULATOR_RANGE),
         summary="Adds sums that a neighbour sends to accumulator rows.",
-        semantics=(
-            "For m = 0 .. `rows` - 1 the next row of sums that the neighbour on that `side` sends "
-            "here is added to accumulator row `accumulator` + m, modulo 2^32, or replaces it with "
-            "`accumulate` = 0. LINK_KIND where it is a line."
-        ),
+        semantics=_REDUCE,
     ),
     Instruction(
         opcode=Opcode.BARRIER,
@@ -87,11 +106,7 @@ LINKS: tuple[Instruction, ...] = (
         needs=Hardware.LINKS,
         checks=(Fault.UNAVAILABLE,),
         summary="Waits for all cores of the pod.",
-        semantics=(
-            "The next instruction starts when every core of the pod has come to its Barrier of the "
-            "same number, counted from the start of the program, and completed all instructions "
-            "before it."
-        ),
+        semantics=_BARRIER,
     ),
 )
 """Instructions of a core with links. A configuration without links answers their opcodes with

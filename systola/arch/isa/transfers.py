@@ -41,12 +41,12 @@ array. A vector takes one input pitch P_in: R rounded up to whole beats of the h
 1. Block b of row m goes to line `buffer` + b * `rows` + m.
 2. Its bytes come from `host` + m * `stride` + b * P_in.
 3. The last block (b = `blocks` - 1) has only `tail` bytes (at most R). The rest of its line becomes
-   0, as do bytes of a line beyond R.
+   0. Bytes of a line beyond R become 0, too.
 4. Lines written: `rows` * `blocks`.
-5. The bytes touched in host memory end at `host` + (`rows` - 1) * `stride` + `blocks` * P_in: whole
-   pitches, padding included.
+5. The bytes touched in host memory end at `host` + (`rows` - 1) * `stride` + `blocks` * P_in. These
+   are whole pitches, padding included.
 
-- HOST_WINDOW: that end must not exceed the host window."""
+- HOST_WINDOW: the end in line 5 is beyond the end of the host window."""
 
 _WRITE_HOST_MEMORY = """\
 This is the reverse of Read_Host_Memory, with output vectors of C bytes. C is the columns of the
@@ -56,10 +56,11 @@ array. The output pitch P_out is C rounded up to whole beats.
 2. For the last block only `tail` bytes (at most C) are written.
 3. No other byte is written, not even padding.
 4. Lines read: `rows` * `blocks`.
-5. Copies are made in the order of b, then m. That order shows only where rows overlap in host
-   memory.
+5. Copies are made in the order of b, then m. The order makes a difference only where rows overlap
+   in host memory.
 
-- HOST_WINDOW takes whole pitches: `host` + (`rows` - 1) * `stride` + `blocks` * P_out."""
+- HOST_WINDOW is checked with whole pitches, up to `host` + (`rows` - 1) * `stride` + `blocks` *
+  P_out."""
 
 _LOAD_PARAMETERS = f"""\
 An entry serves the C channels of one N tile. It takes {PARAMETER_PLANES} planes of P_out bytes in
@@ -71,6 +72,27 @@ belongs to channel c.
 3. Plane 8 is the shift: bits 4:0 right shift r, bits 7:5 left shift l.
 
 - HOST_WINDOW takes all `count` * {PARAMETER_PLANES} * P_out bytes."""
+
+_LOAD_TABLE = f"""\
+{TABLE_BYTES} bytes from `host` on become table `table`. Byte i is the int8 result for the int8
+input with bit pattern i: entry 0 for input 0, entry 128 for -128, entry 255 for -1.
+
+- HOST_WINDOW is checked with these {TABLE_BYTES} bytes.
+- UNAVAILABLE where there are no tables."""
+
+_READ_ALTERNATE = """\
+This is Read_Host_Memory with other lines.
+
+1. Block b of row m goes to line `buffer` + m * `blocks` + b. So the blocks of a row follow one
+   another, as packed channels and whole pixels need them.
+2. All else is as for Read_Host_Memory."""
+
+_WRITE_ALTERNATE = """\
+This is Write_Host_Memory with other lines.
+
+1. Block b of row m comes from line `buffer` + m * `blocks` + b.
+2. Copies are made in the order of m, then b.
+3. All else is as for Write_Host_Memory."""
 
 TRANSFERS: tuple[Instruction, ...] = (
     Instruction(
@@ -121,12 +143,7 @@ TRANSFERS: tuple[Instruction, ...] = (
         writes=(Use(Memory.TABLES, "table", "1"),),
         checks=(Fault.UNAVAILABLE, Fault.TABLE_RANGE, Fault.HOST_WINDOW),
         summary="Loads a 256-entry activation table.",
-        semantics=(
-            f"Reads {TABLE_BYTES} bytes from `host`. Byte i is the int8 result for the int8 input "
-            "whose bit pattern is i: entry 0 for input 0, entry 128 for -128, entry 255 for -1. "
-            f"The window check takes these {TABLE_BYTES} bytes. UNAVAILABLE where there are no "
-            "tables."
-        ),
+        semantics=_LOAD_TABLE,
     ),
     Instruction(
         opcode=Opcode.READ_HOST_MEMORY_ALTERNATE,
@@ -136,11 +153,7 @@ TRANSFERS: tuple[Instruction, ...] = (
         writes=(Use(Memory.BUFFER, "buffer", "rows * blocks"),),
         checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
         summary="Copies a matrix from host memory into the unified buffer, row by row.",
-        semantics=(
-            "As Read_Host_Memory in everything but the lines: block b of row m goes to line "
-            "`buffer` + m * `blocks` + b. The blocks of a row follow one another, as packed "
-            "channels and whole pixels need it."
-        ),
+        semantics=_READ_ALTERNATE,
     ),
     Instruction(
         opcode=Opcode.WRITE_HOST_MEMORY_ALTERNATE,
@@ -150,9 +163,6 @@ TRANSFERS: tuple[Instruction, ...] = (
         writes=(Use(Memory.HOST, "host", "(rows - 1) * stride + blocks * P_out"),),
         checks=(Fault.BUFFER_RANGE, Fault.HOST_WINDOW),
         summary="Copies a matrix from the unified buffer into host memory, row by row.",
-        semantics=(
-            "As Write_Host_Memory in everything but the lines: block b of row m comes from line "
-            "`buffer` + m * `blocks` + b, and copies are made in the order of m, then b."
-        ),
+        semantics=_WRITE_ALTERNATE,
     ),
 )

@@ -70,7 +70,8 @@ def _results(names: Sequence[str], jobs: int) -> Iterator[tuple[str, Result | st
             yield name, _run(name, 0)
         return
     with ProcessPoolExecutor(min(jobs, len(names))) as pool:
-        # The longest first, so that none is left alone at the end.
+        # The longest applications start first, so that no long application is left alone at the
+        # end.
         running = {pool.submit(_run, name, place): name for place, name in enumerate(names)}
         for future in as_completed(running):
             yield running[future], future.result()

@@ -35,7 +35,7 @@ from systola.compiler.operations import (
 from systola.compiler.quantise import curve_table, folded_bias, quantise_multiplier, table_bytes
 
 HALF = 64
-"""Bound of the two random numbers that a weight is the sum of: -HALF + 1 to HALF - 1."""
+"""Bound of the two random numbers that add up to a weight: each is from -HALF + 1 to HALF - 1."""
 WEIGHT_DEVIATION = sqrt(2 / 3 * HALF * (HALF - 1))
 DEVIATION = 45.0
 """Deviation of a layer's results from zero, in codes, before ReLU."""
@@ -47,7 +47,7 @@ GATE_DEVIATION = 24.0
 
 @dataclass(frozen=True)
 class Tensor:
-    """A value with the statistics of its codes."""
+    """A value of the network, with statistics of its codes."""
 
     value: Value
     zero_point: int

@@ -36,9 +36,9 @@ class Work:
 
 
 def beginning(operations: Operations, share: float) -> Operations:
-    """Return the first operations, up to `share` of all multiply-accumulates.
+    """Return the first operations, with up to `share` of all multiply-accumulates.
 
-    Their outputs are the values that none of these operations reads.
+    The outputs are the values that none of these operations reads.
     """
     nodes: list[Node] = []
     macs = 0

@@ -22,7 +22,9 @@ from systola.timing.estimate import estimate
 
 
 def key_of(work: Work) -> str:
-    """Return the key of a result: it covers the machine's Verilog, the program and all its data."""
+    """Return the key of a result, which changes with the machine's Verilog, the program or its
+    data.
+    """
     image = work.image
     return content_key(
         verilog_of(preset(PRESET)),

@@ -54,9 +54,9 @@ def _recurrent(builder: Builder, shape: dict[str, Any]) -> Operations:
 
 
 def _cell(builder: Builder, inputs: list[Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
-    """Append a step of a cell: c = f c + i g, h = o tanh(c).
+    """Append a step of an LSTM cell with gates i, f, g, o: c = f c + i g, h = o tanh(c).
 
-    Returns its hidden and cell state.
+    Returns its hidden state h and its cell state c.
     """
     size = state.value.channels
     x = builder.side_by_side(inputs)

@@ -21,7 +21,9 @@ class Result:
     """A result of one application on the RTL. All its bytes in host memory were compared."""
 
     key: str
-    """Key of the machine and the program: a result with another key belongs to others."""
+    """Key of the machine and the program. A result with another key was measured on another machine
+    or program.
+    """
     macs: int
     """Multiply-accumulates of the layers for the batch, without padded channels and empty columns.
     """
@@ -33,7 +35,7 @@ class Result:
     estimate: int
     """Cycles of the program in the timing model."""
     outputs: int
-    """Bytes of outputs."""
+    """Number of bytes of all outputs."""
     golden_seconds: float
     """Time of the golden model, in seconds."""
     seconds: float

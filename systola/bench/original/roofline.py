@@ -67,6 +67,6 @@ def roofline(results: Mapping[str, Result]) -> Figure:
             fontsize=8,
             va="center",
         )
-    # Below the flat part of the roof there is room on the right.
+    # There is room for labels on the right of a dot below the flat part of the roof.
     axes.legend(loc="lower right", fontsize=9)
     return figure

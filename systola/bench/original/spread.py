@@ -92,7 +92,7 @@ def spread(
 
 @dataclass(frozen=True)
 class _Unit:
-    """A block of a Product's result, with its rows of accumulators."""
+    """A block of a Product's result, with the accumulator rows for its sums."""
 
     node: Product
     block: int
@@ -122,7 +122,9 @@ class _Core:
         self.words.append(encode(opcode, **operands))
 
     def place(self, value: Value, blocks: range, block: int, rows: int) -> int:
-        """Return the first line of a block; the `blocks` of a value lie one after the other."""
+        """Return the first line of a block in the buffer; the `blocks` of a value lie one after the
+        other.
+        """
         if (value, block) not in self._places:
             for number, each in enumerate(blocks):
                 self._places[value, each] = self._lines + number * rows
@@ -245,9 +247,9 @@ class _Spreading:
         return before.parts if isinstance(before, Concatenation) else (node.source,)
 
     def _share_what_makes(self, value: Value) -> None:
-        """Let all cores have `value`.
+        """Make `value` available on all cores.
 
-        If they have one of its operands, they get the other operands, and make the value
+        If all cores have one of its operands, they get the other operands, too, and make the value
         themselves.
         """
         self._shared.add(value)
@@ -263,8 +265,8 @@ class _Spreading:
         )
 
     def _groups(self) -> list[tuple[list[Product], list[Node]]]:
-        """Return Products of the same source, with the operations on single elements of their
-        results.
+        """Return groups of Products with the same source, and the operations on single elements of
+        their results.
         """
         groups: list[tuple[list[Product], list[Node]]] = []
         for node in self._operations.nodes:
@@ -287,8 +289,8 @@ class _Spreading:
     def _units(self, products: Sequence[Product]) -> list[list[_Unit]]:
         """Return for each core the blocks of results that it makes.
 
-        They are neighbours in channels. If the Products are the gates of a cell, a core makes the
-        same block of all of them where possible.
+        The blocks of a core follow one another in the order of channels. If the Products are the
+        gates of a cell, a core makes the same block of all of them where possible.
         """
         order = GATE_ORDER if len(products) == len(GATE_ORDER) else range(len(products))
         units = [
@@ -425,7 +427,9 @@ class _Spreading:
             self._write(owners[block], node.result, range(block, block + 1))
 
     def _bring(self, values: Sequence[Value], block: int, core: int) -> None:
-        """Bring blocks to the core that reads them, from core to core, always to the right."""
+        """Bring blocks to the core that reads them. They pass from core to core, always to the
+        right.
+        """
         for value in values:
             if value not in self._made or value in self._shared:
                 self._read(core, value, range(block, block + 1))
@@ -489,7 +493,9 @@ def _operands(node: Binary | Unary) -> int:
 
 
 def _ending(core: _Core, output: Layer | Requantisation) -> dict[str, int]:
-    """Return the operands of Activate and Vector that choose the function of the sums."""
+    """Return the operands of Activate and Vector that set the function for a layer or a
+    requantisation.
+    """
     return {
         "function": output.function,
         "rounding": output.rounding,

@@ -29,7 +29,9 @@ V1 = PRESETS[PRESET]
 
 
 class Imagined(Config):
-    """A machine for the timing model only: it cannot be built, because AXI has no ports so wide."""
+    """A machine that exists in the timing model only. It cannot be built, because AXI has no ports
+    so wide.
+    """
 
     def __post_init__(self) -> None:
         pass
@@ -37,7 +39,7 @@ class Imagined(Config):
 
 @dataclass(frozen=True)
 class Change:
-    """A machine that differs from `v1` in one thing."""
+    """A machine that differs from `v1` in one respect."""
 
     name: str
     config: Config

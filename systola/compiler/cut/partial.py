@@ -23,7 +23,9 @@ _FOLLOWS = "it stays with operators of the host: it takes their numbers, or a va
 _BETWEEN = "the host does this between programs"
 _IDLE = "its piece has no products: moving the data to the machine is more work"
 ALONE = 16
-"""Operators without a place in the buffer that go to the host alone, and not with larger ones."""
+"""Number of operators without a place in the buffer that move to the host one by one. Later ones
+move together with all larger operators.
+"""
 
 
 @dataclass(frozen=True, eq=False)

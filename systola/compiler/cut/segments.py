@@ -13,7 +13,7 @@ from systola.compiler.cut.source import Part, Source, Tensor
 class Segment:
     """A segment: parts of a network that run together.
 
-    All its inputs are there before it runs.
+    All its inputs are known before it runs.
     """
 
     on_machine: bool

@@ -58,7 +58,7 @@ class Source(ABC):
     values: Mapping[Tensor, Value]
     """Values of the tensors that are given or calculated, and have a known shape."""
     of_int16: bool = False
-    """Whether activations are of int16: such a network runs, though all of it be the host's."""
+    """Whether activations are of int16. Such a network runs even if the host does all of it."""
 
     @abstractmethod
     def refused(self) -> Mapping[str, str]:

@@ -16,7 +16,7 @@ _COUNTS = ("blocks", "k_tiles", "n_tiles")
 def too_many_blocks(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> str:
     """Return how many channels an instruction has too many, and the preset that takes them.
 
-    The text is empty where another operand does not fit its field.
+    The text is empty if another operand does not fit its field.
     """
     for field in BY_OPCODE[opcode].fields:
         value, (low, high) = operands.get(field.name, field.default), field.range

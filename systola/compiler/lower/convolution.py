@@ -25,7 +25,9 @@ from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
-"""Most rows or columns of a kernel, and largest distance of its rows, for Set_Config_Window."""
+"""Largest number of rows or columns of a kernel, and largest distance of its rows, for
+Set_Config_Window.
+"""
 MAX_TOP, MAX_LEFT = 2047, 127
 """Largest row and column of the first window that Set_Config_Window takes, in both directions."""
 
@@ -79,7 +81,7 @@ class ConvolutionStep(MapStep):
     """Number of the source's first blocks that get a Convolve of their own, or 0.
 
     This Convolve is for the first block of the result. It begins before the other blocks of the
-    source are there, see early_blocks.
+    source are written, see early_blocks.
     """
 
     @property
@@ -293,7 +295,7 @@ class SumsStep(Step):
     blocks: range
     area: Area
     held: int
-    """Sums as many as these that are there at one time."""
+    """Number of times that the accumulators must have room for sums of this size."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:

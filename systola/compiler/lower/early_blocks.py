@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions that begin with the blocks of their source that are there first.
+"""Convolutions that begin with the blocks of their source that are written first.
 
 A Convolve waits for the youngest instruction of the activation unit that writes its source. It
 follows this instruction line by line. It also follows the instructions just before, as long as each

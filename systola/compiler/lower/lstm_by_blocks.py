@@ -253,7 +253,7 @@ class LstmByBlocksStep(Step):
     def _emit_rest(
         self, emitter: Emitter, places: Places, tile: int, sums: int, rows: int, ahead: int
     ) -> None:
-        """Emit the products with the state of the mixed cells."""
+        """Emit the products of the mixed cells' state with its weights."""
         self._emit_product(
             emitter,
             places.quarters + GATES * ahead,

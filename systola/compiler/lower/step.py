@@ -26,7 +26,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def writes(self) -> tuple[Lines, ...]:
-        """Lines that are overwritten, including lines that the step needs only meanwhile."""
+        """Lines that are overwritten, including lines that the step needs only while it runs."""
 
     @property
     def entries(self) -> tuple[Entries, ...]:

@@ -120,7 +120,9 @@ def copy_step(config: Config, operator: str, source: FeatureMap, target: Feature
 
 
 def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step for `node`; raises CompileError if it needs a table and there is none."""
+    """Return the step for `node`; raises CompileError if it needs a table and the machine has
+    none.
+    """
     output = node.output
     if node.table is not None:
         if config.tables == 0:
@@ -139,7 +141,7 @@ def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureM
 
 
 def curve_step(config: Config, node: Curve, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step for `node`; raise CompileError where the machine has no curves."""
+    """Return the step for `node`; raise CompileError if the machine has no curves."""
     check_wide(config)
     if not config.attention:
         raise CompileError(f"the machine '{config.name}' has no curves of int16")
@@ -210,7 +212,7 @@ def binary_steps(
 
 
 def check_wide(config: Config) -> None:
-    """Raise CompileError where the machine has no 16-bit modes."""
+    """Raise CompileError if the machine has no 16-bit modes."""
     if not config.wide:
         raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
 

@@ -28,8 +28,8 @@ UPPER_SHIFT = 1 - 16
 class WideProductStep(MapStep):
     """Vectors of a map, two lines each, times a matrix; tiles of zeros are left out.
 
-    For `sums`, as WideProduct has it, a product takes the upper half of the sums away from the
-    accumulators, which have the lower half then.
+    With `sums` (see WideProduct), a product subtracts the upper half of the sums from the
+    accumulators. They have the lower half then.
     """
 
     weights: NDArray[np.int8]
@@ -149,7 +149,7 @@ class WideProductStep(MapStep):
 
 
 def _runs(numbers: list[int]) -> list[range]:
-    """Return the consecutive ones of rising `numbers` as ranges."""
+    """Return the runs of consecutive numbers among rising `numbers`, as ranges."""
     begins = [number for number in numbers if number - 1 not in numbers]
     ends = [number + 1 for number in numbers if number + 1 not in numbers]
     return [range(begin, end) for begin, end in zip(begins, ends, strict=True)]
@@ -180,7 +180,7 @@ def _sum_entries(config: Config, node: WideProduct, channels: Channels) -> Entri
 def wide_product_step(
     config: Config, node: WideProduct, source: FeatureMap, target: FeatureMap
 ) -> WideProductStep:
-    """Return the step for `node`; raise CompileError where the machine has no 16-bit modes."""
+    """Return the step for `node`; raise CompileError if the machine has no 16-bit modes."""
     check_wide(config)
     return WideProductStep(
         operator=node.operator,

@@ -113,7 +113,7 @@ def _lines(
 ) -> list[Line]:
     """Return a line for each channel, with the codes of `numbers`, channels x codes.
 
-    `slopes` and `offsets` give numbers from numbers. Raises ModelError where no line has all codes.
+    `slopes` and `offsets` give numbers from numbers. Raises ModelError if no line has all codes.
     """
     if not bool(np.isfinite(numbers).all()):
         raise ModelError("its numbers are not finite")

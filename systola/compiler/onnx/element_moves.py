@@ -19,7 +19,7 @@ from systola.compiler.onnx.model import Constant, OnnxNode
 MOST_ELEMENTS = 1 << 24
 """Largest number of elements of a moved tensor, and of its result."""
 OUTSIDE = -1
-"""Position that padding puts where there is no element."""
+"""Position that padding puts if there is no element."""
 
 
 @dataclass(frozen=True)

@@ -44,13 +44,13 @@ class WantedLine:
     """Bound of results, which are clamped to `low` to `high`."""
     high: int
     slope: float
-    """Results for each code more."""
+    """Increase of the result from one code to the next."""
     offset: float
     """Result of code 0, not rounded."""
 
 
 def fit_line(wanted: WantedLine) -> Line | None:
-    """Return a line that has all results, or None where none of those tried has them."""
+    """Return a line with all the wanted results, or None if no line that is tried has them."""
     results = wanted.results[wanted.used]
     if bool((results == results[0]).all()):
         # (1 * 2^30) * 2^(1 - 31) = 1

@@ -27,7 +27,7 @@ class Details:
     names: tuple[str, ...]
     """Names of the tensors as they stand in the file."""
     shape_signatures: tuple[tuple[int, ...], ...]
-    """Shape of each tensor with -1 for open sizes; empty where the file has no open sizes."""
+    """Shape of each tensor with -1 for open sizes; empty if the file has no open sizes."""
     has_variables: bool
     """True if operators read and write variables, which keep values from one run to the next."""
     has_state: bool

@@ -20,7 +20,7 @@ from systola.compiler.tflite.graph import Operator
 VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 """Operators that change only the shape."""
 OUTSIDE = -1
-"""Position that padding puts where there is no element."""
+"""Position that padding puts if there is no element."""
 
 
 @dataclass(frozen=True)

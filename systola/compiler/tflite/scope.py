@@ -25,7 +25,9 @@ from systola.compiler.tflite.fully_connected import (
 from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
 
 MOST_ELEMENTS = 1 << 23
-"""Most elements of a calculated tensor; with more elements, compiling would take long."""
+"""Largest number of elements of a calculated tensor; with more elements, compiling would take
+long.
+"""
 
 
 @dataclass(frozen=True)

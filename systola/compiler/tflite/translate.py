@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from the graph of a TensorFlow Lite model to operations for the machine and the host."""
+"""Translates the graph of a TensorFlow Lite model to operations for the machine and the host."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
 
 
 def _of_any_type(kind: str) -> Callable[[Scope, Operator], None]:
-    """Return the translator of a kind that is there for several types of inputs."""
+    """Return the translator of a kind of operator that may have inputs of several types."""
 
     def translate_one(scope: Scope, operator: Operator) -> None:
         last = len(operator.inputs) - 1

@@ -29,9 +29,13 @@ from systola.compiler.tflite.scope import Scope, channel_requantisation, check_m
 from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 DEPTHWISE_BLOCK = 32
-"""Most channels of a depthwise convolution with wide weights that one convolution takes."""
+"""Largest number of channels of a depthwise convolution with wide weights that one convolution
+takes.
+"""
 MOST_WEIGHTS = 1 << 25
-"""Most weights of a convolution, with the weights that are 0 because they belong to no group."""
+"""Largest number of weights of a convolution, with the weights that are 0 because they belong to no
+group.
+"""
 
 
 def translate_convolution(scope: Scope, operator: Operator) -> None:

@@ -144,7 +144,7 @@ def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the shape that operands are spread to; None if there is none."""
+    """Return the shape that operands are spread to, or None if they have no common shape."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:

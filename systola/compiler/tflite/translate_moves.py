@@ -230,7 +230,7 @@ def _joined_result(scope: Scope, operator: Operator) -> tuple[Value, str]:
 
 
 def _part(scope: Scope, operator: Operator, position: int) -> Value:
-    """Return an input, which may be a constant, with the scale of the result."""
+    """Return an input as a value with the scale of the result; the input may be a constant."""
     tensor = scope.tensor(operator, position)
     result_tensor = scope.graph.tensors[operator.outputs[0]]
     if result_tensor.dtype == "int8":

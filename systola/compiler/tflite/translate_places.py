@@ -47,7 +47,7 @@ def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
 def _on_the_machine(
     operator: Operator, source: Value, result: Value, axis: int
 ) -> list[Item] | None:
-    """Return the operations of the machine, or None where the host has to move elements."""
+    """Return the operations of the machine, or None if the host has to move elements."""
     shape = source.shape
     if math.prod(shape) > MOST_ELEMENTS:
         return None

@@ -36,9 +36,9 @@ from systola.compiler.tflite.translate_arithmetic import complement, with_invert
 from systola.compiler.tflite.translate_convolution import check_shape, read_window
 
 MAX_TAPS = 1 << 12
-"""Most taps of a pooling of uint8 or int16."""
+"""Largest number of taps of a pooling of uint8 or int16."""
 MAX_COUNT = 1 << 22
-"""Most elements with a sum within 32 bits, with a margin."""
+"""Largest number of elements with a sum within 32 bits, with a margin."""
 
 
 def translate_pool(scope: Scope, operator: Operator) -> None:

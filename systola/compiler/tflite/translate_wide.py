@@ -262,7 +262,7 @@ WIDE_TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
 
 
 def _powers_of_two(operator: Operator, tensors: tuple[Tensor, ...]) -> bool:
-    """Return whether LiteRT shifts instead of multiplying."""
+    """Return whether LiteRT requantises by shifts alone, because all scales are powers of two."""
     chosen = bool(operator.options.get("PotScaleInt16", True))
     return chosen and all(np.frexp(tensor.scale)[0] == 0.5 for tensor in tensors)
 
@@ -362,7 +362,7 @@ def _add_product(
     biases = np.zeros(n, np.int64)
     narrow = operator.options.get("QuantizedBiasType") == "INT32"
     if bias is not None:
-        # LiteRT takes them for int64 unless told otherwise.
+        # LiteRT's biases are int64, unless the option QuantizedBiasType is INT32.
         need_type("bias", bias, "int32" if narrow else "int64")
         if bias.data is None or bias.size != n:
             raise ModelError(f"its bias should have {n} values, not shape {bias.shape}")

@@ -75,7 +75,10 @@ class _Rewriter:
                 self._operators.append(replace(operator, inputs=inputs))
 
     def result(self) -> Graph:
-        """Return the network; a variable that is not read before it is assigned is none."""
+        """Return the network with its variables as inputs and outputs.
+
+        A variable that is always assigned before it is read needs no input and no output.
+        """
         tensors, names = self._graph.tensors, tuple(self._before)
         for name in names:
             before, after = tensors[self._before[name]], tensors[self._now[name]]

@@ -18,7 +18,9 @@ from systola.compiler.tflite.graph import Operator, Tensor
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 _CODES = np.float32(1 << 16)
-"""Number of codes of int16; LiteRT divides their range by one step less."""
+"""Number of codes of int16. LiteRT divides it by the distance from the least to the largest code,
+which is one code less.
+"""
 
 WIDE_CURVES = ("EXP", "GELU", "RSQRT")
 """Kinds of operators that are curves."""
@@ -29,7 +31,7 @@ Numbers = NDArray[np.float32]
 def curve_tables(operator: Operator, source: Tensor, result: Tensor) -> bytes:
     """Return the tables of LiteRT's numbers for an operator, in the format of Load_Table.
 
-    Raises ModelError if a number is over the range of float32, where LiteRT's is undefined.
+    Raises ModelError if a number is over the range of float32, if LiteRT's is undefined.
     """
     entries = _entries(_function(operator, result), source.scale, result.scale)
     content = entries.astype("<i2").tobytes()
@@ -85,7 +87,7 @@ def _function(operator: Operator, result: Tensor) -> Callable[[Numbers], Numbers
 
 
 def _inverse_root(x: Numbers, otherwise: np.float32) -> Numbers:
-    """Return the inverse of the root, or another number where there is none."""
+    """Return 1 / sqrt(x), or `otherwise` where x has no inverse root."""
     above = x > 0
     root: Numbers = np.sqrt(np.where(above, x, np.float32(1)))
     return np.where(above, np.float32(1) / root, otherwise).astype(np.float32)

@@ -143,7 +143,9 @@ def _rows(value: Value, start: int, stop: int) -> Value:
 
 
 def _behind(layer: Layer, edges: set[int]) -> Iterator[tuple[int, int]]:
-    """Return the first row, and the row after the last, of each part of a layer but the first."""
+    """Return the first row and the row after the last, for each part of a layer except the first
+    part.
+    """
     return pairwise([*sorted(edges), layer.result.grid[0]])
 
 

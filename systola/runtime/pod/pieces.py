@@ -173,9 +173,10 @@ def even_cuts(costs: Sequence[float], count: int) -> tuple[int, ...]:
 
 
 def balanced(costs: Sequence[float], count: int, cycles: Callable[[int, int], float]) -> list[int]:
-    """Return the ends of up to `count` stretches, so that the largest number of `cycles` is small.
+    """Return the ends of up to `count` ranges of elements, so that the slowest range takes few
+    `cycles`.
 
-    The ends include 0 and the number of costs. A stretch may take more or fewer cycles than the sum
+    The ends include 0 and the number of costs. A range may take more or fewer cycles than the sum
     of its costs: each round corrects the costs by the cycles of the last cuts.
     """
     size = len(costs)

@@ -32,7 +32,7 @@ class CoreRun:
 
 
 def core_runs(results: Sequence[Result], cores: int) -> tuple[CoreRun, ...]:
-    """Return the work of a pod's cores; the first ones ran a program each, with these results."""
+    """Return the work of a pod's cores. The first cores ran a program each, with these results."""
     ran = [CoreRun(1, each.cycles, each.cycles or 0, each.counters) for each in results]
     idle = CoreRun(0, None, 0, {})
     return (*ran, *[idle] * (cores - len(ran)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quantised network's results beside the float network's."""
+"""Compares the results of a quantised network with the results of the float network."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ class Comparison:
 
     None without labels."""
     accuracy: float | None
-    """This share for the quantised network."""
+    """Share of samples that the quantised network classifies as the labels have it, 0 to 1.
+
+    None without labels.
+    """
     agreement: float | None
-    """Share of samples to which both give the same class; None where outputs are no classes."""
+    """Share of samples to which both give the same class; None if outputs are no classes."""
     signal_to_noise: tuple[float, ...]
     """Decibels of each output: the float results against the difference from them."""
 
@@ -34,7 +37,9 @@ def compare(
     found: Sequence[NDArray[Any]],
     labels: NDArray[np.integer[Any]] | None,
 ) -> Comparison:
-    """Compare the outputs of the float network with those that were `found`, and with labels."""
+    """Compare the outputs of the quantised network, `found`, with the float network's, and with
+    labels.
+    """
     classes, quantised = _classes(expected), _classes(found)
     return Comparison(
         float_accuracy=_equal(classes, labels),
@@ -65,12 +70,14 @@ def check_labels(labels: ArrayLike, expected: Sequence[NDArray[Any]]) -> NDArray
 
 
 def accuracy(results: NDArray[Any], labels: NDArray[np.integer[Any]]) -> float:
-    """Return the share of samples with the largest of their results, a row each, at the label."""
+    """Return the share of samples with the largest number of their row of results at the label's
+    place.
+    """
     return float(np.count_nonzero(results.argmax(axis=1) == labels) / len(labels))
 
 
 def _classes(outputs: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
-    """Return the largest number's place for each sample; None where outputs are no classes."""
+    """Return the largest number's place for each sample; None if outputs are no classes."""
     if len(outputs) != 1 or outputs[0].ndim < 2:
         return None
     samples, *sizes = outputs[0].shape
@@ -82,7 +89,7 @@ def _classes(outputs: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
 def _equal(
     classes: NDArray[np.integer[Any]] | None, others: NDArray[np.integer[Any]] | None
 ) -> float | None:
-    """Return the share of equal numbers; None where one of the arrays is missing."""
+    """Return the share of equal numbers; None if one of the arrays is missing."""
     if classes is None or others is None:
         return None
     return float(np.count_nonzero(classes == others) / len(classes))

@@ -62,7 +62,7 @@ def export_module(
 ) -> bytes:
     """Return the .onnx file of a torch.nn.Module for the shapes of `arguments` and `names`.
 
-    Raises ModelError where PyTorch's exporter refuses the module, and where it is missing.
+    Raises ModelError if PyTorch's exporter refuses the module, and if it is missing.
     """
     torch: Any = sys.modules["torch"]
     training = module.training

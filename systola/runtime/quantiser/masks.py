@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 CLIPPED = -30.0
 """The value that takes the place of a mask."""
 _SMALLEST = -1000.0
-"""The largest value that is taken for a mask."""
+"""A constant counts as a mask if it is not above this number."""
 _MASKING = frozenset(("add", "sub", "mul", "select", "selectv2", "where", "maximum", "max"))
-"""Kinds of operators that put a mask on scores, or make one of zeros and ones."""
+"""Kinds of operators that put a mask on scores, or make a mask of zeros and ones."""
 _PASSING = _MASKING | {
     *("reshape", "transpose", "expanddims", "squeeze", "unsqueeze", "slice", "stridedslice"),
     *("broadcastto", "expand", "tile", "cast", "minimum", "min", "div", "identity"),
@@ -50,7 +50,8 @@ def masks(
 ) -> dict[Hashable, NDArray[np.float32]]:
     """Return the constants that are masks, by name, with CLIPPED for values far below 0.
 
-    All that takes such a constant leads to a softmax, through operators that keep scores.
+    All operators that take such a constant lead to a softmax, through operators after which scores
+    are still scores.
     """
     takers: dict[Hashable, list[int]] = {}
     for number, step in enumerate(steps):

@@ -40,7 +40,7 @@ class OnnxModel:
     def __init__(self, content: bytes, shapes: Sequence[Sequence[int]] | None) -> None:
         """Read the file `content`, with `shapes` for its inputs, None for those that it has.
 
-        Raises ModelError where it is damaged, quantised already, or has open sizes.
+        Raises ModelError if it is damaged, quantised already, or has open sizes.
         """
         library(_QUANTISER)
         # The quantiser makes sessions of its own, with this logger.
@@ -99,7 +99,7 @@ class OnnxModel:
             return [np.array(each) for each in zip(*results, strict=True)]
 
     def signal_to_noise(self, content: bytes, samples: Sequence[Sample]) -> dict[str, float]:
-        """Compare layers, named by their operator and the result of it; see FloatModel."""
+        """Compare layers, which are named by their operator and its result; see FloatModel."""
         debug = library(f"{_QUANTISER}.qdq_loss_debug")
         activations: list[Any] = []
         with refusals("ONNX Runtime cannot compare the layers"), TemporaryDirectory() as folder:
@@ -120,7 +120,9 @@ class OnnxModel:
 
 
 def _without_masks(content: bytes) -> bytes:
-    """Return a model with constants for its masks that leave codes for the scores."""
+    """Return a model in which the constants of masks are replaced, so that codes are left for the
+    scores.
+    """
     model = onnx.load_from_string(content)
     tensors = {each.name: each for each in model.graph.initializer}
     steps: list[Step] = []
@@ -146,7 +148,7 @@ def _check_float(model: onnx.ModelProto) -> None:
 
 
 def _widen(graph: onnx.GraphProto) -> None:
-    """Make float32 of all float16 in a graph and in those inside it."""
+    """Turn all float16 into float32, in a graph and in the graphs inside it."""
     half, single = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
     for info in (*graph.input, *graph.output, *graph.value_info):
         if info.type.tensor_type.elem_type == half:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a float network and samples to one of whole numbers, and how near it is."""
+"""The quantisation of a float network on samples, and measures of how near the result is."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class QuantizedModel:
     """A network that a quantiser has made, with float32 inputs and outputs."""
 
     content: bytes
-    """The file, .tflite or .onnx as the float network's."""
+    """Content of the file, .tflite or .onnx, in the format of the float network."""
     samples: int
-    """Samples that calibrated it."""
+    """Number of samples that calibrated the network."""
     comparison: Comparison
     worst_layers: Mapping[str, float]
     """The WORST layers with the most noise: decibels by name, the worst first.
@@ -43,7 +43,7 @@ class QuantizedModel:
     Empty where the library of the format cannot compare them."""
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the file of the network. Raises OSError where that fails."""
+        """Write the file of the network. Raises OSError if that fails."""
         write_file(path, self.content)
 
 
@@ -61,9 +61,9 @@ def quantize(
     `x` has an array for each input, with samples along the first axis, or it is one mapping from
     names to arrays. `labels` are the classes of the samples. `shapes` has a shape for each input,
     where the model leaves sizes open; an open first size is 1 otherwise. `to` is one of FORMS;
-    "16x8", activations of int16 and weights of int8, is for .tflite. Raises OSError where there
-    is no such file, and ModelError for everything else that does not fit: a model that is damaged
-    or quantised already, samples of another shape, a library that is missing.
+    "16x8", activations of int16 and weights of int8, is for .tflite. Raises OSError if there is no
+    such file, and ModelError for everything else that does not fit: a model that is damaged or
+    quantised already, samples of another shape, a library that is missing.
     """
     if isinstance(model, bytes):
         content = model

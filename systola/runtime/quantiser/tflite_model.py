@@ -175,7 +175,9 @@ class TfliteModel:
 
 
 def _without_masks(content: bytes, graph: Graph) -> bytes:
-    """Return a model with constants for its masks that leave codes for the scores."""
+    """Return a model in which the constants of masks are replaced, so that codes are left for the
+    scores.
+    """
     tensors = graph.tensors
     constants = {number: each.data for number, each in enumerate(tensors) if each.data is not None}
     steps = [Step(each.kind, each.inputs, each.outputs) for each in graph.operators]

@@ -32,7 +32,9 @@ def defines(name):
 
 
 def content(name):
-    """Return the bytes of a memory in a .hex file, in words with their first byte last."""
+    """Return the bytes of a memory from a .hex file; the last byte of each word in the file comes
+    first.
+    """
     words = [line for line in (HERE / name).read_text().split("\n") if line and line[0] != "/"]
     return b"".join(bytes.fromhex(word)[::-1] for word in words)
 

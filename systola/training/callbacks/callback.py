@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of all callbacks: calls in the course of a training, named as in Keras."""
+"""The base of all callbacks: methods that are called during a training, named as in Keras."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Model(Protocol):
         ...
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
-        """Go on from a state."""
+        """Continue the training from a state."""
         ...
 
     def save(self, filepath: str | PathLike[str]) -> None:
@@ -56,7 +56,7 @@ class Model(Protocol):
 
 @constructor()
 class Callback:
-    """The base of callbacks: override the calls of interest. `model` is there in all of them.
+    """The base of callbacks: override the methods of interest. All of them can use `model`.
 
     Setting `model.stop_training` ends the training after the batch, or after the epoch.
     """

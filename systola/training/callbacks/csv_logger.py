@@ -20,8 +20,8 @@ class CSVLogger(Callback):
     """A callback that writes a row for each epoch into the file `filename`.
 
     Columns are as in Keras: the epoch, then the logs by name; without validation the columns of
-    validation have NA. With `append` rows are added to a file that is there. Raises TrainingError
-    for other arguments and for a folder, OSError where the file cannot be written.
+    validation have NA. With `append` rows are added to an existing file. Raises TrainingError for
+    other arguments and for a folder, OSError if the file cannot be written.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class EarlyStopping(Monitor):
         self._best_state: State | None = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin to count."""
+        """Begin to count the epochs without a better number."""
         super().on_train_begin(logs)
         self._reset()
 
@@ -65,7 +65,7 @@ class EarlyStopping(Monitor):
             self.model.stop_training = True
 
     def on_train_end(self, logs: Logs | None = None) -> None:
-        """Restore the best epoch."""
+        """Restore the state after the best epoch, if that was asked for."""
         if self.stopped_epoch and self.verbose:
             print(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self._best_state is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LambdaCallback: functions that are called in the course of a training."""
+"""LambdaCallback: functions that are called during a training."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ NAME = "learning_rate"
 
 
 def begin_rate_log(model: Model) -> None:
-    """Make the rate known as a log. Raises TrainingError where a schedule makes the rate."""
+    """Let the logs have the learning rate. Raises TrainingError if a schedule makes the rate."""
     model.optimizer.check_settable()
     if NAME not in model.log_names:
         model.log_names = (*model.log_names, NAME)

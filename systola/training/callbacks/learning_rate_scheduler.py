@@ -18,7 +18,7 @@ class LearningRateScheduler(Callback):
     """A callback that sets the rate before each epoch to `schedule(epoch, rate)`, or
     `schedule(epoch)` where it takes no more; epochs count from 0.
 
-    Raises TrainingError where `schedule` is no function, and for a rate that is none.
+    Raises TrainingError if `schedule` is no function, and if its result is no rate.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class LearningRateScheduler(Callback):
         self.verbose = whole("verbose", verbose, 0, 1)
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Raise TrainingError where a schedule of the optimiser makes the rate."""
+        """Raise TrainingError if a schedule of the optimiser makes the rate."""
         begin_rate_log(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Set the rate."""
+        """Set the learning rate of the epoch."""
         optimizer = self.model.optimizer
         given: list[float] = [epoch, optimizer.learning_rate]
         try:

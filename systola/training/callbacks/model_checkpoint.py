@@ -45,7 +45,7 @@ class ModelCheckpoint(Monitor):
             self.best = real("initial_value_threshold", initial_value_threshold)
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Raise TrainingError for unknown names, OSError where no file can be written."""
+        """Raise TrainingError for unknown names, OSError if no file can be written."""
         if self.save_best_only:
             super().on_train_begin(logs)
         self._names.check_fields((EPOCH, *self.model.log_names))

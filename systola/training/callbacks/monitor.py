@@ -14,8 +14,8 @@ class Monitor(Callback):
     """A callback that compares the number `monitor` of each epoch with the best number so far.
 
     `mode` is "min" where small numbers are better, and "max" where large numbers are; "auto" is
-    "max" for accuracies. A number that is better by no more than `min_delta` is not better. Raises
-    TrainingError for other arguments.
+    "max" for accuracies. A number that is better by no more than `min_delta` does not count as
+    better. Raises TrainingError for other arguments.
     """
 
     def __init__(self, monitor: str, mode: str, min_delta: float = 0.0) -> None:
@@ -26,7 +26,7 @@ class Monitor(Callback):
         self.best: float | None = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Raise TrainingError where no epoch will have the number."""
+        """Raise TrainingError if no epoch will have the number."""
         known = self.model.log_names
         if self.monitor not in known:
             more = ": give validation_data" if self.monitor.startswith("val_") else ""

@@ -47,7 +47,7 @@ class ReduceLROnPlateau(Monitor):
         self.best = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin to count."""
+        """Begin to count the epochs without a better number."""
         super().on_train_begin(logs)
         begin_rate_log(self.model)
         self._reset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets with Keras's names: files that are there already, else data that is made up.
+"""Data sets with Keras's names: files that exist already, else data that is made up.
 
     (x_train, y_train), (x_test, y_test) = mnist.load_data()
     (x_train, y_train), (x_test, y_test) = imdb.load_data(num_words=15000)

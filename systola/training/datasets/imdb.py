@@ -39,7 +39,7 @@ def load_data(
     A word is its rank by frequency, from 1 on, plus `index_from`; a review begins with
     `start_char`. Reviews of `maxlen` words or more are left out. Words below `skip_top`, and from
     `num_words` on (the largest one where it is None), become `oov_char`; None leaves them out. All
-    of this is Keras's.
+    of this is as in Keras.
 
     The reviews are Keras's file `path`, see systola.training.datasets, or made up in the same
     shape. SYSTOLA_DATASET_SAMPLES=N leaves the first N of each part. Raises TrainingError for a

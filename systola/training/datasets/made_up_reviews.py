@@ -12,23 +12,23 @@ from systola.training.datasets.word_lists import Words
 _WORDS = 88_584
 """The least frequent word; the most frequent one is 1."""
 _LENGTHS = (10, 1000)
-"""The least and the most words of a text."""
+"""Smallest and largest number of words of a text."""
 _MEDIAN = 175
 _SPREAD = 0.7
 """The standard deviation of the logarithm of a length."""
 _FIRST = 20
 """The most frequent word that praises, and the number of words from it to the next such word."""
 _NOT = 4
-"""The word that turns the next word that praises or blames round."""
+"""The word that reverses the next word that praises or blames."""
 _AGREEING = 0.85
 """The fraction of words that praise or blame with the label of their text."""
 
 
 def made_up_reviews(part: int, count: int) -> tuple[list[Words], NDArray[np.int64]]:
-    """Make `count` texts, and 1 for each that praises, 0 for each that blames.
+    """Make `count` texts, and labels: 1 for a text that praises, 0 for a text that blames.
 
-    Words have frequencies by Zipf's law. 20, 40, 60 and so on praise, 21, 41, 61 and so on blame,
-    and a word 4 before them turns the next of them into its opposite, so order matters.
+    Words have frequencies by Zipf's law. Words 20, 40, 60 and so on praise; words 21, 41, 61 and so
+    on blame. Word 4 before such a word turns it into its opposite, so order matters.
     """
     texts: list[Words] = []
     labels: list[NDArray[np.int64]] = []

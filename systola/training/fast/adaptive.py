@@ -38,7 +38,7 @@ class _Part:
 
 
 class AdaptiveUpdate:
-    """Masters and moments on their way to the next step."""
+    """The update of masters and moments in one step, for optimisers with moments."""
 
     def __init__(self, task: Task, state: State) -> None:
         assert task.decays and state.moments
@@ -50,7 +50,9 @@ class AdaptiveUpdate:
     def add(
         self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
     ) -> None:
-        """Store the sums for later: exponents of a first step depend on the sums of all tensors."""
+        """Store the sums until all tensors are known: exponents of a first step depend on all
+        sums.
+        """
         self._parts.append(_Part(tensor, rows, sums, bits, sum_bits))
 
     def state(self) -> State:

@@ -22,7 +22,7 @@ Wide = NDArray[np.int16]
 Sums = NDArray[np.int32]
 
 _EXACT_BITS = 24
-"""Most bits of whole numbers that are exact in float32."""
+"""Largest number of bits with which all whole numbers are exact in float32."""
 
 
 def measured(values: Integers, floor: int) -> int:
@@ -67,7 +67,7 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
 
 
 def quotient(divisors: Wide, values: Wide, entry: Entry) -> NDArray[np.int64]:
-    """Divide by 2^b, b being the magnitude bits of each divisor, and requantise by an entry.
+    """Divide by 2^b, b is the number of magnitude bits of each divisor, and requantise by an entry.
 
     The dividends are shifted left by QUOTIENT_BITS before. The results are not clamped yet.
     """
@@ -100,12 +100,16 @@ def logistic(values: Wide) -> Wide:
 
 
 def tangent(values: Wide, integer_bits: int) -> Wide:
-    """Compute tanh of int16 with so many integer bits; the result has 15 fraction bits."""
+    """Compute tanh of int16 values with `integer_bits` integer bits; the result has 15 fraction
+    bits.
+    """
     return _table(tanh, integer_bits)[values.view(np.uint16)]
 
 
 def falling(values: Wide, integer_bits: int) -> Wide:
-    """Compute exp(-|x|) of int16 with so many integer bits; the result has 15 fraction bits."""
+    """Compute exp(-|x|) of int16 values with `integer_bits` integer bits; the result has 15
+    fraction bits.
+    """
     return _table(exponential, integer_bits)[values.view(np.uint16)]
 
 

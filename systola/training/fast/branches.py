@@ -42,8 +42,9 @@ def side_by_side(
 ) -> tuple[Integers, int]:
     """Put tensors side by side, scaled by q; return the codes and their fraction bits.
 
-    `lost`: how many bits q takes. `known`: the fraction bits of the result. None stands for
-    one more than the least of the tensors, less `lost`, or the most that an input may have.
+    `lost`: how many bits q takes. `known`: the fraction bits of the result. None stands for the
+    least fraction bits of the tensors, plus one, less `lost`. It stands for the largest number that
+    an input may have if that is smaller.
     """
     bits = known
     if bits is None:
@@ -53,7 +54,7 @@ def side_by_side(
 
 
 class Branches:
-    """A store of the gradients of the results of all stages, on their way back."""
+    """A store of the gradients of the results of all stages, during the backward pass."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.there = branched(stages)
@@ -66,7 +67,7 @@ class Branches:
         return alone(self._stages, at)
 
     def add(self, at: int, gradient: Narrow, bits: int) -> None:
-        """Add a gradient of a result."""
+        """Add one of the gradients of result number `at`."""
         stage = self._stages[at - 1]
         rows = gradient.reshape(-1, stage.lstm.units if stage.lstm else stage.units)
         self._parts.setdefault(at, []).append((rows, kept(bits)))

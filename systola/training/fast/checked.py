@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fast way, with some of its steps taken again on a machine."""
+"""Back end "fast", with some of its steps repeated on a machine and compared."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CheckedEngine(FastEngine):
     def train(
         self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
     ) -> Batch:
-        """Take a step; raise TrainingError where the machine comes to something else."""
+        """Take a step; raise TrainingError if the machine's bytes differ."""
         if step % self._every:
             return super().train(x, y, step, weights)
         self._engine.load(self.state())

@@ -36,7 +36,7 @@ from systola.training.writer import Entry
 
 
 class FastEngine:
-    """A network, and batches of any size.
+    """An engine in numpy, which trains a network with batches of any size.
 
     A machine of `config` makes the same bytes: its columns choose the masks of Dropout. Raises
     TrainingError for updates that are rounded at random.
@@ -48,7 +48,7 @@ class FastEngine:
         self.task = task
         self.batch = batch
         self.cycles: int | None = None
-        """The cycles of the last step that a machine has taken, too."""
+        """Number of cycles of the last step that was also run on a machine; None before."""
         self.step_cycles: int | None = None
         """Cycles of the last step with a whole batch that a machine has taken, too."""
         self._columns = config.cols
@@ -124,7 +124,7 @@ class FastEngine:
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
     def _decayed(self, state: State, steps: int) -> State:
-        """Take the decay of weights from the masters, where it is due after so many steps."""
+        """Apply the decay of weights for `steps` steps to the masters."""
         entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
         if not entry:
             return state

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GRU forward and back through time, with the same numbers as `systola.training.gru`.
+"""The forward and backward pass of a GRU through time, with the same numbers as
+`systola.training.gru`.
 
 The parts of all arrays are in Keras's order: z, r, and the candidate.
 """
@@ -72,7 +73,10 @@ class Gru(Recurring):
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Go back from gradients of states after each step, the last one at least, of `bits`."""
+        """Compute the backward pass from the gradients of states, which have `bits` fraction bits.
+
+        `given` has a gradient for each step, or None. The last one is not None.
+        """
         found, (steps, samples, _) = self.weights, self.inputs.shape
         dh, units, most = given[-1], len(found.recurrent), gradient_bits(steps * count)
         assert dh is not None
@@ -89,7 +93,8 @@ class Gru(Recurring):
         return self._gradients(rows[:, : 3 * units], _recurrent(rows, units), bits, embedded)
 
     def _step(self, step: int, dh: Wide, most: int) -> tuple[Wide, Wide]:
-        """Compute the gradients of the sums of a step, and the part of dh that the state keeps.
+        """Compute the gradients of the sums of a step, and the part of dh that the state before
+        gets directly.
 
         The sums have the order of `gates`. `dh`: gradient of the state after the step; `most`: bits
         of a sum's gradient.

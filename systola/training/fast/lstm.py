@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An LSTM forward and back through time, with the same numbers as `systola.training.recurrent`.
+"""The forward and backward pass of an LSTM through time, with the same numbers as
+`systola.training.recurrent`.
 
 The gates of all arrays are in Keras's order: input, forget, cell, output.
 """
@@ -68,7 +69,7 @@ class Gradients:
     """Gradient of the biases, (1, gates)."""
     recurrent: Sums
     recurrent_biases: Sums
-    """Gradient of the biases of the recurrent kernel, where there are any, (1, gates)."""
+    """Gradient of the biases of the recurrent kernel, if there are any, (1, gates)."""
     below: Wide
     """The gradient of the inputs, (steps, samples, inputs)."""
     bits: int
@@ -97,7 +98,8 @@ class Recurring:
         raise NotImplementedError
 
     def backward(self, gradient: Narrow, bits: int, count: int, *, embedded: bool) -> Gradients:
-        """Go back through time from the gradient of the last state, which has `bits`.
+        """Compute the backward pass through time, from the gradient of the last state, which has
+        `bits` fraction bits.
 
         `count`: samples of the whole batch, of which these samples may be a share.
         """
@@ -116,7 +118,8 @@ class Recurring:
         scale: tuple[int, int],
         mask: Narrow | None,
     ) -> Gradients:
-        """Go back through time from the gradients of all states, (steps, samples, units).
+        """Compute the backward pass through time, from the gradients of all states, (steps,
+        samples, units).
 
         `scale`: the multiplier of these for a dropout, and the bits it takes; `mask`: its mask.
         """
@@ -131,7 +134,10 @@ class Recurring:
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Go back from gradients of states after each step, the last one at least, of `bits`."""
+        """Compute the backward pass from the gradients of states, which have `bits` fraction bits.
+
+        `given` has a gradient for each step, or None. The last one is not None.
+        """
         raise NotImplementedError
 
     def _gradients(self, rows: Wide, again: Wide, bits: int, embedded: bool) -> Gradients:
@@ -197,7 +203,10 @@ class Lstm(Recurring):
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Go back from gradients of states after each step, the last one at least, of `bits`."""
+        """Compute the backward pass from the gradients of states, which have `bits` fraction bits.
+
+        `given` has a gradient for each step, or None. The last one is not None.
+        """
         found, (steps, samples, _) = self.weights, self.inputs.shape
         most = gradient_bits(steps * count)
         dh, dc = given[-1], None

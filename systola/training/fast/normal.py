@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The normalisation of a batch, forward and back, with the bytes of the machine's programs."""
+"""The forward and backward pass of the normalisation of a batch, with the bytes of the machine's
+programs.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def _total(values: Integers) -> Sums:
 
 @dataclass
 class Normalized:
-    """The numbers of a batch that the way back needs."""
+    """The numbers of a batch that the backward pass needs."""
 
     measured: Measured
     sums: Sums
@@ -59,7 +61,7 @@ class Normalized:
 
     @staticmethod
     def of(x: Integers, bits: int, epsilon: float) -> Normalized:
-        """Measure inputs, (rows, channels), of so many fraction bits; `codes` come later."""
+        """Measure inputs, (rows, channels), which have `bits` fraction bits; `codes` come later."""
         x, count = x.astype(np.int32), len(x)
         mean = wide(scaled(_total(x), mean_entry(count)))
         less = (x << UNIT_BITS) + LESS * mean.astype(np.int32)

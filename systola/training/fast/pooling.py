@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poolings: the largest pixel of each window or their mean, and the way back."""
+"""Poolings: the largest pixel of each window or their mean, and the backward pass."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Dense or Conv2D forward and back: sums of inputs and a one for the bias, times weights."""
+"""The forward and backward pass of a Dense or Conv2D: sums of inputs and a one for the bias, times
+weights.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def one(bits: int, *, wide: bool) -> int:
 
 @dataclass
 class Products:
-    """The inputs and weights of a stage, and their products both ways.
+    """The inputs and weights of a stage, and their products in the forward and the backward pass.
 
     Rows are samples; of a Conv2D they are windows.
     """

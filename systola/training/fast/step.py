@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch through a network: forward, back, and the update of its weights."""
+"""A step of training for one batch: the forward pass, the backward pass, and the update of the
+weights.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ from systola.training.writer import HALF, Entry
 
 @dataclass
 class Passed:
-    """A record of the way forward for the way back; each list has an item for each stage."""
+    """A record of the forward pass for the backward pass; each list has an item for each stage."""
 
     products: list[Products | Recurring | None] = field(
         default_factory=list[Products | Recurring | None]
@@ -74,7 +76,9 @@ class Passed:
 
 @dataclass
 class Step:
-    """A batch on its way; `columns` is the width of the array that would draw the masks."""
+    """One batch in a step of training; `columns` is the width of the array that would draw the
+    masks.
+    """
 
     task: Task
     state: State
@@ -82,7 +86,7 @@ class Step:
     """Samples, (samples, numbers): int8, or words."""
     columns: int
     number: int | None = None
-    """The number of the step; None where nothing is learnt."""
+    """The number of the step; None if nothing is learnt."""
     passed: Passed = field(default_factory=Passed)
 
     def forward(self) -> Wide:
@@ -114,7 +118,7 @@ class Step:
         return self.passed.made
 
     def learn(self, found: Loss) -> State:
-        """Go back from the loss, and return the state after the update."""
+        """Compute the backward pass from the loss, and return the state after the update."""
         task, passed = self.task, self.passed
         update = (AdaptiveUpdate if task.decays else PlainUpdate)(task, self.state)
         below: Integers
@@ -149,7 +153,7 @@ class Step:
                 update.add(number, sums, task.master_bits[number], sum_bits)
         return update.state()
 
-    # Forward.
+    # The forward pass.
 
     def _products(self, number: int, x: Integers, bits: int) -> Products:
         masters, stage = self.state.masters[number], self.task.stages[number]
@@ -249,7 +253,7 @@ class Step:
         return made.reshape(len(self.x), -1, units), bits
 
     def _joined(self, number: int, given: Sequence[tuple[Integers, int]]) -> tuple[Narrow, int]:
-        """Join results of so many fraction bits."""
+        """Join results; each comes with the number of its fraction bits."""
         stage, train = self.task.stages[number], self.number is not None
         known = self.task.unit_bits[number] if self.task.unit_bits and not train else None
         shape = (len(self.x), prod(stage.map), -1) if stage.maps else (len(self.x), -1)
@@ -318,7 +322,7 @@ class Step:
         self.passed.routes.append(None)
         return units, bits
 
-    # Back.
+    # The backward pass.
 
     def _below(
         self, number: int, products: Products, above: Narrow, bits: int, scale: tuple[int, int]
@@ -331,7 +335,9 @@ class Step:
         return narrow(scaled(sums, Entry(q), shift)), bits
 
     def _through(self, number: int, below: Narrow) -> Narrow:
-        """Turn the gradient of the result of a stage into its sums', (rows, units)."""
+        """Turn the gradient of the result of a stage into the gradient of its sums, (rows,
+        units).
+        """
         stage = self.task.stages[number]
         mask, marks = self.passed.masks[number], self.passed.routes[number]
         if mask is not None:
@@ -361,7 +367,9 @@ class Step:
         return resting(stages[number], self.state.statistics[place])
 
     def _back_lstm(self, number: int, lstm: Recurring, above: Integers, bits: int) -> Gradients:
-        """Go back through time from the gradient of the last state, or of all of them."""
+        """Compute the backward pass of an LSTM or GRU through time, from the gradient of the last
+        state or of all states.
+        """
         task, stage = self.task, self.task.stages[number]
         assert stage.lstm
         embedded = number > 0 or stage.lstm.vocabulary > 0

@@ -36,7 +36,7 @@ class Update(Protocol):
 
 
 class PlainUpdate:
-    """The update of SGD, with its velocities where there is momentum."""
+    """The update of SGD, with its velocities if there is momentum."""
 
     def __init__(self, task: Task, state: State) -> None:
         self._task = task

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pixels of maps under the taps of windows, and back. A map is (height * width, channels)."""
+"""Gathers the pixels under the taps of windows, and puts them back. A map is (height * width,
+channels).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def gathered(maps: NDArray[Any], window: Window) -> NDArray[Any]:
 
 
 def spread(taps: NDArray[Any], window: Window) -> NDArray[Any]:
-    """Add up, for each pixel, the taps that are there: (samples, height * width, channels)."""
+    """For each pixel, add up the taps that windows take of it: (samples, height * width,
+    channels).
+    """
     size = window.map[0] * window.map[1]
     found = np.zeros((len(taps), size, taps.shape[3]), taps.dtype)
     for tap, pixels in enumerate(_pixels(window).T):

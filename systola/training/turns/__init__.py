@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step of a batch that has no room in the buffer: turns of some samples each, layer by layer."""
+"""Steps with batches that have no room in the buffer: some samples in each turn, layer by layer."""

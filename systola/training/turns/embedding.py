@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and updates the rows of an Embedding for words that are known when the program is made.
 
-Forward, the row of each word is read from the masters. Back, words are sorted, and C of their
-gradients at a time are multiplied with lines that select them. There is one line for each word
-between the first and the last word of the tile. So all lines together are about as many as there
-are words.
+In the forward pass the row of each word is read from the masters. In the backward pass words are
+sorted, and C of their gradients at a time are multiplied with lines that select them. There is one
+line for each word between the first and the last word of the tile. So all lines together are about
+as many as there are words.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Words:
         return np.concatenate([np.zeros((0, size), np.int8), *self._selected])
 
     def _of_turn(self, task: Task) -> NDArray[np.intp]:
-        """Return the words of a turn; word 0 stands where there is no sample."""
+        """Return the words of a turn, with word 0 in the places that have no sample."""
         layout, share = self._writer.layout, task.share(self._writer.layout.size)
         found = np.zeros((layout.samples, self._words.shape[1]), np.intp)
         found[: len(share)] = self._words[share.start : share.stop]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of an LSTM for all turns, and updates its kernels, some steps at a time."""
+"""Writes the backward pass of an LSTM for all turns, and updates its kernels, some steps at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class _Piece:
 
 
 class LstmBack:
-    """A writer of the way back of an LSTM, from the gradient of the last state or of all states."""
+    """A writer of the backward pass of an LSTM, from the gradient of the last state or of all
+    states.
+    """
 
     def __init__(self, writer: Writer, task: Task, words: Words | None, number: int) -> None:
         self._writer = writer
@@ -45,7 +49,7 @@ class LstmBack:
         self._lstm: Recurrence = lstm
 
     def write(self) -> None:
-        """Write the way back and the updates."""
+        """Write the backward pass and the updates."""
         writer, task = self._writer, self._task
         back = recurrent_backward(writer, task, self._number)
         if self._lstm.sequences:
@@ -148,7 +152,7 @@ class LstmBack:
             yield _Piece(tensor, own, bits, Exponent(0, 0), ones=True)
 
     def _owned(self, tensor: int) -> range:
-        """Return the blocks of dz that a tensor is updated by."""
+        """Return the blocks of dz for the update of a tensor."""
         return self._sizes.kernel if tensor == self._number else self._sizes.recurrent
 
     def _vectors(self, piece: _Piece, steps: range, turned: range) -> int:

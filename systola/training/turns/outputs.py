@@ -14,7 +14,9 @@ from systola.training.weights import all_turned
 from systola.training.writer import Entry, Writer
 
 _LINES = 24
-"""Most lines of the buffer for each line of logits of one byte, while losses are written."""
+"""Largest number of lines of the buffer for each line of logits of one byte, while losses are
+written.
+"""
 
 
 class Outputs:
@@ -103,7 +105,7 @@ class Outputs:
         writer.free(logits, error)
 
     def _together(self) -> int:
-        """Return how many turns have their losses written at one time, at most.
+        """Return the largest number of turns for which losses are written at one time.
 
         Most of a loss is short instructions that wait for each other. A product has room for one
         block of groups of samples.

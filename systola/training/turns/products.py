@@ -15,7 +15,9 @@ from systola.training.writer import Writer
 
 
 class Products:
-    """A product of `inputs` blocks of lines and weights, for `results` blocks of results a turn."""
+    """A product of `inputs` blocks of lines and weights, for `results` blocks of results in each
+    turn.
+    """
 
     def __init__(
         self,

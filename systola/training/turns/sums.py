@@ -3,8 +3,8 @@
 
 Sums of few inputs are multiplied again. Other sums s, below 2^29, are kept in host memory as two
 int16, h = s / 2^14, rounded, and l = s - 2^14 h. Activate makes h, the array then adds h times
--2^14 to s, and Activate makes l of the rest. A Vector ADD brings s = 2^14 h + l back, all 32 bits
-of it.
+-2^14 to s, and Activate makes l of the result. A Vector ADD makes s = 2^14 h + l again, with all 32
+bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPLIT_BITS = 14
 LINES = 4
 """Number of lines of a row of sums: low and high bytes of h, then of l."""
 FEW_BLOCKS = 8
-"""Most blocks of inputs of a product that takes no longer than to keep its sums."""
+"""Largest number of blocks of inputs of a product that takes no longer than to keep its sums."""
 MOST_INPUTS = 1 << 29 - 14
 """Number of inputs up to which sums of a product are always below 2^29."""
 
@@ -126,8 +126,7 @@ class Keeper:
     def keep(self, block: int, row: int, mask: range) -> None:
         """Take the sums of a block from an accumulator row on to host memory.
 
-        The rows do not have the sums afterwards. `mask`: lines of int8, empty where there is no
-        mask.
+        Afterwards the rows have lost the sums. `mask`: lines of int8, empty if there is no mask.
         """
         writer, lines = self._writer, self._room()
         rows = writer.layout.samples
@@ -136,7 +135,7 @@ class Keeper:
         writer.multiply(lines.start, self._minus.start, row, rows, 1, 1, **how)
         writer.activate(row, lines.start + 2 * rows, rows, ONE, wide=1)
         if mask:
-            # The activation unit has less to do now than when the sums come back.
+            # At this time the activation unit has less to do than when the sums come back.
             writer.copy(mask.start, self._wide_mask.start, rows, ONE, WIDENING)
             for half in (lines.start, lines.start + 2 * rows):
                 at = half, self._wide_mask.start, half, rows, ONE, WIDE

@@ -42,7 +42,7 @@ class Tiles:
 
 
 class Columns(Tiles):
-    """A reader of weights of blocks of units, each [input]."""
+    """A reader of the weights of blocks of units; a block has a line for each input."""
 
     def __init__(self, writer: Writer, number: int) -> None:
         lines = writer.layout.shapes[number].lines
@@ -62,7 +62,7 @@ class Columns(Tiles):
 
 
 class Rows(Tiles):
-    """A reader of weights of blocks of inputs, transposed, each [unit]."""
+    """A reader of the transposed weights of blocks of inputs; a block has a line for each unit."""
 
     def __init__(self, writer: Writer, number: int) -> None:
         self._turning = Turning(writer, number)

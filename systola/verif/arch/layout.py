@@ -346,7 +346,7 @@ MINIMUM_ONE = {
     *("stride_y", "stride_x", "dilation_y", "dilation_x"),
 }
 ONE_LESS = {"tail"}
-"""Fields that have their operand less one."""
+"""Fields that hold their operand minus one."""
 
 
 def extremes(mnemonic: str) -> dict[str, tuple[int, int]]:

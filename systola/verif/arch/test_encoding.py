@@ -28,7 +28,7 @@ def test_the_table_is_complete() -> None:
 
 
 def test_places() -> None:
-    """Fields begin at half bytes, unless they are beside another one of a group."""
+    """A field begins at a half byte, unless it follows another field of its group."""
     together = {
         *("register", "first", "second", "third", "side", "source", "bits", "value"),
         *("function", "table", "rounding", "reduction", "operation", "exponent"),

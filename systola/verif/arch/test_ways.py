@@ -82,7 +82,9 @@ def test_ways_are_those_of_the_text() -> None:
 
 
 def test_a_tag_can_wait_for_each_unit_that_completes() -> None:
-    """The bits of Debug_Tag are called like the units, and no way ends in another list."""
+    """The bits of Debug_Tag have the names of the units. All instructions of a unit leave the same
+    list last.
+    """
     for unit in Unit:
         ends = {
             way.lists[-1]

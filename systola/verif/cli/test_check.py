@@ -70,7 +70,7 @@ def test_parts(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table comes all the same, and the reason is the last line."""
+    """For a refused network the command prints the table, too. The last line is the reason."""
     status, out, err = run("check floats.tflite", capsys)
     assert status == 2
     assert "refused" in out.splitlines()[1] and "'tpu quantize'" in out.splitlines()[1]

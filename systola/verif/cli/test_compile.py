@@ -113,7 +113,9 @@ def test_two_inputs_and_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_spilling_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spill: a map of 4096 lines is added to itself in a buffer of 1024 lines."""
+    """The output names a spilled value: a map of 4096 lines is added to itself in a buffer of 1024
+    lines.
+    """
     writer = ModelWriter()
     a, b = (writer.tensor((1, 32, 32, 4), "int8", 0.1, zero) for zero in (0, 3))
     c = writer.tensor((1, 32, 32, 4), "int8", 0.2, -3)

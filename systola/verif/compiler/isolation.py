@@ -65,7 +65,7 @@ def _send(stream: BinaryIO, item: Any) -> None:
 
 
 def _received(stream: BinaryIO) -> Any:
-    """Return the next item that _send has sent; raises EOFError if there is none."""
+    """Return the next item that _send has sent; raises EOFError if no item comes."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise EOFError

@@ -45,7 +45,7 @@ MOST_WORK = 40_000_000
 """Largest number of multiply-accumulates, inputs and outputs of a model that is run."""
 SAMPLES = 2
 PARTIAL = 8
-"""Number of models for each model that may be cut into pieces.
+"""One model in this number of models may be cut into pieces.
 
 A cut takes a second, since interpreters start processes.
 """

@@ -21,7 +21,7 @@ from systola.verif.compiler.tflite_mutations import mutated_tflite
 
 FORMATS = (".onnx", ".tflite")
 LARGE = 100_000
-"""Size in bytes from which on a model is large, and takes long."""
+"""Smallest size in bytes of a model that counts as large, and takes long."""
 STRUCTURED = 0.7
 """Share of the mutants that are well-formed files."""
 

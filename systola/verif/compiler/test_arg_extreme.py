@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ARG_MAX and ARG_MIN along any axis, with elements that are there several times."""
+"""ARG_MAX and ARG_MIN along any axis, with extreme elements that occur several times."""
 
 from __future__ import annotations
 

@@ -157,9 +157,11 @@ def test_batches_take_fewer_tiles() -> None:
 
 
 def test_average_over_edges_stays_out_of_large_batches() -> None:
-    """Check that average poolings over edges stay alone.
+    """Check average poolings over the edges of maps: in large batches they run for each sample
+    alone.
 
-    Their taps are counted, which two instructions in a row cannot do.
+    Such a pooling counts the taps of each window. A pooling by two instructions, one after the
+    other, cannot do so.
     """
     rng = np.random.default_rng(random_seed())
     content = Maps(rng, 3, 5).convolution(3, 9).pool("AVERAGE_POOL_2D", 3, 2).dense(7).content()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions that begin with the blocks of their source that are there first."""
+"""Convolutions that begin with the blocks of their source that are written first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where matrices, tiles and parameters lie, element by element."""
+"""The places of matrices, tiles and parameters in memory, element by element."""
 
 from __future__ import annotations
 

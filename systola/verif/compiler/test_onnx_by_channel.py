@@ -100,7 +100,9 @@ def test_even_codes() -> None:
 
 
 def test_line() -> None:
-    """Lines with steps, slopes down, and without a slope; none for steps of halves to even."""
+    """Fit lines with steps, falling lines, and a line without a slope. No line fits steps that
+    round halves to even.
+    """
     every = np.ones(256, np.bool_)
     for slope, offset in ((0.37, 12.3), (-1.7, 3.1), (1e-3, 0.5), (0.0, -7.0), (40.0, 0.25)):
         results = np.clip(np.floor(slope * CODES + offset + 0.5), -128, 127).astype(np.int64)

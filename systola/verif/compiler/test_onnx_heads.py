@@ -18,7 +18,7 @@ VIEWS = {"Reshape": 2, "Flatten": 2, "Squeeze": 2, "Unsqueeze": 5, "Transpose": 
 
 
 def viewed(writer: OnnxWriter, view: str, numbers: str) -> str:
-    """Add a view of numbers of shape 1 x 7 x 1 x 1; its name."""
+    """Add a view of numbers of shape 1 x 7 x 1 x 1; return its name."""
     match view:
         case "Reshape":
             return writer.node(view, numbers, writer.constant(np.array([1, 7])))

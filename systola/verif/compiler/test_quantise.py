@@ -30,7 +30,9 @@ CHANNELS = 300
 def fully_connected_of_sums(
     sums: NDArray[np.int64], scales: tuple[np.float32, NDArray[np.float32], np.float32]
 ) -> NDArray[np.int64]:
-    """Return the interpreter's results for 32-bit sums: a layer of zero weights with biases."""
+    """Return LiteRT's results for given 32-bit sums, from a layer with zero weights and these sums
+    as biases.
+    """
     source_scale, weight_scale, result_scale = scales
     writer = ModelWriter()
     source = writer.tensor((1, 2), "int8", source_scale)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of sequence numbers: they come round, and still mean the right entry."""
+"""Proofs of sequence numbers: they wrap around, and still name the right entry."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from systola.verif.formal.harness import Harness, Unit, anything, before, implie
 from systola.verif.formal.proof import Fault, Proof
 
 DEPTH = 1 << PLACE_BITS
-"""Most entries of a list: numbers are proven in their full size."""
+"""Largest number of entries of a list: numbers are proven in their full size."""
 GHOST = 10
-"""Bits of counts of the proof, which never come round."""
+"""Number of bits of the counters that exist for the proof alone, and never wrap around."""
 
 
 class NumbersHarness(Harness):
@@ -30,8 +30,8 @@ class NumbersHarness(Harness):
 
     Its mask names any entry of a list at the time of the scan, or none. The entry counts as gone
     exactly when it has left the list, and its distance is right until then. So an address waits
-    exactly while the entry is there, unless the oldest entry of its run has got past it. An issue
-    is held back only while an instruction is under way.
+    exactly while the entry is in the list, unless the oldest entry of its run has got past it. An
+    issue is held back only while an instruction is under way.
     """
 
     COMPLETING = ("mine", "other")
@@ -144,7 +144,9 @@ class NumbersHarness(Harness):
         ]
 
     def _bound_entries(self) -> None:
-        """Prove that only entries have left that were there at the scan or have come since."""
+        """Prove that only entries have left that were in the list at the scan or have come
+        since.
+        """
         m, awaited = self._m, self._lists["awaited"]
         self._entered = entered = Signal(GHOST, name="entered")  # since the scan
         with m.If(self._scans):

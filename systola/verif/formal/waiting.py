@@ -120,7 +120,7 @@ class InterlockHarness(Harness):
 
 
 class InFlightHarness(Harness):
-    """A harness of any entry with the entries that rise from it.
+    """A harness that follows any entry of a list, and the entries of its run after it.
 
     A mask that names the entry, or the last of these, protects all addresses that the entry needs.
     """

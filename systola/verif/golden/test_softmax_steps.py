@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of softmax of int8 that the machine has, with one query in each lane, beside LiteRT.
 
-Only sums and reciprocals come from outside: docs/transformers.md has the whole course.
+Only sums and reciprocals come from outside: docs/transformers.md has all steps.
 """
 
 from __future__ import annotations

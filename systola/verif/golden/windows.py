@@ -35,12 +35,12 @@ class Windows:
 
     @property
     def outputs(self) -> int:
-        """How many windows there are."""
+        """Number of windows."""
         return self.out_height * self.out_width
 
     @property
     def taps(self) -> int:
-        """How many taps a window has."""
+        """Number of taps of a window."""
         return self.kernel_height * self.kernel_width
 
     @property

@@ -149,7 +149,7 @@ class SessionHere:
         pass
 
     def run(self, sample: Any) -> list[Any]:
-        """Return the results, as arrays also where there are no dimensions."""
+        """Return the results, as arrays also if there are no dimensions."""
         whole = [np.ascontiguousarray(each) for each in sample]
         return [np.asarray(each) for each in self._opened.run(whole)]
 

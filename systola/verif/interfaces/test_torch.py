@@ -54,7 +54,9 @@ def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compile(torch: Any) -> None:
-    """The function has the bytes of the int8 network, near the module's, for any samples."""
+    """The function returns the bytes of the int8 network, near the module's own results, for any
+    samples.
+    """
     from systola.torch import compile
 
     module = classifier(torch).train()
@@ -74,7 +76,7 @@ def test_compile(torch: Any) -> None:
 
 
 def test_structure_of_results(torch: Any) -> None:
-    """Several arguments, and results in a dictionary."""
+    """Compile a module with several arguments and with results in a dictionary."""
     from systola.torch import compile
 
     class Two(torch.nn.Module):

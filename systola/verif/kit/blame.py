@@ -30,7 +30,8 @@ class Writer:
 def last_writer(config: Config, image: Image, place: int) -> Writer | None:
     """Return the last instruction that writes byte `place` of the host window on the golden model.
 
-    The result is None if no instruction does. The contents of the memories make no difference.
+    The result is None if no instruction does. The result does not depend on the contents of the
+    memories.
     """
     machine = _Watched(config, place)
     with suppress(LimitReached):

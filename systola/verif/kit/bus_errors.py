@@ -26,8 +26,8 @@ _BEHIND = 4 * DATA_OFFSET
 
 @dataclass(frozen=True)
 class BusError:
-    """An error of a bus: the byte ranges [low, high) of the windows with this answer, and the
-    fault.
+    """A bus error: the byte ranges [low, high) of both windows that answer with it, and the fault
+    that it must cause.
 
     The first `tags` tags do not wait for a failing transfer. No later tag may be recorded.
     """

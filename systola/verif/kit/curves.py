@@ -41,7 +41,9 @@ def _gelu_by_tanh(x: Floats) -> Floats:
 
 
 def _inverse_root(x: Floats) -> Floats:
-    """Return the inverse of the root, infinity where there is none: LiteRT's largest code."""
+    """Return 1 / sqrt(x). Where x has no inverse root, return infinity, which becomes LiteRT's
+    largest code.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x > 0, _F(1) / np.sqrt(x), _F(np.inf)).astype(_F)
 

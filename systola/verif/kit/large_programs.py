@@ -49,8 +49,8 @@ def large_program(config: Config, seed: str) -> Image:
 
 
 def longest_program(config: Config, seed: str, rows: int) -> Image:
-    """Make a program with one instruction of each unit over `rows` lines or rows, or as many as
-    exist.
+    """Make a program with one instruction of each unit, over `rows` lines or rows, or over all if
+    the machine has fewer.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -278,7 +278,7 @@ class _Writer:
         return place
 
     def _show(self, line: int, lines: int) -> None:
-        """Write lines to host memory, after the lines that are there."""
+        """Copy lines to host memory, to the place after the last lines that were copied."""
         self.emit(
             self._rng.choice((Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)),
             **lines_out(self._config, host=self._shown, line=line, rows=lines),

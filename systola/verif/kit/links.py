@@ -9,7 +9,7 @@ from pathlib import Path
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`(?!\])")
-"""Code in a line, but for the whole text of a link."""
+"""Code in a line, except for the whole text of a link."""
 
 
 def dead_links(pages: Iterable[Path]) -> Iterator[str]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs in which an instruction waits for one at each place of the list of another unit."""
+"""Programs in which an instruction waits for another instruction, at each place of the list of the
+other's unit.
+"""
 
 from __future__ import annotations
 

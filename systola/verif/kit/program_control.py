@@ -95,9 +95,10 @@ def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
 
 
 def _trace(steps: list[Step], most: int) -> bool:
-    """Execute the control flow, note the registers, and fix the counts of the loops.
+    """Execute the control flow, note the registers at each step, and set the counts of the loops.
 
-    Returns False if a loop with a moving count would not run 1 to 3 times, or all of it too long.
+    Returns False if a loop would not run 1 to 3 times because its count register has changed, or if
+    more than `most` instructions would be executed.
     """
     registers = [0] * REGISTERS
     loops: list[list[int]] = []  # number of the Loop, iterations left

@@ -153,7 +153,7 @@ class LimitWriter(SingleInstructions):
             at = {"parameter": start, "destination": 1, "reduction": Reduction.AVERAGE}
             self._one(opcode, **at)
             return
-        # The limit that is checked first has room for at least so many tiles or blocks.
+        # The limit that is checked first is not below this number of tiles or blocks.
         (count,) = self._factors(entries, 12)
         at = self._value(opcode, "parameter", entries - count + 1)
         match opcode:

@@ -15,7 +15,7 @@ from systola.verif.kit.random_windows import pixel_window
 
 TILES = 24
 ATTEMPTS = 20
-"""Number of draws before a thing that must fit is given up."""
+"""Number of random draws of a value that must fit, before the attempt to draw one ends."""
 _RECENT = 6
 
 

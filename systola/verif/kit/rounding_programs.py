@@ -179,7 +179,7 @@ def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dic
         values = [_signed(rng, _near(rng, cut) * inverse, cut + 1) for _ in range(count)]
         values = [(value + (1 << 15)) % (1 << 16) - (1 << 15) for value in values]
     else:
-        # Some of the numbers are halfway, the others are any.
+        # Some of the numbers lie halfway between two results, the others anywhere.
         value = rng.randrange(1, 128, 2)
         size = cut + min(shift, 31 - cut)
         multiplier = _near(rng, size) * pow(value, -1, 1 << size) % (1 << size)
@@ -192,7 +192,7 @@ def _far_operands(rng: random.Random, count: int) -> tuple[list[int], dict[str, 
 
     The first of the bits cut off is set, and one other bit or none.
     """
-    # The first shift leaves the numbers unchanged, with so many zeros after them.
+    # The first shift leaves the numbers unchanged, above `zeros` zero bits.
     zeros = 14
     shift = rng.randint(zeros + 2, zeros + 15)
     first = 1 << shift - zeros - 1

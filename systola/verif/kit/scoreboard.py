@@ -32,7 +32,9 @@ class Matrix:
     columns: int
 
     def place(self, offset: int) -> str | None:
-        """Return the name of the element at byte `offset` of memory; None if there is none."""
+        """Return the name of the element at byte `offset` of memory; None if there is no
+        element.
+        """
         inside = offset - self.offset
         row, column = divmod(inside, self.stride) if self.stride else (0, inside)
         if 0 <= row < self.rows and column < self.columns:

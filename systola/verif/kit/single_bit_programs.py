@@ -48,7 +48,8 @@ class _ProductWriter(LimitWriter):
         return super()._beyond(limit, *bits, unit=unit)
 
     def _window_beyond(self, opcode: Opcode) -> None:
-        """Write a Depthwise or Pool with a map or results of so many pixels of so many blocks.
+        """Write a Depthwise or Pool with a map, or results, in which blocks times pixels are too
+        many.
 
         The number of pixels alone must fit: otherwise the product is not tested.
         """

@@ -200,7 +200,7 @@ class _Writer:
         )
 
     def _show(self, lines: int) -> None:
-        """Write results to host memory, after the results that are there."""
+        """Copy results to host memory, to the place after the last results that were copied."""
         copy = lines_out(self._config, host=self._shown, line=self._results, rows=lines)
         self.emit(Opcode.WRITE_HOST_MEMORY, **copy)
         self._shown += lines * self._config.output_pitch

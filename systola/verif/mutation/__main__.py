@@ -32,7 +32,7 @@ from systola.verif.mutation.trials import quick_trials
 from systola.verif.mutation.unit_tests import UnitTests, UnitTestsFail
 
 BAR = 0.95
-"""Share of the mutants that are not proven harmless which must be killed."""
+"""Share of the mutants that are not proven harmless: as many of these must be found."""
 BATCH = 125
 """Mutants in one simulator, which takes a minute to build.
 

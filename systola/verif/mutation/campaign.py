@@ -35,7 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Course(Generic[M]):
-    """A course of trials for every mutant.
+    """The trials that each mutant has to pass.
 
     `usual`: the cycles of the design without a fault.
     """

@@ -25,7 +25,9 @@ BEATS = 1 << 18
 SPAN_BITS = range(14, 25)
 """Bits of the number of bytes from the first row of a copy to its last."""
 SPANS = 4
-"""Copies of each size, half of them in; half of the copies end a beat too far."""
+"""Number of copies of each size: half of them go into the buffer, half out of it. Half of all
+copies end a beat too far.
+"""
 SLOW = max(range(len(MEMORIES)), key=lambda number: MEMORIES[number][1])
 """Number of the memory that stalls most."""
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (1, 5, 7))

@@ -74,17 +74,17 @@ class Record:
         return self.proofs.get(number, "")
 
     def add(self, verdict: Verdict, trials: int) -> None:
-        """Keep a verdict."""
+        """Add a verdict to the record."""
         self._take(verdict, trials)
         self._write({**asdict(verdict), "trials": trials})
 
     def add_proof(self, mutant: Mutant, within: str) -> None:
-        """Keep a proof, or with an empty module that no proof was found."""
+        """Add a proof to the record; an empty module means that no proof was found."""
         self.proofs[mutant.number] = within
         self._write({"number": mutant.number, "within": within})
 
     def add_tested(self, number: int, tests: str) -> None:
-        """Keep that a mutant has survived the units' tests with this key."""
+        """Note that a mutant has survived the units' tests with this key."""
         self.tested[number] = tests
         self._write({"number": number, "tests": tests})
 

@@ -36,7 +36,9 @@ from systola.verif.regress.check import Pair
 from systola.verif.regress.disturbances import DISTURBANCES
 
 LATE = (0x3F0, 0x555)
-"""Instructions before a failing instruction: together they test so many bits of FAULT_PC."""
+"""Numbers of instructions before a failing instruction. Together they have a 1 in many bits of
+FAULT_PC.
+"""
 DISTURBED = 24
 """Programs with a disturbance."""
 

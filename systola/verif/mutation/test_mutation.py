@@ -75,7 +75,7 @@ def mutants():
 
 @pytest.fixture(scope="module")
 def course(mutants):
-    """Return a course with the trials that find FOUND; all trials take a quarter of an hour."""
+    """Return a Course with the trials that find FOUND; all trials take a quarter of an hour."""
     library = mutated_library(MACHINE, mutants, optimise="-O0")
     trials = [
         *random_trials(CONFIG, SEED, PROGRAMS),

@@ -67,7 +67,7 @@ def sentences(text: str) -> list[str]:
 
 
 def breaches(source: str) -> list[tuple[int, str]]:
-    """Return the places of a Python source that break the rule, but for the mood of verbs."""
+    """Return the places of a Python source that break the rule, except for the mood of verbs."""
     found: list[tuple[int, str]] = []
     for line, text, is_docstring in texts(source):
         if is_docstring and (match := CONTINUES.match(text)):

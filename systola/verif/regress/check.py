@@ -135,7 +135,9 @@ class Pair:
         return self.fill()
 
     def fill(self) -> str | None:
-        """Make all memories equal again, without counting the program."""
+        """Make all memories of the machine and the golden model equal again; the totals do not
+        count this program.
+        """
         totals = replace(self.totals)
         problem = self.check(filling(self.config))
         self.totals = totals

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods on a cluster: a worker that is lost is replaced, and nothing of it shows in the results."""
+"""Pods on a cluster. If a worker process is lost, another process replaces it, and results stay the
+same.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def until(what: Any, seconds: float = 60) -> None:
 
 
 def test_a_worker_is_killed(cluster: Any) -> None:
-    """In the middle of a run: every sample comes out, in order, and the cluster is whole again."""
+    """Kill a worker in the middle of a run: every sample comes out, in order, and the cluster has
+    two workers again.
+    """
     x = np.random.default_rng(2).integers(-128, 128, (90, 1, 61), dtype=np.int8)
     expected = compile(PATH, preset="tiny").run(x, backend="iss").y
     with Strategy(3, "tiny", backend="iss", scheduler=cluster.scheduler_address).scope():
@@ -68,7 +72,9 @@ def test_a_worker_is_killed(cluster: Any) -> None:
 
 
 def test_jobs_wait_their_turn(cluster: Any) -> None:
-    """The scheduler is given a job when another one is done."""
+    """The scheduler has no more than eight jobs at one time: it gets another job when one is
+    done.
+    """
     given: list[int] = []
 
     class Jobs(list[int]):

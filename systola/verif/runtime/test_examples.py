@@ -48,7 +48,9 @@ def test_scripts(
 
 
 def test_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take another scale: the tutorial's formula is wrong at ties alone, as the page states."""
+    """With another scale the tutorial's formula is wrong only for sums halfway between two results,
+    as the page states.
+    """
     source = (FOLDER / "matrix_product.py").read_text()
     for text in ("1 / 500", "sums / 500"):
         assert text in source
@@ -98,7 +100,7 @@ def test_places() -> None:
     assert np.array_equal(image.host[12:22].view(np.int8), a[1])
     assert image.host[256:512].view(np.int8)[0] == -128
     assert image.weights.size == 7 * TINY.tile_bytes
-    # The tile after all of K is the first of the next columns.
+    # After the last tile along K comes the first tile of the next columns.
     assert list(image.weights[4 * 16 :][:2]) == [4, 5]
     again = builder.build("halt")
     assert np.array_equal(again.host, image.host)

@@ -30,7 +30,7 @@ from systola.verif.kit.seeds import random_seed
 
 SAMPLES = 5
 BATCH = 2
-"""Batch size with which SAMPLES are whole batches and a rest."""
+"""Batch size that does not divide SAMPLES: the last batch is smaller."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Case:
     inputs: tuple[NDArray[Any], ...]
     host: tuple[str, ...]
     pieces: str
-    """Each stage of the machine is an m, each one of the interpreter an i."""
+    """Order of the stages: m for a stage on the machine, i for a stage in the interpreter."""
     macs: int
     """Multiply-accumulates that are to be on the machine."""
 
@@ -140,7 +140,7 @@ def detector(rng: np.random.Generator) -> Case:
 
 
 def unsigned(rng: np.random.Generator) -> Case:
-    """Make a network of uint8 with an operator that is another one than on int8."""
+    """Make a network of uint8, with an operator that computes otherwise on uint8 than on int8."""
     writer = ModelWriter()
     byte = {"dtype": "uint8", "zero_point": 128}
     x, h = writer.tensor((1, 8), scale=0.5, **byte), writer.tensor((1, 6), scale=0.4, **byte)
@@ -252,7 +252,7 @@ def test_tflite(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> 
     expected = litert(case)
     for where in (model, stored(model, tmp_path)):
         compare(where.run(*case.inputs, backend="iss").outputs, expected)
-    # Each run begins anew.
+    # Each run begins with the first values of the variables.
     compare(model.run(*(x[:1] for x in case.inputs), backend="iss").outputs, expected, 1)
 
 
@@ -390,7 +390,7 @@ def test_nothing_for_the_machine(tail: bool) -> None:
     weights = writer.tensor((3, 4), "float32", data=np.ones((3, 4), np.float32))
     writer.operator("FULLY_CONNECTED", [x, weights], [y], keepNumDims=True)
     if tail:
-        # The machine could take it, but it has no products.
+        # The machine could run ABS, but ABS has no multiply-accumulates.
         quantised, z = writer.tensor((1, 3), scale=0.1), writer.tensor((1, 3), scale=0.2)
         writer.operator("QUANTIZE", [y], [quantised])
         writer.operator("ABS", [quantised], [z])
@@ -403,14 +403,14 @@ def test_nothing_for_the_machine(tail: bool) -> None:
 
 
 def test_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line names the interpreter after the reason."""
+    """The message names the missing interpreter after the reason for which it is needed."""
     monkeypatch.setattr(runtime_interpreters, "find_spec", lambda _: None)
     case = middle(np.random.default_rng(random_seed()))
     with pytest.raises(
         ModelError, match=r"NORMALIZATION.*not supported; .*litert.*systola\[host\]"
     ):
         compile(case.content)
-    # A batch that no machine takes is no work for it.
+    # A batch size that no machine can have is refused; it is no reason to use an interpreter.
     writer = ModelWriter()
     x, y = writer.tensor((1, 6), scale=0.5), writer.tensor((1, 4), scale=0.5)
     dense(writer, np.random.default_rng(random_seed()), x, y, (4, 6))

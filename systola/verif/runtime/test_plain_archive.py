@@ -25,7 +25,9 @@ LOCAL, DIRECTORY, END = "<IHHHHHIIIHH", "<IHHHHHHIIIHHHHHII", "<IHHHHIIH"
 
 
 def zip_file(members: Sequence[tuple[str, int, bytes]], data: bytes) -> bytes:
-    """Return a zip file of stored members: names, header places in `data`, and contents."""
+    """Return a zip file of members without compression. Each has a name, the place of its header in
+    `data`, and its content.
+    """
     directory = b"".join(
         struct.pack(
             DIRECTORY,
@@ -126,7 +128,7 @@ def compressed(unpacked: int) -> bytes:
 
 
 def test_compressed_beyond_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse much compressed data: zeros shrink a thousandfold, so a little is data."""
+    """Accept a little compressed data, and refuse much of it if it shrinks as far as zeros do."""
     monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
     check(compressed(3 << 20))
     with pytest.raises(zipfile.BadZipFile, match=r"claims to unpack to 8,388,864 bytes from \d"):

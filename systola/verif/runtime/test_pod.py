@@ -194,7 +194,7 @@ def test_elsewhere(x: np.ndarray, y: np.ndarray) -> None:
 
 
 class Faulty(GoldenBackend):
-    """A back end with a program that ends in a fault; others run until they are told to stop."""
+    """A back end with a program that ends in a fault. Other programs run until they are stopped."""
 
     begun = 0
 

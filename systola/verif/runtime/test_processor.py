@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the processor is one on which ONNX Runtime saturates, as its flags tell."""
+"""Tests of a function that finds out, from the processor's flags, whether ONNX Runtime saturates
+sums.
+"""
 
 from __future__ import annotations
 

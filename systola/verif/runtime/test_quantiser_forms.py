@@ -44,7 +44,7 @@ def masked_tflite() -> bytes:
 
 
 def masked_onnx() -> bytes:
-    """Return the same in ONNX."""
+    """Return the same network in ONNX."""
     writer = OnnxWriter()
     x = writer.input((1, 8), "float32")
     y = writer.node("Add", x, writer.constant(MASK.reshape(1, 8)))

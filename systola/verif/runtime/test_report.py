@@ -308,7 +308,9 @@ def test_roofline_of_a_network():
 
 
 def test_rows_of_moves() -> None:
-    """Give steps that only reorder elements a name other than the operator that takes them."""
+    """Check the names of steps that only reorder elements for an operator: they differ from the
+    operator's name.
+    """
     rows = compile(convolution(), preset="small", batch=1).estimate().rows
     names = [row.operator for row in rows if "(Conv" in row.operator]
     assert len(names) == len(set(names)) == 2

@@ -91,7 +91,7 @@ def test_instructions_have_names(tmp_path: Path) -> None:
     program = ImageBuilder("tiny").build("nop\nset_register register=1, value=7\nhalt\nnop").program
     save = save_files(tmp_path / "w.fst", "", "tpu", cycle=2, scope="tpu.", program=program)
     lines = save.read_text().splitlines()
-    # 200 pixels show 2 to the power of minus the zoom, in units of time: 16 pixels a cycle.
+    # At zoom z 200 pixels are 2^-z half cycles; a cycle takes 16 pixels.
     assert 2 ** -float(lines[2].split()[0].removeprefix("*")) == pytest.approx(200 / 16 * 2, 1e-4)
     files = [Path(line.removeprefix("^1 ")) for line in lines if line.startswith("^1 ")]
     shown = {

@@ -144,7 +144,7 @@ def _assumed(call: ast.Call) -> str | None:
 
 
 def checklist_table() -> str:
-    """Return the lines of each stage, and how many have which verdict."""
+    """Return two tables: for each stage the number of lines with each verdict, and all lines."""
     lines = checklist()
     counts = {
         stage: Counter(line.verdict for line in lines if line.stage == stage) for stage in STAGES
@@ -189,7 +189,7 @@ def assumptions_table() -> str:
 
 
 def bugs_table() -> str:
-    """Return how many bugs were found how, and each of them."""
+    """Return two tables: the number of bugs found in each way, and all bugs."""
     known = bugs()
     counts = Counter(bug.found for bug in known)
     sums = table(FOUND, [[str(counts[how]) for how in FOUND]])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checklist is OpenTitan's, and its evidence is there."""
+"""The checklist has the items of OpenTitan's, and its evidence exists."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_evidence_is_there(page):
 
 
 def test_counts():
-    """Numbers that are easy to count by another way."""
+    """Facts of the page equal numbers that are counted in another way."""
     names = re.findall(r"\{(\w+)\}", " ".join(line.evidence for line in checklist()))
     assert set(names) == set(facts())
     assert int(facts()["proofs"]) == int(facts()["bounded"]) + int(facts()["induction"])

@@ -41,7 +41,9 @@ def test_an_array_that_waits_for_weights() -> None:
 @pytest.mark.thorough
 @pytest.mark.exhaustive  # its simulator, with waveforms, has no other user
 def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
-    """In a waveform fields have other names than the text of sleeping lanes looks for."""
+    """Lanes sleep in a simulator with waveforms, too, though fields then have other names in the
+    Verilog.
+    """
     waves = tmp_path / "large.vcd"
     with Simulator(CONFIG, waves=waves, window=(0, 100), seed=random_seed()) as machine:
         compared_run(machine, Machine(CONFIG), large_program(CONFIG, str(random_seed())))

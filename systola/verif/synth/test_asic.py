@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a netlist of standard cells, and a unit through the tools where they are there."""
+"""The report of a netlist of standard cells, and a unit through the tools, if they are
+installed.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def test_units():
 
 
 def test_removed_registers():
-    """A bit that is constant, one that nothing uses, one under another name, one of a copy."""
+    """Find removed bits of registers, in a design with a constant bit, unused bits, a bit under
+    another name, and two copies of a module.
+    """
     flip_flop = {"type": "$dff", "connections": {"Q": [2, 3, 4], "D": [5, 6, 7]}}
     names = {
         "state": {"hide_name": 0, "bits": [2, 3]},
@@ -157,7 +161,7 @@ def test_without_yosys(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not asic.LIBRARY.exists(), reason="qflow-tech-osu018 is not installed")
 def test_a_unit():
-    """A register of the counters is a register of the netlist, a bit of the memory a bit of it."""
+    """The report of a buffer has all bits of its memories, an area, and registers."""
     report = asic.measure("tiny", "unified_buffer", asic.LIBRARY, asic.NS)
     config = asic.preset("tiny")
     bits = sum(memory.bits for memory in report.memories)

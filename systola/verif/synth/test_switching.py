@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transitions of a VCD, pins of a netlist, and an array through the tools where they are there."""
+"""Transitions of a VCD, pins of a netlist, and an array through the tools, if they are
+installed.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ FOUND = Switching(
 
 
 def test_transitions():
-    """Two cycles of 4000: one with a glitch, and one with a change; a pulse of no time is none."""
+    """Count transitions in two cycles of 4000: a glitch in one, a change in the other. A pulse
+    without duration does not count.
+    """
     assert transitions(VCD.splitlines(keepends=True), 2) == {
         "clk": Transitions(3, 1, 0.5),
         "sums[0]": Transitions(3, 1, (100 + 3000) / 8000),
@@ -126,7 +130,9 @@ def test_table_and_history(tmp_path: Path):
 
 
 def test_the_same_constants():
-    """The published energy in the table is the energy model's for one vector more."""
+    """The published energy in the table is the increase in the energy model's figure for one more
+    vector.
+    """
     product = "matrix_multiply buffer=0, accumulator=0, rows={}, k_tiles=1, n_tiles=1"
     one, two = (counts(f"read_weights tile=0, count=1\n{product.format(n)}\nhalt") for n in (1, 2))
     found = [unit_energies(preset("tiny"), each, TECHNOLOGIES[0]) for each in (one, two)]

@@ -114,7 +114,7 @@ def test_a_runaway_loop_can_be_stopped():
     try:
         simulator.run(image_of(config, endless), limit=100_000, abandon_after=5_000)
         assert simulator.read(Register.STATUS) == 0, "neither busy nor done"
-        # The machine is as good as new.
+        # The machine then runs another program with the right results.
         image = image_of(config, looped(2))
         expected = image.host.copy()
         outcome = Machine(config).run(expected, image.weights, image.program_offset)

@@ -23,7 +23,9 @@ TIMEOUT = 3_000
 """Cycles without a beat that no program here reaches, with any memories."""
 PROGRAMS = 12
 MOST = 100
-"""Number of programs after which a link must have failed: two of five damaged ones end so."""
+"""Largest number of programs until a link must have failed. A link fails in two of five damaged
+programs.
+"""
 PODS = {
     "3 cores": (3, 0, 0.0, 2, False),
     "3 cores, credits late": (3, 3, 0.1, 2, True),

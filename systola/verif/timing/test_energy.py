@@ -127,7 +127,9 @@ def test_twice_the_bytes(counter, unit):
 
 
 def test_ports():
-    """A byte outside the chip takes the same in all processes, a byte of a link its own."""
+    """A byte outside the chip takes the same energy in all processes; a byte on a link has its own
+    energy.
+    """
     done = Activity(host=1, weights=1, links=1)
     for technology in TECHNOLOGIES:
         found = unit_energies(BASE, done, technology)

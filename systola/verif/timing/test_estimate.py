@@ -127,7 +127,9 @@ def with_segments(monkeypatch: pytest.MonkeyPatch, image: Image, size: int) -> t
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_known_segments_change_nothing(name, monkeypatch):
-    """Check that known segments have the course of a walk, with a state for each instruction."""
+    """Estimates are equal with and without known segments, for a state of the machine at each
+    instruction.
+    """
     image, _ = stored_program(name, CONFIG, 30)
     known, _ = with_segments(monkeypatch, image, 1)
     walked, _ = with_segments(monkeypatch, image, 1 << 30)
@@ -156,8 +158,8 @@ def test_known_segments_of_random_programs(monkeypatch):
 def test_equal_iterations_are_walked_once(monkeypatch):
     """Check a loop over 4 batches with a loop over 16 samples in it.
 
-    Its first iterations are walked through, and of the others only the parts that differ, at their
-    start and their end.
+    Its first iterations are walked through, and of the other iterations only the parts that differ,
+    at their start and their end.
     """
     one = """
         read_host_memory host=0, buffer=0, rows=32, stride=16, blocks=1, tail=16

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a reader waits for instructions that write lines, worked out by hand."""
+"""The time that a reader waits for instructions that write lines, worked out by hand."""
 
 import numpy as np
 import pytest
@@ -20,14 +20,15 @@ def writers(*entries):
 @pytest.mark.parametrize(
     ("entries", "lines", "run"),
     [
-        # None in the way; one; rising ones, of which the first is not in the way.
+        # No entry in the way; one entry; rising entries, the first of them not in the way.
         ([(0, 10, 20)], (10, 20), range(0)),
         ([(0, 10, 20)], (9, 20), range(1)),
         ([(0, 10, 20), (10, 20, 30), (30, 40, 50)], (10, 40), range(1, 3)),
-        # An entry between that is not in the way belongs to the run; one that falls begins another.
+        # An entry in the middle that is not in the way belongs to the run. An entry that lies below
+        # its predecessor begins another run.
         ([(0, 10, 20), (50, 60, 70), (60, 70, 80)], (0, 70), range(3)),
         ([(0, 10, 20), (100, 110, 25), (20, 30, 40)], (0, 30), range(2, 3)),
-        # After an empty entry nothing rises.
+        # An entry after an empty entry begins a new run.
         ([(0, 10, 20), (0, 0, 25), (20, 30, 40)], (0, 30), range(2, 3)),
     ],
 )

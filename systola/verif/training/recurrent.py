@@ -14,7 +14,7 @@ Floats = NDArray[np.float32]
 
 
 class Recurrent:
-    """An LSTM in float32, with an Embedding before it where there is a vocabulary.
+    """An LSTM in float32, with an Embedding before it if there is a vocabulary.
 
     Weights are Keras's: embeddings, kernel, recurrent kernel, biases.
     """

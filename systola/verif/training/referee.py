@@ -334,8 +334,9 @@ class Referee:
         return windows(maps, stage.window).reshape(len(x), *stage.window.out, -1)
 
     def _pooled(self, stage: Stage, x: Floats) -> tuple[Floats, Floats | None]:
-        """Return units after the pooling, where there is one, and the part that each tap has in
-        them."""
+        """Return units after the pooling, if there is one, and the part that each tap has in
+        them.
+        """
         if stage.pool is None:
             return x, None
         taps = windows(x, stage.pool)

@@ -130,7 +130,7 @@ def test_saved_networks_predict_the_same(preset: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [Flatten(), thorough(Conv2D(9, 3)), thorough(LSTM(5))])
 def test_rescaling(first: Any, tmp_path: Path) -> None:
-    """Bytes of 0 to 255 train like their multiples that are made by hand."""
+    """Bytes from 0 to 255 with a Rescaling layer train like samples that were scaled before."""
     (x, y), _ = images()
     given = np.rint(x[:40] * 255).astype(np.uint8)
     shape = (8, 8) if isinstance(first, LSTM) else (8, 8, 1)

@@ -120,7 +120,7 @@ COMPILE: dict[str, tuple[Any, ...]] = {
 
 
 def refused(call: Callable[[], Any], *names: str) -> None:
-    """Fail where a call is no mistake, or its line has none of `names` in it."""
+    """Fail if a call raises no TrainingError, or if the message has none of `names` in it."""
     with pytest.raises(TrainingError) as caught:
         call()
     assert LINE.fullmatch(str(caught.value)), str(caught.value)

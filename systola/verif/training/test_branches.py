@@ -207,7 +207,7 @@ def test_the_rtl_learns_the_same() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """One step moves each weight as differences of the loss in float64, but for eight bits.
+    """One step moves each weight as differences of the loss in float64, except for eight bits.
 
     A ReLU near zero may pass for only one of the two, so the samples are always the same.
     """

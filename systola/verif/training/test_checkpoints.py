@@ -52,7 +52,7 @@ NETWORKS: dict[str, tuple[list[Any], tuple[int, ...], bool]] = {
 """Layers, the shape of samples, and whether the network has been trained."""
 HUGE = 10**9
 MOST_BYTES = 64 << 20
-"""Most bytes of memory that all damaged checkpoints of a network may take together."""
+"""Largest number of bytes of memory that all damaged checkpoints of a network may take together."""
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
@@ -209,8 +209,9 @@ def huge_networks(about: Any, arrays: Arrays) -> Iterator[Case]:
 
 
 def refusal(error: type[Exception], function: Callable[[Any], Any], argument: Any) -> str:
-    """Return the line with which a function refuses its argument; empty where the function takes
-    it."""
+    """Return the line with which a function refuses its argument; empty if the function takes
+    it.
+    """
     try:
         function(argument)
     except error as caught:

@@ -179,7 +179,7 @@ def test_wrong_reviews(changed: Any, says: str, home: Path) -> None:
 
 
 def test_damaged_reviews(home: Path) -> None:
-    """Any byte of a pickle may be wrong: the words are then others, or none."""
+    """With any byte of a pickle changed, loading gives other words or raises TrainingError."""
     whole = io.BytesIO()
     np.savez(whole, x_train=objects(TRAIN), y_train=Y_TRAIN, x_test=objects(TEST), y_test=Y_TEST)
     with zipfile.ZipFile(whole) as file:

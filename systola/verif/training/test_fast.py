@@ -191,7 +191,9 @@ def trained(case: Case, optimizer: Optimizer, data: tuple[Any, Any], **how: Any)
 
 
 def turns() -> list[Any]:
-    """Each network with each optimiser; half of them are quick, none of `RARE`."""
+    """Return each network with each optimiser. Half of these tests are quick, but none with a
+    network of `RARE`.
+    """
     found: list[Any] = []
     for number, name in enumerate(CASES):
         both = [(name, 0.0), (name, 0.9)]
@@ -298,7 +300,9 @@ def test_arrays_of_any_size_learn_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sequences", "pooled"])
 def test_rows_without_samples(name: str) -> None:
-    """Biases alone make larger units of nothing than of any sample; they are not measured."""
+    """Rows without a sample get units from the biases alone, larger than the units of any sample.
+    They are not measured.
+    """
     case = CASES[name]
     layers = [each for each in case.layers() if not isinstance(each, Dropout)]
     data = np.ones((5, *layers[0].shape)), samples(layers, case.loss, 5)[1]

@@ -152,7 +152,7 @@ def test_predictions_are_those_of_onnx_runtime() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """One step moves each weight as differences of the loss in float64, but for eight bits."""
+    """One step moves each weight as differences of the loss in float64, except for eight bits."""
     layers, rate = [Input((5, 4)), GRU(9), Dense(3)], 2.0**-1
     model = Sequential(layers)
     model.compile(SGD(rate), loss=CLASSES, preset="8x8-training", backend="fast")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras models are taken as they are: anything with their layers and weights will do here."""
+"""Keras models are taken as they are. The tests use stand-ins with a Keras model's layers and
+weights.
+"""
 
 from __future__ import annotations
 

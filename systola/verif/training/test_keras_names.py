@@ -54,7 +54,7 @@ Model: "sequential"
  Trainable params: 534,833 (1.02 MB)
  Non-trainable params: 0 (0.00 B)
 """
-"""The text of Keras 3.15, but for the bytes: two for each weight, where Keras has four."""
+"""The text of Keras 3.15, except for the bytes: two for each weight, where Keras has four."""
 WORDS = (
     *(Embedding(15000, 32, input_length=250), LSTM(100), Dense(16, "relu"), Dropout(0.1)),
     Dense(1, "sigmoid"),
@@ -194,7 +194,9 @@ def test_any_number_of_samples(cores: int, count: int) -> None:
 
 
 def test_batches_by_hand(tmp_path: Path) -> None:
-    """Bytes and outputs are equal to a call of fit(): the units have scales for all batches."""
+    """Batches that are trained one by one give the bytes and outputs of a call of fit(): units have
+    scales for all batches.
+    """
     by_hand, fitted = compiled(seed=3), compiled(seed=3)
     fitted.fit(X[:16], Y[:16], batch_size=8, shuffle=False, verbose=0)
     losses = [by_hand.train_on_batch(X[n : n + 8], Y[n : n + 8]) for n in (0, 8)]
@@ -297,7 +299,7 @@ TRIED: dict[str, Callable[[], object]] = {
 
 
 def refused(call: Callable[[], object], says: str = "") -> None:
-    """Fail where a call is no mistake, or gives anything but one line with `says` in it."""
+    """Fail if a call raises no error, or an error with anything but one line with `says` in it."""
     with pytest.raises(TrainingError) as caught:
         call()
     assert LINE.fullmatch(str(caught.value)) and says in str(caught.value), str(caught.value)

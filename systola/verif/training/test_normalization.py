@@ -43,7 +43,7 @@ from systola.verif.training.test_branches import Layers, data, same, trained
 
 
 def rows() -> Layers:
-    """Normalise sums before a ReLU, and units after one."""
+    """Make a network that normalises sums before a ReLU, and units after a ReLU."""
     return [
         *(Input((9,)), Dense(11), BatchNormalization(), Activation("relu"), Dropout(0.2)),
         *(Dense(6, "relu"), BatchNormalization(momentum=0.5, epsilon=0.01), Dense(4)),
@@ -51,7 +51,7 @@ def rows() -> Layers:
 
 
 def maps() -> Layers:
-    """Normalise maps, one of which is pooled and added to another one."""
+    """Make a network that normalises maps; one map is pooled and added to another map."""
     x = Input((6, 5, 2))
     a = BatchNormalization()(Conv2D(9, 3, padding="same", use_bias=False)(x))
     a = MaxPooling2D(2)(a)
@@ -61,13 +61,15 @@ def maps() -> Layers:
 
 
 def steps() -> Layers:
-    """Normalise rows of steps."""
+    """Make a network that normalises rows of steps."""
     x = Input((6, 3))
     return linked(x, Dense(3)(Flatten()(BatchNormalization()(Conv1D(5, 2, activation="tanh")(x)))))
 
 
 def longest() -> Layers:
-    """Have as many stages as there can be, each with masks, curves or tables of its own."""
+    """Make a network of as many stages as there can be, each with masks, curves or tables of its
+    own.
+    """
     four: Layers = []
     for n in range(4):
         four += [Dense(6 + n), BatchNormalization(), Activation("tanh"), Dropout(0.1)]

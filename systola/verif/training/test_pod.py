@@ -149,7 +149,7 @@ def test_shares(size: int, cores: int) -> None:
 
 @pytest.mark.parametrize("cores", [2, 3, 8])
 def test_the_largest_exponent(cores: int) -> None:
-    """The cores find any largest exponent that can be, on whichever core it is."""
+    """The cores find the largest exponent, whichever value it has, and whichever core has it."""
     config, rng = preset(f"{SMALL}-links"), random.Random(random_seed())
     found = stages(SIMPLE, 64)
     layout = Layout(config, found, 8, beside=0)

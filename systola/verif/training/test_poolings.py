@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conv1D, poolings by means and of whole maps: files, other machines, Keras's models, mistakes.
 
-`test_fast` holds both back ends to each other, `test_convolution` the poolings to float32.
+`test_fast` compares both back ends, `test_convolution` compares poolings with float32.
 """
 
 from __future__ import annotations

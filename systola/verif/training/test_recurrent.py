@@ -143,7 +143,9 @@ def test_every_preset_has_the_same_numbers_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_predictions_are_those_of_the_equations(data_set: int) -> None:
-    """Predictions are of given weights, for many words and none, each by itself or with others."""
+    """For given weights, predictions equal the equations of the LSTM: texts of many words and of
+    none, one at a time and together.
+    """
     rng = np.random.default_rng(data_set)
     model = compiled(NETWORKS["words"], loss=BINARY)
     shapes = [each.shape for each in model.get_weights()]

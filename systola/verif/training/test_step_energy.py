@@ -38,14 +38,16 @@ def fitted(samples: int = 40, batch: int = 16, *, optimizer: Any = None, **how: 
 @pytest.mark.parametrize(
     ("layers", "macs"),
     [
-        # Sums, weights, and for all but the first layer the gradient of the inputs.
+        # Multiply-accumulates for the sums, for the gradients of weights and, except in the first
+        # layer, for the gradient of the inputs.
         ([Input((784,)), Dense(512, "relu"), Dense(10)], 2 * 784 * 512 + 3 * 512 * 10),
         # 6 x 6 pixels of 4 filters, each of 3 x 3 taps of 2 channels.
         (
             [Input((8, 8, 2)), Conv2D(4, 3), Flatten(), Dense(10)],
             2 * 36 * 9 * 2 * 4 + 3 * 144 * 10,
         ),
-        # Four gates of 5 units in 7 steps, which take the 3 numbers of a word and the state.
+        # An LSTM has four gates of 5 units and 7 steps. A gate takes the 3 numbers of a word, and
+        # the state.
         ([Input((7,)), Embedding(20, 3), LSTM(5), Dense(2)], 3 * 7 * (3 + 5) * 20 + 3 * 5 * 2),
         # Numbers in place of words: nothing is learnt before the LSTM.
         ([Input((7, 3)), LSTM(5), Dense(2)], 7 * (2 * 3 + 3 * 5) * 20 + 3 * 5 * 2),

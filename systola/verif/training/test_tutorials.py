@@ -37,7 +37,7 @@ def output(name: str, samples: int, folder: Path) -> tuple[str, str]:
 
 
 def test_mnist(tmp_path: Path) -> None:
-    """Five epochs of one step with 256 digits are right more often than one in ten."""
+    """After five epochs of one step with 256 digits, more than one prediction in ten is right."""
     out, err = output("tutorial_mnist.py", 256, tmp_path)
     assert "Number of cores: 8\n" in out
     assert err.startswith("The images are made up: there is no file ")

@@ -142,7 +142,9 @@ WRONG: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing runs, nothing is written, and the weights stay as they are."""
+    """A wrong call raises one line of TrainingError. Nothing runs, nothing is written, and the
+    weights stay as they are.
+    """
     monkeypatch.chdir(tmp_path)
     which = model()
     with pytest.raises(TrainingError) as caught:
@@ -153,7 +155,7 @@ def test_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 class _Odd:
-    """An object that no argument can be."""
+    """An object of a type that no argument takes."""
 
     def __repr__(self) -> str:
         return "odd\n\x1b[31m"
@@ -201,7 +203,9 @@ OTHERS: dict[str, Any] = {
 
 
 def random_call(function: Any, rng: random.Random) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments by position and by name: some right, some wrong, some that are not there."""
+    """Return arguments by position and by name: some right, some wrong, some that the function does
+    not have.
+    """
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     names += rng.sample(["sample_weight", "name", "colour", "trainable", "input_shape"], 2)
 
@@ -244,7 +248,7 @@ def test_random_calls(
 
 
 def outcome(function: Any, given: list[Any], by_name: dict[str, Any]) -> Exception | None:
-    """Call a function; return its error, None for none."""
+    """Call a function; return its error, or None if it succeeds."""
     try:
         function(*given, **by_name)
     except Exception as error:

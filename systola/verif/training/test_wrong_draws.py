@@ -170,7 +170,7 @@ def test_one_line(
 
 
 def test_the_right_calls_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong call is wrong for its one wrong argument alone."""
+    """Each wrong call differs from a right call in one argument: without it the call succeeds."""
     monkeypatch.chdir(tmp_path)
     for name, (right, _) in CALLS.items():
         if name not in ("set_weights", "add", "load"):

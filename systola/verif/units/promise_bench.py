@@ -33,7 +33,8 @@ class Bench:
     """A unit with inputs that its users may make.
 
     `fixed` has inputs that stay as they are, by name. An offer, an input `Xvalid` beside an output
-    `Xready`, stays until it is taken. `legal` corrects all else that the unit's contract forbids.
+    `Xready`, stays until it is taken. `legal` corrects everything else that the unit's contract
+    forbids.
     """
 
     make: Callable[[], wiring.Component]

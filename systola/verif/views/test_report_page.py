@@ -233,7 +233,8 @@ def test_what_is_measured(recorded, open_page):
         mark = page.locator(f"#{name}-{count - 1}")
         mark.focus()
         assert page.locator("#tip").inner_text() == "\n".join(tips[f"{name}-{count - 1}"])
-    # The layer that has a tile's weights takes it: 64 x 512 and 512 x 10 bytes, 16 a tile.
+    # A tile counts for the layer that has its weights: 64 x 512 and 512 x 10 bytes, 16 bytes in a
+    # tile.
     takes = [(each["layer"], each["tile"], each["count"]) for each in figures["weights"]]
     assert takes == [("0 FULLY_CONNECTED", 0, 2048), ("1 FULLY_CONNECTED", 2048, 384)]
     (_, result), *_ = run.recorded

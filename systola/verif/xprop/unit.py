@@ -69,8 +69,8 @@ class Result:
 def check_unit(unit: wiring.Component, folder: Path) -> Result:
     """Return the outputs of a unit, by the findings of a solver.
 
-    `folder` is for the files of the tools. Raises SynthesisError where Yosys gives up, and
-    RuntimeError where the solver does.
+    `folder` is for the files of the tools. Raises SynthesisError if Yosys gives up, and
+    RuntimeError if the solver does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ports = flat_ports(unit, lambda path: "__".join(map(str, path)))

@@ -93,7 +93,7 @@ async def started(dut, name, **rates):
 
 
 def left_out(cycles, turns):
-    """Return the number of steps that are left out for `cycles` cycles without a step.
+    """Return the number of steps without work that follow a step, if `cycles` cycles must pass.
 
     A step takes `turns` cycles, and so does each of two lines that are written.
     """
@@ -101,15 +101,23 @@ def left_out(cycles, turns):
 
 
 GATES_APART = {1: 31, 2: 31}
-"""Steps from a vector with a function of the gates to the next one, by the cycles of a step."""
+"""Least number of steps from one vector with a function of the gates to the next such vector. Keys
+are the cycles of a step.
+"""
 GATES_TAKE_TURNS = {1: 3, 2: 2}
-"""Unit of the steps beyond GATES_APART, while an older vector is in the lanes."""
+"""While an older vector is in the lanes, steps beyond GATES_APART come in multiples of this
+number.
+"""
 GATES_ALONE = {1: 88, 2: 62}
-"""Steps from the last vector of a row to a step of any other instruction."""
+"""Number of steps from the last vector with a function of the gates to a step of any other
+instruction.
+"""
 
 
 class Gates:
-    """The last vector that went to the gates, if any, and the steps in which others may follow."""
+    """A model of the gates: the last vector that went to them, and the steps in which others may
+    follow.
+    """
 
     def __init__(self, turns):
         self._turns = turns
@@ -167,11 +175,13 @@ def spacing(job, ends, config):
 
 
 CURVE = 4
-"""Cycles by which a number on a curve is written later than other results."""
+"""Number of cycles by which a result of a curve is written later than other results."""
 GATHER = 20
-"""Steps between a vector with TABLE and a line that is looked up."""
+"""Number of steps from a vector with TABLE to the line that it looks up."""
 AFTER_SCALED_CURVE = 28
-"""Steps that are left out after an instruction with a curve that sums scaled elements."""
+"""Number of steps that are left out after an instruction that sums scaled elements and has a
+curve.
+"""
 SLOT = 9
 """Cycles from the last step of a sum to the step in which no element may be scaled."""
 

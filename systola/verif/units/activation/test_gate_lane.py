@@ -33,13 +33,13 @@ from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
 
 LATENCY = {1: 85, 2: 60}
-"""Steps from the arguments to the results, by the cycles of a step."""
+"""Number of steps from the arguments to the results, by the number of cycles of a step."""
 SPACING = {1: 31, 2: 31}
-"""Least number of steps from start to start."""
+"""Least number of steps from one start to the next."""
 PLACES = {1: 3, 2: 2}
-"""Unit of the steps beyond SPACING, while the vector before is in the lanes."""
+"""While an older vector is in the lanes, steps beyond SPACING come in multiples of this number."""
 ALONE = {1: 88, 2: 62}
-"""Steps from a start after which its vector is in no other vector's way."""
+"""Number of steps from a start after which the vector is in the way of no other vector."""
 FUNCTIONS = [
     ("sigmoid", 0),
     *((name, bits) for name in ("tanh", "exp") for bits in range(5)),

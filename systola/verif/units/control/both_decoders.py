@@ -15,7 +15,8 @@ OUTPUTS = ("writes", "written", "keeps", "cell", "kept", "judges", "verdict")
 
 class BothDecoders(wiring.Component):
     """`instruction` goes to the decoder, see Staged, and `given` to the sequenced decoder. Outputs
-    of the latter keep their names; with `shows` one of them counts."""
+    of the sequenced decoder keep their names; with `shows` one of them counts.
+    """
 
     def __init__(self, *, config: Config):
         self._staged = Staged(config=config)

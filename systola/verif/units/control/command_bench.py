@@ -37,7 +37,9 @@ SETTINGS = {"window": Opcode.SET_CONFIG_WINDOW, "scale": Opcode.SET_CONFIG_SCALE
 
 
 def opcodes_of(config: Config, queue: str) -> list[Opcode]:
-    """Return the instructions in a queue, but for a MatrixMultiply with weights from the buffer."""
+    """Return the instructions in a queue, except for a MatrixMultiply with weights from the
+    buffer.
+    """
     known = instructions_of(links=config.links)
     return [entry.opcode for entry in known if entry.executor is UNITS[queue]]
 
@@ -52,12 +54,11 @@ def fetches(bits: int) -> bool:
 class CommandBench(wiring.Component):
     """Instructions `given` become commands.
 
-    `*_push` issues a command of a queue if one is ready. `*_pop` drops one if one is there:
-    `*_popped` is 1 then. `*_command` has its words, and `*_made` its fields. An
-    instruction waits for room for it; `waits` is for a setting with a number that a command still
-    names. Words leave with `writes`, as from the sequenced decoder. The decoder takes the same
-    instructions from `instruction`, as in Staged. The program counter of an instruction is its
-    number, from 0 on.
+    `*_push` issues a command of a queue if one is ready. `*_pop` drops a command if the queue has
+    one: `*_popped` is 1 then. `*_command` has its words, and `*_made` its fields. An instruction
+    waits for room for it; `waits` is for a setting with a number that a command still names. Words
+    leave with `writes`, as from the sequenced decoder. The decoder takes the same instructions from
+    `instruction`, as in Staged. The program counter of an instruction is its number, from 0 on.
     """
 
     def __init__(self, *, config: Config):

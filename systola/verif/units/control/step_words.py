@@ -48,18 +48,20 @@ _COLUMNS = {
     "width": "width",
     "kernel_width": "walk.count.kx",
 }
-"""Numbers of a window that packed channels do not have."""
+"""Numbers of a window that have no meaning for packed channels."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Bits of a word that no part of a command has as they stand."""
+    """Bits of a word that no part of a command takes over unchanged."""
 
     width: int
 
 
 Part = str | tuple[str, int] | Skipped
-"""A part of Decoded, with its width in the word where the part is longer."""
+"""A part of Decoded. If the part is longer than in the word, its width in the word comes with
+it.
+"""
 Word = str | tuple[Part, ...]
 
 _FUNCTION = (
@@ -182,7 +184,7 @@ class Shown:
         return self._config.training and bool(self.value(path))
 
     def _training(self, opcode: Opcode) -> Mapping[str, Word]:
-        """Return the parts of an instruction that there is for training alone."""
+        """Return the parts of an instruction that exists for training alone."""
         if opcode is Opcode.MEASURE:
             names = ("exponent", "bits", "first", "second", "third", "value")
             about = {"measured": tuple(f"measured.{name}" for name in names)}
@@ -291,7 +293,7 @@ _OTHERS: Mapping[Opcode, Mapping[str, str]] = {
     Opcode.RECEIVE: {"result": "buffer"},
     Opcode.REDUCE: {"sums": "accumulator"},
 }
-"""Regions of instructions that there are for training or for links alone."""
+"""Regions of instructions that exist for training or for links alone."""
 
 
 def _regions(opcode: Opcode, *, training: bool) -> Mapping[str, str]:

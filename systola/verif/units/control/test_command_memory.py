@@ -60,18 +60,20 @@ LIMIT, TILES = 3 * 4096, 70
 COUNT, SECOND = 200, 20
 """Instructions of the first program, and of one after a reset."""
 LONG = 10_000
-"""More cycles than any instruction waits, by far."""
+"""Number of cycles far beyond the wait of any instruction."""
 ELSEWHERE = {TWO_LINES, "tiles"}
-"""Words that choose a window, or that the sequencer has."""
+"""Words that are not in the command: they choose a window, or go to the sequencer."""
 SHARED = {
     "matrix": "weights",
     "weights": "matrix",
     "host_reads": "host_read",
     "host_read": "host_reads",
 }
-"""Queues that have some words of the instructions of others."""
+"""For each queue that shares words with another queue: the other queue."""
 SHORT = {"left", "start_byte", "kernel_width"}
-"""Words that have a longer part in a command, which repeats a sign or has tiles elsewhere."""
+"""Words that are shorter than their part of the command, in which a sign is repeated or tiles come
+from another word.
+"""
 
 
 def config():
@@ -87,7 +89,8 @@ def program(random):
     kinds = [Opcode.VECTOR]
     while len(found) < COUNT:
         if not kinds:
-            # A sort of settings comes round while commands wait.
+            # Settings of one kind come so often that the number of an old setting is used again
+            # while commands wait.
             setting = random.choice(list(SETTINGS.values()))
             kinds = [setting] * random.choice((1, 1, 1, 2, NUMBERS)) + [None] * random.randint(1, 2)
         opcode = kinds.pop() or random.choice(users)

@@ -391,7 +391,8 @@ async def cycles_of_a_scan(dut):
             opcode = units.waiting[0].opcode
             rows = programs[opcode][:-1]
             if rows and begins >= empty_since:
-                # A number is told a cycle after the comparison, a region is kept with it.
+                # A number is handed on one cycle after the comparison; a region is stored together
+                # with it.
                 more = rows[-1].step == Step.COMPARE
                 late = now - begins - SCAN_CYCLES - len(rows) - more
                 # Cells that the decoder writes delay regions that are kept.

@@ -88,7 +88,9 @@ def test_pairs(name, entry):
 
 @each_instruction
 def test_rows(name, entry):
-    """Before the issue each pair is compared, each number told, and each region kept, once."""
+    """Before the issue each pair of regions is compared once, each number handed on once, and each
+    region stored once.
+    """
     config, rom = CONFIGS[name], ROMS[name]
     rows, way = rom.programs[entry.opcode], way_of(entry)
     masks = rom.masks[way.queue]

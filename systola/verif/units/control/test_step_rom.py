@@ -88,7 +88,9 @@ CELLS = {
 
 
 class Run:
-    """Rows as a person reads them: one after the other, each with the cells as they are by then."""
+    """A plain interpreter of rows. It carries them out one after the other, each with the cells as
+    earlier rows have left them.
+    """
 
     def __init__(self, bits):
         self.cells = {ZERO: 0, **{name: SIZES[name] for name in ("map_lines", "windows")}}
@@ -100,7 +102,7 @@ class Run:
         self._kept = self._sum = 0
 
     def step(self, row):
-        """Carry out one row, but for flags that limits set, as no region depends on them."""
+        """Carry out one row, except for flags that limits set, as no region depends on them."""
         x = self._x(row.x)
         if row.keep:
             self._kept = x
@@ -175,7 +177,7 @@ def test_regions(entry):
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_checks(entry):
     """Each check of an instruction has a row, and they stand in the order of precedence."""
-    # There is nothing that this machine does not have.
+    # This machine has all hardware, so no check for UNAVAILABLE is needed.
     absent = {*LATE, Fault.UNAVAILABLE}
     expected = [cause for cause in entry.checks if cause not in absent]
     found = [row.fault for row in ROM.program(entry.opcode) if row.fault]
@@ -193,7 +195,9 @@ def test_checks(entry):
 @pytest.mark.parametrize("suffix", ["", *SUFFIXES, "-training-links"])
 @pytest.mark.parametrize("name", ["2x2", "tiny", "small", "base", "16x8"])
 def test_presets(name, suffix):
-    """Find room in the ROM for the rows of each machine; rows fail if hardware is not there."""
+    """Find room in the ROM for the rows of each machine; rows are refused if their hardware is
+    missing.
+    """
     try:
         config = preset(name + suffix)
     except ConfigError:
@@ -226,7 +230,7 @@ def test_extents():
 
 
 def test_distances():
-    """No row reads a cell before its last result is there, whoever wrote it."""
+    """No row reads a cell before the cell's last result is written, whichever row wrote it."""
     for opcode in ROM.lengths:
         rows = ROM.program(opcode)
         for place, row in enumerate(rows):

@@ -38,7 +38,7 @@ def line_space(layout):
 
 
 def beyond(layout, axis):
-    """Return the coordinate from which on coordinates are not distinguished."""
+    """Return the first coordinate that is no longer told apart from larger ones."""
     return 1 << layout.position[axis].width - 2
 
 
