@@ -2,7 +2,7 @@
 """The choice of variables that stay in the unified buffer from one program to the next.
 
 The program for a sample finds such a variable in the buffer, and leaves its next value there. A
-variable whose value the host calculates or takes stays in host memory, and so do all variables of a
+variable stays in host memory if the host calculates or takes its value. So do all variables of a
 network with several programs. If the buffer has no room for all, the largest stay in host memory.
 """
 
@@ -145,7 +145,7 @@ class _Chooser:
         return users[0] if isinstance(users[0].function, View) else None
 
     def _possible(self, numbers: Sequence[int]) -> list[int]:
-        """Return the variables of `numbers` whose values before a sample the host does not need."""
+        """Return the variables of `numbers`, without those that the host needs before a sample."""
         chosen = sorted(numbers)
         while True:
             wanted = self._wanted(chosen)

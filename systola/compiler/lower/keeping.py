@@ -9,8 +9,8 @@ A ring has the last rows of a map: the program joins the old rows and new ones, 
 of these. Nothing of it is copied. The map moves on by the new rows from one program to the next:
 the new rows of a block of channels take the lines of the oldest rows of the block after it. So
 PHASES programs run in turn, which differ in the places of rings. Each ring moves back to its first
-place in one of these programs, and different rings in different ones, as a sample should not take
-much longer than others.
+place in one of these programs. Different rings do so in different programs, as no sample should
+take much longer than others.
 """
 
 from __future__ import annotations

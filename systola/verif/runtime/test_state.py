@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -16,6 +17,7 @@ from systola.arch.image import Image
 from systola.arch.isa import Fault
 from systola.compiler.layout import entry_bytes
 from systola.compiler.lower.keeping import PHASES
+from systola.compiler.network import DeviceStage
 from systola.golden.outcome import FaultReport
 from systola.litert import Interpreter
 from systola.runtime.backend import Backend, BackendError, Result
@@ -23,6 +25,7 @@ from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.iss import GoldenBackend
 from systola.runtime.rtl import RtlBackend
 from systola.runtime.state import State, StateLostError
+from systola.verif.cli.test_errors import run
 from systola.verif.compiler.model_writer import ModelWriter
 from systola.verif.kit.seeds import random_seed
 from systola.verif.runtime import test_variables
@@ -177,6 +180,24 @@ def frames(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
     both = writer.tensor((1, 8, 8, 24), **SCALE)
     writer.operator("CONCATENATION", parts, [both], axis=3)
     return x, convolution(both, 24, 4, 1)
+
+
+def large(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
+    """Add a map of 32 x 32 pixels beside its double, and a variable with its largest codes."""
+    (handle,) = begin(writer, rng, peaks=(1, 4, 4, 4)).values()
+    x, active, doubled = (writer.tensor((1, 32, 32, 4), **SCALE) for _ in range(3))
+    writer.operator("RELU", [x], [active])
+    writer.operator("ADD", [x, active], [doubled])
+    peaks, both = (writer.tensor((1, 4, 4, channels), **SCALE) for channels in (4, 8))
+    sides = {"strideH": 8, "strideW": 8, "filterHeight": 8, "filterWidth": 8, "padding": 1}
+    writer.operator("MAX_POOL_2D", [doubled], [peaks], **sides)
+    writer.operator("CONCATENATION", [read(writer, handle, (1, 4, 4, 4)), peaks], [both], axis=3)
+    writer.operator("ASSIGN_VARIABLE", [handle, peaks], [])
+    flat, y = writer.tensor((1, 128), **SCALE), writer.tensor((1, 5), scale=0.5)
+    shape = writer.tensor((2,), "int32", data=np.array((1, 128), np.int32))
+    writer.operator("RESHAPE", [both, shape], [flat])
+    dense(writer, rng, flat, y, (5, 128), WEIGHTS)
+    return x, y
 
 
 def exchange(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
@@ -420,6 +441,39 @@ def test_no_room() -> None:
         assert len(state.values()) == len(model.variables)
     assert kept == sorted(kept, reverse=True)
     assert kept[0] == len(model.variables) > kept[-1]
+
+
+@pytest.mark.thorough
+def test_beside_spilled_values() -> None:
+    """A small variable stays in the buffer where large values leave it."""
+    content, x, expected = network(large)
+    model = compiled(content, "tiny")
+    (stage,) = (each for each in model.compiled.stages if isinstance(each, DeviceStage))
+    assert stage.program.spilled
+    assert model.compiled.on_chip
+    found, _ = run_each(model, x, GoldenBackend(model.config), model.state())
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lines", [512, 256])
+def test_places_are_said(lines: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands name variables that are in the buffer, and others."""
+    content, x, expected = stream(Spotter(), 3)
+    model = compiled(content, small_buffer(lines))
+    names = [model.variables[number].name for number in model.compiled.on_host]
+    assert bool(names) == (lines == 256)
+    model.save(tmp_path / "p.tpu")
+    np.savez(tmp_path / "x.npz", x=x)
+    files = f"{tmp_path}/p.tpu --input {tmp_path}/x.npz --output {tmp_path}/y.npz"
+    status, out, err = run(f"run {files} --backend iss", capsys)
+    assert (status, err) == (0, "")
+    (line,) = (each for each in out.splitlines() if each.startswith("variables: "))
+    assert f"{len(model.variables) - len(names)} in the unified buffer (" in line
+    assert ("through host memory in each sample: " in line) == bool(names)
+    assert all(f"{name} (" in line for name in names)
+    with np.load(tmp_path / "y.npz") as stored:
+        assert np.array_equal(next(iter(stored.values())), expected)
 
 
 def test_exchange() -> None:
