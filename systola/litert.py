@@ -23,10 +23,11 @@ from systola.compiler.tflite.graph import NUMPY_TYPES
 from systola.compiler.tflite.reader import read_tflite
 from systola.runtime.api import configuration
 from systola.runtime.compile_content import ReadModel, read_for
-from systola.runtime.compiled_model import CompiledModel, State, even_batch
+from systola.runtime.compiled_model import CompiledModel, even_batch
 from systola.runtime.make_backend import make_backend
 from systola.runtime.run_result import RunResult
 from systola.runtime.samples import output_shapes
+from systola.runtime.state import State
 
 __all__ = ["Interpreter", "SignatureRunner"]
 

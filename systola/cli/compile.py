@@ -9,7 +9,7 @@ from systola.arch.config import DEFAULT_PRESET, Config, preset
 from systola.arch.isa import INSTRUCTION_BYTES
 from systola.cli.errors import UserError
 from systola.cli.file_names import InputName, output_name
-from systola.cli.model import add_compilation, in_file, sides, spilling
+from systola.cli.model import add_compilation, in_file, sides, spilling, variables
 from systola.cli.output import STANDARD_OUTPUT, read_file, write_output
 from systola.compiler.host_stage import HostStage
 from systola.compiler.interpreted import InterpretedStage
@@ -82,7 +82,7 @@ def overview(model: CompiledModel, file_size: int) -> str:
             f"instructions, {image.weights.size:,} bytes of weights, {image.host.size:,} bytes of "
             f"host memory, {program.buffer_lines:,} of {config.buffer_lines:,} lines of the buffer"
         )
-    lines += [*sides(model), *spilling(model)]
+    lines += [*sides(model), *spilling(model), *variables(model)]
     lines.append(report_table(model.estimate()))
     lines.append(f"{file_size:,} bytes")
     return "\n".join(lines)

@@ -142,3 +142,22 @@ def spilling(model: CompiledModel) -> list[str]:
         return []
     parts = ", ".join(f"{printable(name)} ({size:,} bytes)" for name, size in spilled.items())
     return [f"spilled to host memory, as the unified buffer has no room: {parts}"]
+
+
+def variables(model: CompiledModel) -> list[str]:
+    """Return a line with the places of the model's variables, if there are any."""
+    all_of = model.compiled.variables
+    if not all_of:
+        return []
+    away = [all_of[number] for number in model.compiled.on_host]
+    inside = [each for each in all_of if each not in away]
+    parts: list[str] = []
+    if inside:
+        size = sum(each.first.nbytes for each in inside)
+        parts.append(f"{len(inside)} in the unified buffer ({size:,} bytes)")
+    if away:
+        names = ", ".join(
+            f"{printable(each.before.name)} ({each.first.nbytes:,} bytes)" for each in away
+        )
+        parts.append(f"through host memory in each sample: {names}")
+    return [f"variables: {'; '.join(parts)}"]

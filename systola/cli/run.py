@@ -34,6 +34,7 @@ from systola.cli.model import (
     sides,
     spilled_bytes,
     spilling,
+    variables,
 )
 from systola.cli.output import STANDARD_OUTPUT, npz, write_output
 from systola.cli.pod import add_cores, add_split, check_cores, run_on_pod
@@ -213,6 +214,7 @@ def summary(model: CompiledModel, run: RunResult, report: Report) -> str:
         report_table(report),
         *sides(model),
         *spilling(model),
+        *variables(model),
     ]
     if run.cycles and run.utilization is not None:
         lines.append(
@@ -220,6 +222,8 @@ def summary(model: CompiledModel, run: RunResult, report: Report) -> str:
             f"utilisation {100 * run.utilization:.2f} %"
         )
         lines.append(cycle_table(run.counters))
+    if run.moving_cycles:
+        lines.append(f"{run.moving_cycles:,} more cycles to bring variables to the machine")
     if run.simulated_cycles_per_second:
         lines.append(f"simulated {run.simulated_cycles_per_second:,.0f} cycles a second")
     return "\n".join(lines)

@@ -51,7 +51,7 @@ def fill_lines(config: Config, operations: Operations) -> Operations:
         for source in node.sources:
             users.setdefault(source, []).append(node)
     uses = Counter({value: len(nodes) for value, nodes in users.items()})
-    uses.update(operations.outputs)
+    uses.update((*operations.outputs, *(each.after for each in operations.kept)))
     nodes: list[Node] = []
     replaced: dict[Node, list[Node]] = {}
     for node in operations.nodes:
@@ -62,7 +62,7 @@ def fill_lines(config: Config, operations: Operations) -> Operations:
             nodes += replaced[node]
         elif (
             isinstance(node, Convolution)
-            and node.source in operations.inputs
+            and node.source in operations.from_host
             and uses[node.source] == 1
             and may_pack(config, node.source.channels, node.window)
         ):

@@ -16,6 +16,7 @@ from systola.compiler.few_channels import fill_lines
 from systola.compiler.fuse import fuse_tables
 from systola.compiler.host_stage import HostStage
 from systola.compiler.interpreted import InterpretedStage
+from systola.compiler.keep import keep_variables
 from systola.compiler.large_pools import with_small_pools
 from systola.compiler.long_sequences import with_short_windows
 from systola.compiler.lower.compile_operations import compile_operations
@@ -66,6 +67,26 @@ class Variable:
 
 
 @dataclass(frozen=True, eq=False)
+class OnChip:
+    """Variables in the unified buffer, where they stay from one program to the next."""
+
+    numbers: tuple[int, ...]
+    """Numbers of these variables among all variables of the network."""
+    programs: tuple[Program, ...]
+    """Programs of the only stage on the machine, which run in turn, one a sample."""
+    load: Program
+    """Program that brings values from host memory to where the first of `programs` finds them.
+
+    It has an input for each variable.
+    """
+    stores: tuple[Program, ...]
+    """Programs that copy to host memory the values that each of `programs` finds.
+
+    They have an output for each variable.
+    """
+
+
+@dataclass(frozen=True, eq=False)
 class CompiledNetwork:
     """A network compiled for a machine and a number of samples."""
 
@@ -77,6 +98,14 @@ class CompiledNetwork:
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
     variables: tuple[Variable, ...] = ()
     """Variables; a network that has some is compiled for one sample."""
+    on_chip: OnChip | None = None
+    """The variables that are in the buffer; the stages neither take nor make the others' values."""
+
+    @property
+    def on_host(self) -> tuple[int, ...]:
+        """Numbers of the variables that are inputs and outputs of the stages."""
+        away = self.on_chip.numbers if self.on_chip else ()
+        return tuple(number for number in range(len(self.variables)) if number not in away)
 
 
 def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Network:
@@ -126,8 +155,39 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
     if network.translation.variables and samples > 1:
         raise CompileError("a network with variables takes one sample at a time")
     count = samples * network.translation.repeat
+    translation = network.translation
+    inputs, outputs = _without_variables(translation)
+    pairs = zip(
+        translation.inputs[len(inputs) :],
+        translation.outputs[len(outputs) :],
+        translation.first_values,
+        strict=True,
+    )
+    variables = tuple(Variable(before, after, first) for before, after, first in pairs)
+    kept = keep_variables(
+        config, network.stages, outputs, [(each.before, each.after) for each in variables]
+    )
+    if not kept:
+        stages = _compile_stages(config, network.stages, count)
+        return CompiledNetwork(samples, inputs, outputs, stages, variables)
+    device = DeviceStage(
+        kept.programs.programs[0], kept.operations.from_host, kept.operations.to_host
+    )
+    return CompiledNetwork(
+        samples,
+        inputs,
+        outputs,
+        (*kept.before, device, *kept.behind),
+        variables,
+        OnChip(kept.numbers, kept.programs.programs, kept.programs.load, kept.programs.stores),
+    )
+
+
+def _compile_stages(
+    config: Config, network: Sequence[Stage], count: int
+) -> tuple[HostStage | DeviceStage, ...]:
     stages: list[HostStage | DeviceStage] = []
-    for stage in network.stages:
+    for stage in network:
         if isinstance(stage, HostStage):
             stages.append(stage)
             continue
@@ -137,21 +197,7 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
         else:
             program = compile_operations(config, operations, count)
             stages.append(DeviceStage(program, stage.inputs, stage.outputs))
-    translation = network.translation
-    inputs, outputs = _without_variables(translation)
-    variables = zip(
-        translation.inputs[len(inputs) :],
-        translation.outputs[len(outputs) :],
-        translation.first_values,
-        strict=True,
-    )
-    return CompiledNetwork(
-        samples,
-        inputs,
-        outputs,
-        tuple(stages),
-        tuple(Variable(before, after, first) for before, after, first in variables),
-    )
+    return tuple(stages)
 
 
 def _compile_chain(

@@ -419,12 +419,39 @@ class Lstm(Node):
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A variable that stays in the unified buffer from one program to the next.
+
+    `before` is one of the inputs of the operations. `after`, an input or output of theirs, is its
+    value for the next program.
+    """
+
+    before: Value
+    after: Value
+    leaves: bool
+    """True if the host takes `after`, too."""
+
+
+@dataclass(frozen=True)
 class Operations:
     """Operations that one program calculates, in an order in which they can be executed."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     nodes: tuple[Node, ...]
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def from_host(self) -> tuple[Value, ...]:
+        """Inputs that come from host memory."""
+        stay = {each.before for each in self.kept}
+        return tuple(value for value in self.inputs if value not in stay)
+
+    @property
+    def to_host(self) -> tuple[Value, ...]:
+        """Outputs that go to host memory."""
+        stay = {each.after for each in self.kept if not each.leaves}
+        return tuple(value for value in self.outputs if value not in stay)
 
     @property
     def macs(self) -> int:

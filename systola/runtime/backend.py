@@ -62,6 +62,11 @@ class Backend(Protocol):
         """The configuration of the machine; images must be compiled for the same configuration."""
         ...
 
+    @property
+    def programs(self) -> int:
+        """Number of programs that the machine has begun so far; each may change its memories."""
+        ...
+
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Run the program of `image` to Halt or to a fault; `image` is not changed.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from systola.arch.image import check_image
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
 from systola.compiler.host_stage import HostStage
 from systola.compiler.interpreted import InterpretedStage
-from systola.compiler.network import CompiledNetwork, DeviceStage
+from systola.compiler.network import CompiledNetwork, DeviceStage, OnChip
 from systola.compiler.operations import Value
 from systola.compiler.program import HostMap, Program
 from systola.runtime.plain_data import DTYPES, DataError
@@ -41,6 +42,10 @@ def check_compiled(
     defined = {*compiled.sources, *(each.before for each in compiled.variables)}
     if len(defined) != len(compiled.sources) + len(compiled.variables):
         raise DataError("a variable is there twice, or is an input")
+    if compiled.on_chip:
+        _check_on_chip(config, compiled, compiled.on_chip)
+    on_host = [compiled.variables[number] for number in compiled.on_host]
+    defined = {*compiled.sources, *(each.before for each in on_host)}
     for stage in compiled.stages:
         if isinstance(stage, InterpretedStage) and (
             not stage.operators or not stage.results or not 0 <= stage.macs <= MAX_MACS
@@ -54,7 +59,7 @@ def check_compiled(
         defined.update(results)
         if isinstance(stage, DeviceStage):
             _check_stage(config, stage, samples)
-    if not defined.issuperset((*compiled.results, *(each.after for each in compiled.variables))):
+    if not defined.issuperset((*compiled.results, *(each.after for each in on_host))):
         raise DataError("its outputs are not calculated")
     for each in compiled.variables:
         shape, dtype = each.before.shape, each.before.dtype
@@ -63,6 +68,21 @@ def check_compiled(
             raise DataError("a variable has values of several shapes or types")
         if (each.first.shape, each.first.dtype.name) != (shape, dtype):
             raise DataError("the first value of a variable has another shape or type")
+
+
+def _check_on_chip(config: Config, compiled: CompiledNetwork, on_chip: OnChip) -> None:
+    """Check the programs that move the variables in the buffer."""
+    numbers = on_chip.numbers
+    if len(set(numbers)) != len(numbers) or not {*numbers} <= {*range(len(compiled.variables))}:
+        raise DataError("a variable in the buffer is not there, or is there twice")
+    values = tuple(compiled.variables[number].before for number in numbers)
+    stages = [stage for stage in compiled.stages if isinstance(stage, DeviceStage)]
+    if len(stages) != 1 or not on_chip.programs or len(on_chip.stores) != len(on_chip.programs):
+        raise DataError("its programs are not as many as variables in the buffer need")
+    _check_stage(config, DeviceStage(on_chip.load, values, ()), 1)
+    for program, store in zip(on_chip.programs, on_chip.stores, strict=True):
+        _check_stage(config, replace(stages[0], program=program), 1)
+        _check_stage(config, DeviceStage(store, (), values), 1)
 
 
 def _repeats(outer: Sequence[Value], inner: Sequence[Value]) -> set[int]:

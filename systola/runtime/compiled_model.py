@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from os import PathLike
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from systola.arch.config import Config
 from systola.compiler.cut.partial import PartialNetwork
@@ -21,7 +20,6 @@ from systola.compiler.network import (
     CompiledNetwork,
     DeviceStage,
     Network,
-    Variable,
     compile_network,
 )
 from systola.compiler.operations import Value
@@ -40,6 +38,7 @@ from systola.runtime.report_table import report_table
 from systola.runtime.rtl import RtlBackend
 from systola.runtime.run_result import RunResult, Totals
 from systola.runtime.samples import as_samples
+from systola.runtime.state import State
 from systola.runtime.write_file import write_file
 from systola.timing.memory_speed import MemorySpeed
 
@@ -53,25 +52,6 @@ def even_batch(samples: int) -> int:
     The result is DEFAULT_BATCH or a little less, so that all programs are full, or nearly so.
     """
     return -(-samples // -(-samples // DEFAULT_BATCH))
-
-
-class State:
-    """The values of the variables of a model between two samples, see CompiledModel.state."""
-
-    def __init__(self, variables: Sequence[Variable]) -> None:
-        self._first = [variable.first for variable in variables]
-        self._values = list(self._first)
-
-    def reset(self) -> None:
-        """Begin with the first values again."""
-        self._values[:] = self._first
-
-    def checked(self, variables: Sequence[Variable]) -> list[NDArray[Any]]:
-        """Return the values, which a run changes; raise ModelError for variables of other sizes."""
-        expected = [(each.first.shape, each.first.dtype) for each in variables]
-        if expected != [(each.shape, each.dtype) for each in self._first]:
-            raise ModelError("the state is of another model")
-        return self._values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,7 +142,7 @@ class CompiledModel(Predictor):
         """
         samples = as_samples(x, self.inputs, self.outputs)
         memory = None
-        if isinstance(backend, str):
+        if is_own := isinstance(backend, str):
             memory = MemorySpeed(latency, stall)
             backend = make_backend(backend, self.config, latency=latency, stall=stall, seed=seed)
         elif isinstance(backend, RtlBackend):
@@ -172,7 +152,8 @@ class CompiledModel(Predictor):
                 f"the model is compiled for '{self.config.name}', "
                 f"the machine is '{backend.config.name}'"
             )
-        variables = (state or State(self.compiled.variables)).checked(self.compiled.variables)
+        kept = state or State(self.compiled)
+        moving = kept.moving_cycles
         totals: dict[CompiledNetwork, Totals] = {}
         recorded: list[tuple[Program, Result]] = []
         # All programs of a model have the same models for interpreters.
@@ -183,17 +164,26 @@ class CompiledModel(Predictor):
                 # If there are too few samples, the last one is repeated.
                 chosen = np.minimum(np.arange(start, start + compiled.samples), end - 1)
 
-                def observe(stage: int, result: Result, total: Totals = total) -> None:
-                    program = total.add(stage, result)
+                def observe(
+                    stage: int, program: Program, result: Result, total: Totals = total
+                ) -> None:
+                    total.add(stage, program, result)
                     if result.recording:
                         recorded.append((program, result))
 
                 inputs = [each[chosen] for each in samples.arrays]
-                results = run_compiled(backend, compiled, inputs, observe, sessions, variables)
+                with kept.running(backend, compiled) as (values, phase):
+                    results = run_compiled(
+                        backend, compiled, inputs, observe, sessions, values, phase
+                    )
                 for output, result in zip(samples.outputs, results, strict=True):
                     output[start:end] = result.reshape(-1, *output.shape[1:])[: end - start]
                 if progress:
                     progress(end)
+        if not state:
+            kept.reset()
+        elif is_own:
+            kept.save()
         return RunResult(
             outputs=samples.results(),
             macs=self.macs,
@@ -201,7 +191,13 @@ class CompiledModel(Predictor):
             memory=memory,
             totals=tuple(totals.values()),
             recorded=tuple(recorded),
+            moving_cycles=kept.moving_cycles - moving,
         )
+
+    @property
+    def variables(self) -> tuple[Value, ...]:
+        """Values that a network keeps from one sample to the next, in the order of State.values."""
+        return tuple(each.before for each in self.compiled.variables)
 
     def state(self) -> State:
         """Return the first values of the model's variables, for runs that follow each other.
@@ -210,7 +206,7 @@ class CompiledModel(Predictor):
         """
         if any(isinstance(stage, InterpretedStage) for stage in self.compiled.stages):
             raise ModelError("an interpreter runs a part of the model and keeps its variables")
-        return State(self.compiled.variables)
+        return State(self.compiled)
 
     def _portions(self, count: int) -> Iterator[tuple[CompiledNetwork, int, int]]:
         """Yield for each program its network, its first sample, and the number after its last

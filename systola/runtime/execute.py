@@ -16,6 +16,7 @@ from systola.compiler.interpreted import InterpretedStage
 from systola.compiler.network import CompiledNetwork
 from systola.compiler.operations import Value
 from systola.compiler.printable import printable
+from systola.compiler.program import Program
 from systola.runtime.backend import Backend, BackendError, Result, fault_text
 from systola.runtime.interpreters import Session
 
@@ -31,14 +32,17 @@ def run_compiled(
     backend: Backend,
     compiled: CompiledNetwork,
     x: Sequence[NDArray[Any]],
-    observe: Callable[[int, Result], None],
+    observe: Callable[[int, Program, Result], None],
     sessions: Mapping[bytes, Session],
     variables: list[NDArray[Any]],
+    phase: int,
 ) -> list[NDArray[Any]]:
     """Return the outputs of `compiled` for the samples `x`, as many as it was compiled for.
 
-    `variables` has the values of the variables before the samples, and gets the values after them.
-    `observe` is called with the number of the stage and the result of each program. `sessions` has
+    `variables` has the values of the variables before the samples, and gets the values after them;
+    only values of variables on the host count.
+    `phase` is the number of the next program, where several run in turn. `observe` is
+    called with the number of the stage, the program and its result for each program. `sessions` has
     an interpreter for each model that an interpreter runs, see open_sessions. Raises BackendError
     if the machine stops, and HostError for values that a host stage does not accept.
     """
@@ -48,8 +52,9 @@ def run_compiled(
         for value, array in zip(compiled.sources, x, strict=True)
     }
     samples = len(next(iter(values.values())))
-    for variable, array in zip(compiled.variables, variables, strict=True):
-        values[variable.before] = array.reshape(1, *variable.before.shape)
+    for number in compiled.on_host:
+        before = compiled.variables[number].before
+        values[before] = variables[number].reshape(1, *before.shape)
     for number, stage in enumerate(compiled.stages):
         sources = [values[source] for source in stage.sources]
         if isinstance(stage, HostStage):
@@ -58,14 +63,18 @@ def run_compiled(
             arrays = _run_interpreter(stage, sessions[stage.model], sources)
             values.update(zip(stage.results, arrays, strict=True))
         else:
-            result = backend.run(stage.program.bind(*sources))
+            on_chip = compiled.on_chip
+            program = on_chip.programs[phase] if on_chip else stage.program
+            result = backend.run(program.bind(*sources))
             if result.fault:
                 raise BackendError(fault_text(result.fault))
-            observe(number, result)
-            arrays = stage.program.results(result.host)
+            observe(number, program, result)
+            arrays = program.results(result.host)
             for value, array in zip(stage.results, arrays, strict=True):
                 values[value] = array.reshape(samples, *value.shape)
-    variables[:] = (values[variable.after] for variable in compiled.variables)
+    for number in compiled.on_host:
+        variable = compiled.variables[number]
+        variables[number] = values[variable.after].reshape(variable.before.shape)
     return [values[output] for output in compiled.results]
 
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+
+import numpy as np
 
 from systola.arch.c_header import define
 from systola.arch.image_files import image_macros, memory_hex
@@ -22,36 +24,64 @@ def image_folder(model: CompiledModel, header: str, word_bytes: int | None) -> d
     """Return the content of each file by its name: memories and image.h of each program of `model`.
 
     Where there are several programs, each has a folder, stage0, stage1, ... by its place among the
-    stages, and the number is in the names of its macros: IMAGE0, IMAGE1, ... instead of IMAGE.
-    `header` is a comment of lines beginning with "//"; it goes to the top of each text.
-    `word_bytes` is the length of a word of a .hex file, as wide as the port unless it is given.
+    stages, and the number is in the names of its macros: IMAGE0, IMAGE1, ... instead of IMAGE. A
+    model with variables in the unified buffer has folders phase0, phase1, ... for the programs that
+    run in turn, and `load` for the program that gives the variables their first values. `header` is
+    a comment of lines beginning with "//"; it goes to the top of each text. `word_bytes` is the
+    length of a word of a .hex file, as wide as the port unless it is given.
     """
-    config, stages = model.config, model.compiled.stages
-    programs = [each for each in stages if isinstance(each, DeviceStage)]
     contents: dict[str, bytes] = {}
-    for number, stage in enumerate(stages):
-        if not isinstance(stage, DeviceStage):
-            continue
-        folder, name = (f"stage{number}/", f"image{number}") if len(programs) > 1 else ("", "image")
-        image = stage.program.image
-        for file, memory, port in (
-            ("host", image.host, config.host_bus_bytes),
-            ("weight", image.weights, config.weight_bus_bytes),
-        ):
-            contents[f"{folder}{file}.bin"] = memory.tobytes()
-            text = header + memory_hex(memory, word_bytes or port)
-            contents[f"{folder}{file}.hex"] = text.encode()
-        guard = f"SYSTOLA_{name.upper()}_H"
-        lines = [header, *_stages(model), "", f"#ifndef {guard}", f"#define {guard}"]
-        lines += ["#include <stdint.h>", "", *image_macros(config, image, name.upper())]
-        for kind, values, maps in (
-            ("input", stage.sources, stage.program.inputs),
-            ("output", stage.results, stage.program.outputs),
-        ):
-            for place, (value, where) in enumerate(zip(values, maps, strict=True)):
-                lines += ["", *_offsets(f"{name}_{kind}{place}", value, where, model.batch)]
-        text = "\n".join([*lines, "", "#endif", ""])
-        contents[f"{folder}image.h"] = text.encode()
+    for folder, name, stage in _programs(model):
+        contents |= _program_files(model, folder, name, stage, header, word_bytes)
+    return contents
+
+
+def _programs(model: CompiledModel) -> Iterator[tuple[str, str, DeviceStage]]:
+    """Yield for each program its folder, the name of its macros, and the program as a stage."""
+    stages = list(enumerate(model.compiled.stages))
+    programs = [(number, each) for number, each in stages if isinstance(each, DeviceStage)]
+    on_chip = model.compiled.on_chip
+    if not on_chip:
+        for number, stage in programs:
+            folder, name = f"stage{number}/", f"image{number}"
+            yield (folder, name, stage) if len(programs) > 1 else ("", "image", stage)
+        return
+    ((_, stage),) = programs
+    for phase, program in enumerate(on_chip.programs):
+        yield f"phase{phase}/", f"image{phase}", replace(stage, program=program)
+    variables = [model.compiled.variables[number] for number in on_chip.numbers]
+    image = on_chip.load.bind(*(each.first[np.newaxis] for each in variables))
+    values = tuple(each.before for each in variables)
+    yield "load/", "load", DeviceStage(replace(on_chip.load, image=image), values, ())
+
+
+def _program_files(
+    model: CompiledModel,
+    folder: str,
+    name: str,
+    stage: DeviceStage,
+    header: str,
+    word_bytes: int | None,
+) -> dict[str, bytes]:
+    """Return the files of one program."""
+    config, image = model.config, stage.program.image
+    contents: dict[str, bytes] = {}
+    for file, memory, port in (
+        ("host", image.host, config.host_bus_bytes),
+        ("weight", image.weights, config.weight_bus_bytes),
+    ):
+        contents[f"{folder}{file}.bin"] = memory.tobytes()
+        contents[f"{folder}{file}.hex"] = (header + memory_hex(memory, word_bytes or port)).encode()
+    guard = f"SYSTOLA_{name.upper()}_H"
+    lines = [header, *_stages(model), "", f"#ifndef {guard}", f"#define {guard}"]
+    lines += ["#include <stdint.h>", "", *image_macros(config, image, name.upper())]
+    for kind, values, maps in (
+        ("input", stage.sources, stage.program.inputs),
+        ("output", stage.results, stage.program.outputs),
+    ):
+        for place, (value, where) in enumerate(zip(values, maps, strict=True)):
+            lines += ["", *_offsets(f"{name}_{kind}{place}", value, where, model.batch)]
+    contents[f"{folder}image.h"] = "\n".join([*lines, "", "#endif", ""]).encode()
     return contents
 
 
@@ -69,12 +99,24 @@ def _stages(model: CompiledModel) -> Iterator[str]:
         else:
             what, sources, results = "the machine", stage.sources, stage.results
         yield f"// {number}: {what}, {_signature(sources)} -> {_signature(results)}"
-    for each in model.compiled.variables:
+    compiled = model.compiled
+    for number in compiled.on_host:
+        each = compiled.variables[number]
         first = " ".join(map(str, each.first.reshape(-1).tolist()))
         yield (
             f"// A variable: {_signature([each.after])} of a sample is "
             f"{_signature([each.before])} of the next one. Its first value: {first}"
         )
+    if not (on_chip := compiled.on_chip):
+        return
+    for number in on_chip.numbers:
+        value = _signature([compiled.variables[number].before])
+        yield f"// A variable: {value} stays in the unified buffer."
+    programs = ", ".join(f"phase{number}" for number in range(len(on_chip.programs)))
+    yield (
+        f"// The program in load gives variables their first values. Then {programs} run in turn, "
+        "one a sample, and no other program between them."
+    )
 
 
 def _function(stage: HostStage) -> str:

@@ -16,15 +16,22 @@ class GoldenBackend:
 
     def __init__(self, config: Config) -> None:
         self._machine = Machine(config)
+        self._programs = 0
 
     @property
     def config(self) -> Config:
         """The configuration of the machine."""
         return self._machine.config
 
+    @property
+    def programs(self) -> int:
+        """Number of programs that the machine has begun so far."""
+        return self._programs
+
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Run the program of `image`, see Backend; `progress` is never called."""
         check_image(self.config, image)
+        self._programs += 1
         host = image.host.copy()
         outcome = self._machine.run(host, image.weights, image.program_offset)
         return Result(

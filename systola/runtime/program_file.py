@@ -23,7 +23,7 @@ from systola.runtime.plain_archive import check_members
 from systola.runtime.plain_data import DTYPES, DataError, Packer, Unpacker
 
 FORMAT = "systola program"
-VERSION = 5
+VERSION = 6
 """Version of the format: it rises if the fields of a class or the meaning of an array change."""
 
 TRAINED = b"about.npy"

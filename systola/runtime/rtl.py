@@ -49,6 +49,7 @@ class RtlBackend:
         self._memory = MemorySpeed(latency, stall)
         self._waves = waves
         self._records = records
+        self._programs = 0
         with simulator_errors():
             self._simulator = Simulator(
                 config,
@@ -61,10 +62,18 @@ class RtlBackend:
             )
 
     def close(self) -> None:
-        """End the simulation, and complete its waveform."""
-        if self._waves:
-            self._simulator.save_waves(None)
-        self._simulator.close()
+        """End the simulation, and complete its waveform.
+
+        Variables of a model that are on the machine come to the host before.
+        """
+        from systola.runtime.state import vacate
+
+        try:
+            vacate(self)
+        finally:
+            if self._waves:
+                self._simulator.save_waves(None)
+            self._simulator.close()
 
     def __enter__(self) -> RtlBackend:
         return self
@@ -82,12 +91,18 @@ class RtlBackend:
         """The speed of the memories."""
         return self._memory
 
+    @property
+    def programs(self) -> int:
+        """Number of programs that the machine has begun so far."""
+        return self._programs
+
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Run the program of `image`, see Backend.
 
         Raises BackendError when the machine breaks a rule of its buses.
         """
         check_image(self.config, image)
+        self._programs += 1
         with simulator_errors():
             run = self._simulator.run(image, progress=progress or _nothing, interval=INTERVAL)
         return Result(

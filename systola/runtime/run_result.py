@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from systola.arch.config import Config
 from systola.arch.isa import INSTRUCTION_BYTES
-from systola.compiler.network import CompiledNetwork, DeviceStage
+from systola.compiler.network import CompiledNetwork
 from systola.compiler.program import Program
 from systola.runtime.backend import Result
 from systola.runtime.measurements import Measurements
@@ -38,19 +38,16 @@ class Totals:
     counters: Counter[str] = field(default_factory=Counter[str])
     measured: Measurements = field(default_factory=Measurements)
 
-    def add(self, number: int, result: Result) -> Program:
-        """Add a run of stage `number`, and return the program of this stage."""
-        stage = self.compiled.stages[number]
-        assert isinstance(stage, DeviceStage)
+    def add(self, number: int, program: Program, result: Result) -> None:
+        """Add a run of a program of stage `number`."""
         self.measured.add(number, result)
-        self.instructions += len(stage.program.image.program) // INSTRUCTION_BYTES
+        self.instructions += len(program.image.program) // INSTRUCTION_BYTES
         if result.cycles is not None:
             self.timed = True
             self.cycles += result.cycles
             self.counters.update(result.counters)
             if result.simulated_cycles_per_second:
                 self.seconds += result.cycles / result.simulated_cycles_per_second
-        return stage.program
 
     def include(self, other: Totals) -> None:
         """Add other runs of the same program."""
@@ -79,6 +76,8 @@ class RunResult:
     recorded: tuple[tuple[Program, Result], ...] = ()
     """The programs with their results, in the order in which they ran, on a machine that records.
     """
+    moving_cycles: int = 0
+    """Cycles of programs that moved variables to the machine and back; `cycles` is without them."""
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{y.dtype}{list(y.shape)}" for y in self.outputs)

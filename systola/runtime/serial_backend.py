@@ -64,6 +64,7 @@ class SerialBackend:
         self._config = config
         self._name = line.name
         self._program_seconds = program_seconds
+        self._programs = 0
         self._link = link = SerialLink(line, moved=moved)
         if (found := link.read_board(BoardWord.IDENTITY)) != BOARD_IDENTITY:
             raise UnavailableError(f"what answers on {line.name} is no board: 0x{found:08x}")
@@ -93,6 +94,11 @@ class SerialBackend:
         """The clock of the machine, in hertz."""
         return self._clock_hz
 
+    @property
+    def programs(self) -> int:
+        """Number of programs that the machine has begun so far."""
+        return self._programs
+
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Run the program of `image`, see Backend.
 
@@ -119,6 +125,7 @@ class SerialBackend:
         ):
             link.write_register(register, value)
         self._known[: -(-size // _BLOCK)] = False
+        self._programs += 1
         link.write_register(Register.CONTROL, Control.START)
         with sign_of_life("the board runs the program"):
             status = self._await_end(progress)

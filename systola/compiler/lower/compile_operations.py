@@ -7,21 +7,30 @@ operations on the whole batch, an inner loop runs these for each sample of the b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from systola.arch.config import Config
+from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import Opcode, Unit
 from systola.compiler.errors import CompileError, located
 from systola.compiler.layout import tiles
 from systola.compiler.lower.batching import Batch, batches_to_try, sample_order
 from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.feature_map import FeatureMap, Lines
 from systola.compiler.lower.gather import GatherStep
-from systola.compiler.lower.host_view import HostView
+from systola.compiler.lower.host_view import (
+    HostView,
+    LoadStep,
+    StoreStep,
+    input_view,
+    output_view,
+)
+from systola.compiler.lower.keeping import PHASES
+from systola.compiler.lower.lowering import Lowering
 from systola.compiler.lower.parts import Part, Spill
 from systola.compiler.lower.spilling import fitted, is_hopeless
 from systola.compiler.lower.step import Step
@@ -46,6 +55,7 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
     """
     if samples < 1:
         raise CompileError(f"number of samples must be at least 1, not {samples}")
+    assert not operations.kept
     hopeless = partial(is_hopeless, config, operations)
     for batch, spilling in batches_to_try(config, operations, samples, hopeless):
         with suppress(CompileError):
@@ -53,17 +63,109 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
     return _compile(config, operations, samples, Batch(), spilling=True)
 
 
+@dataclass(frozen=True)
+class KeepingPrograms:
+    """The programs for a sample, with variables in the buffer, and others that move the values."""
+
+    programs: tuple[Program, ...]
+    """Programs that run in turn, one a sample: PHASES of them if a variable is a ring, else one."""
+    load: Program
+    """Program that brings values from host memory to where the first program finds them.
+
+    It has an input for each variable.
+    """
+    stores: tuple[Program, ...]
+    """Programs that copy to host memory the values that each of `programs` finds.
+
+    They have an output for each variable.
+    """
+
+
+def compile_keeping(config: Config, operations: Operations, *, spilling: bool) -> KeepingPrograms:
+    """Compile `operations` for one sample, with its variables in the unified buffer.
+
+    Raises CompileError as compile_operations does. Without `spilling`, it raises CompileError, too,
+    if the buffer has no room for all values beside the variables.
+    """
+    lowering, places, spill = fitted(config, operations, 1, Batch(), spilling=spilling)
+    maps = [(each.before, lowering.kept[each.before]) for each in operations.kept]
+    turns = list(_turns(lowering, places))
+    programs = [
+        _emitted(config, operations, 1, lowering, each, spill, moves_back)
+        for each, moves_back in turns
+    ]
+    return KeepingPrograms(
+        # The lines of a ring move, but take no more of the buffer in a later program.
+        tuple(replace(each, buffer_lines=programs[0].buffer_lines) for each in programs),
+        _moving_program(config, maps, turns[0][0], loads=True),
+        tuple(_moving_program(config, maps, each, loads=False) for each, _ in turns),
+    )
+
+
+def _turns(
+    lowering: Lowering, places: Mapping[Lines, int]
+) -> Iterator[tuple[Mapping[Lines, int], Collection[Lines]]]:
+    """Yield the places of all lines in each program, and the lines of rings that it moves back.
+
+    The rings move back in different programs, as far as there are enough.
+    """
+    rings = [(lowering.kept[value].lines, ring.step) for value, ring in lowering.rings.items()]
+    for phase in range(PHASES if rings else 1):
+        moved = [(phase + number) % PHASES for number in range(len(rings))]
+        pairs = list(zip(rings, moved, strict=True))
+        at = {lines: places[lines] + count * step for (lines, step), count in pairs}
+        yield {**places, **at}, {lines for (lines, _), count in pairs if count == PHASES - 1}
+
+
+def _moving_program(
+    config: Config,
+    maps: Sequence[tuple[Value, FeatureMap]],
+    places: Mapping[Lines, int],
+    *,
+    loads: bool,
+) -> Program:
+    """Return a program that only moves maps from host memory into the buffer, or back."""
+    steps: list[Step] = []
+    hosts: list[HostMap] = []
+    end = 0
+    for value, place in maps:
+        view = (input_view if loads else output_view)(config, place, end, 1)
+        end = tiles(end + view.matrix.size, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
+        if loads:
+            steps.append(LoadStep(operator=value.name, source=view, target=place))
+        else:
+            steps.append(StoreStep(operator=value.name, source=place, target=view))
+        hosts.append(_host_map(value, view, 1, 1))
+    emitter = Emitter(config, places, end, set(), set())
+    for step in steps:
+        step.emit(emitter)
+    inputs, outputs = (hosts, ()) if loads else ((), hosts)
+    return Program(emitter.image(), tuple(inputs), tuple(outputs))
+
+
 def _compile(
     config: Config, operations: Operations, samples: int, batch: Batch, spilling: bool
 ) -> Program:
-    lowering, places, spill = fitted(config, operations, samples, batch, spilling=spilling)
+    found = fitted(config, operations, samples, batch, spilling=spilling)
+    return _emitted(config, operations, samples, *found)
+
+
+def _emitted(
+    config: Config,
+    operations: Operations,
+    samples: int,
+    lowering: Lowering,
+    places: Mapping[Lines, int],
+    spill: Spill,
+    moves_back: Collection[Lines] = (),
+) -> Program:
     if lowering.host_end >= MAX_HOST_BYTES:
         raise CompileError(
             f"{samples} samples need {lowering.host_end} bytes of host memory, over 4 GiB"
         )
     entries = {each for step in lowering.steps for each in step.entries}
     tables = {each for step in lowering.steps for each in step.tables}
-    emitter = Emitter(config, places, lowering.host_end, entries, tables)
+    emitter = Emitter(config, places, lowering.host_end, entries, tables, moves_back=moves_back)
     _emit_loops(emitter, lowering.parts, samples, spill)
     inputs: dict[Value, HostMap] = {}
     outputs: dict[Value, HostMap] = {}
@@ -76,11 +178,11 @@ def _compile(
         for part in lowering.parts
         for node, _ in part.layers
     ]
-    works.append(output_work(operations.outputs))
+    works.append(output_work(operations.to_host))
     return Program(
         emitter.image(),
-        tuple(inputs[value] for value in operations.inputs),
-        tuple(outputs[value] for value in operations.outputs),
+        tuple(inputs[value] for value in operations.from_host),
+        tuple(outputs[value] for value in operations.to_host),
         tuple(works),
         {value.name: size for value, size in lowering.spilled.items()},
         max(first + lines.count for lines, first in places.items()),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,14 +89,18 @@ class Emitter:
         host_offset: int,
         entries: set[Entries],
         tables: set[bytes],
+        *,
+        moves_back: Collection[Lines] = (),
     ) -> None:
         """Begin a program for a machine of `config`.
 
-        `places` has the number of the first buffer line of each Lines. Data and program begin at
+        `places` has the number of the first buffer line of each Lines. Rings in `moves_back` go
+        back to their first places in this program, see keeping. Data and program begin at
         byte `host_offset` of the host window. `entries` and `tables` are all parameter entries and
         tables that the program uses.
         """
         self.config = config
+        self.moves_back = moves_back
         self._places = places
         self._host_offset = tiles(host_offset, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
         self._data = bytearray()

@@ -39,6 +39,7 @@ from systola.compiler.lower.host_view import (
     spill_view,
 )
 from systola.compiler.lower.joined import joining, places
+from systola.compiler.lower.keeping import ring_map, ring_step, rings, turns_of
 from systola.compiler.lower.lstm import hidden_map
 from systola.compiler.lower.node_steps import node_steps
 from systola.compiler.lower.overlap import Made, in_pieces
@@ -53,6 +54,7 @@ from systola.compiler.operations import (
     Convolution,
     Curve,
     DepthwiseConvolution,
+    Kept,
     Lstm,
     Node,
     Operations,
@@ -102,7 +104,8 @@ class Lowering:
         windows = any(isinstance(node, Convolution | Pooling) for node in batch.nodes)
         self._rows = BatchRows(1, together=windows)
         self._spill = spill
-        self._outputs = operations.outputs
+        self._outputs = operations.to_host
+        self._kept_after = {each.after for each in operations.kept}
         self._used = Counter(source for node in operations.nodes for source in node.sources)
         self._users: dict[Value, list[Node]] = {}
         for node in operations.nodes:
@@ -138,6 +141,11 @@ class Lowering:
         self._gathered: dict[Value, FeatureMap] = {}
         self._rows_of: dict[Value, tuple[Value, ...]] = {}
         """For each value made by concatenation without a copy: the values that are its rows."""
+        self.rings = rings(operations)
+        """Variables in the buffer that are rings, by their values before a sample."""
+        self.kept = {each.before: self._kept_map(each.before) for each in operations.kept}
+        """Maps of the variables that stay in the buffer from one program to the next."""
+        self._homes.update(self.kept)
         self.parts: list[Part] = []
         """Parts of the program: one for single samples, one for batches of samples, or both."""
         if alone := [node for node in operations.nodes if node not in batch.nodes]:
@@ -172,6 +180,7 @@ class Lowering:
         begin = len(self.steps)
         self._layers = layers = list[tuple[Node, list[Step]]]()
         last = nodes[-1].result
+        turns = turns_of(operations)
         for number, node in enumerate(nodes):
             if waiting.is_needed(node):
                 self._finish(waiting)
@@ -181,11 +190,12 @@ class Lowering:
             done = begin + sum(len(steps) for _, steps in layers)
             if len(self.steps) == done + 1:
                 self.steps[done] = begin_early(self.steps, self._config.queue_depth)
-            if node.result in operations.outputs and node.result is not last:
+            if node.result in self._outputs and node.result is not last:
                 outputs[node.result] = self._output(node.result)
             elif self._at_once > 1 and isinstance(node, Pooling) and node.result is not last:
                 waiting.hold(node, [s for s in self.steps[done:] if isinstance(s, PoolingStep)])
                 self.steps[done:] = [s for s in self.steps[done:] if not isinstance(s, PoolingStep)]
+            self._keep(turns.get(number, ()))
             self.steps[done:done] = waiting.hidden_by(self.steps[done:])
             if steps := self.steps[done:]:
                 layers.append((node, steps))
@@ -193,9 +203,36 @@ class Lowering:
         if self._at_once < batch.size:
             layers[-1][1].extend(self._gather(layers[-1][0], batch))
         first = len(self.steps)
-        if last in operations.outputs:
+        if last in self._outputs:
             outputs[last] = self._output(last)
+        self._keep(turns.get(len(nodes), ()))
         return Part(self._at_once, inputs, outputs, before, layers, self.steps[first:])
+
+    def _kept_map(self, value: Value) -> FeatureMap:
+        """Return the place of a variable that stays in the buffer."""
+        ring = self.rings.get(value)
+        if ring is None:
+            new = new_map(value.name, *value.grid, self._layouts[value])
+            return self._attempts.map(value, new)
+        whole = ring.joining.result
+        new = ring_map(ring, new_map(whole.name, *whole.grid, self._layouts[whole]))
+        self._wholes[whole] = place = self._attempts.map(whole, new)
+        found = dict(places(ring.joining, place, self._rows))[value]
+        assert isinstance(found, FeatureMap)
+        return found
+
+    def _keep(self, variables: Sequence[Kept]) -> None:
+        """Append the steps that give variables in the buffer their values for the next program."""
+        for each in variables:
+            if ring := self.rings.get(each.before):
+                place = self._wholes[ring.joining.result]
+                assert isinstance(place, FeatureMap)
+                self.steps.append(ring_step(self._config, ring, place))
+                continue
+            copy = Unary(
+                operator=f"variable {each.before.name}", result=each.before, source=each.after
+            )
+            self._elementwise(copy, [self._homes[each.after]], self.kept[each.before])
 
     def _finish(self, waiting: Waiting) -> None:
         """Append the last steps of a pooling that has been postponed."""
@@ -303,7 +340,7 @@ class Lowering:
         The map is packed if all users of the input are convolutions that gain by a packed map.
         """
         users = [node for node in operations.nodes if value in node.sources]
-        if value not in operations.outputs and all(
+        if value not in (*self._outputs, *self._kept_after) and all(
             isinstance(node, Convolution) and may_pack(self._config, value.channels, node.window)
             for node in users
         ):
@@ -388,7 +425,11 @@ class Lowering:
         The number is above 1 only for results that leave the buffer without further use on the
         machine.
         """
-        stays = self._used[node.result] or node.result in self._spill.values
+        stays = (
+            self._used[node.result]
+            or node.result in self._spill.values
+            or node.result in self._kept_after
+        )
         each = Window(kernel=(1, 1), dilation=node.window.dilation, out=node.source.grid)
         if stays or node.window != each or isinstance(source, HostView):
             return 1

@@ -93,9 +93,15 @@ def fitted(
 
 
 def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
-    """Return the life of all lines; constants live all the time if they stay in the buffer."""
+    """Return the life of all lines.
+
+    Variables in the buffer live all the time, and so do constants that stay there.
+    """
     steps = lowering.steps
-    lives: dict[Lines, Life] = {}
+    lives = {
+        each.lines: Life(each.lines, -1, len(steps), f"variable {value.name}")
+        for value, each in lowering.kept.items()
+    }
     for number, step in enumerate(steps):
         for lines in (*step.writes, *step.reads):
             if lines.content is not None and not spill.constants:

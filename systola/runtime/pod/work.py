@@ -55,6 +55,11 @@ class Core:
         """The configuration of the machine."""
         return self._machine.config
 
+    @property
+    def programs(self) -> int:
+        """Number of programs that the machine has begun so far."""
+        return self._machine.programs
+
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         """Run the program of `image`, see Backend. Raises Stopped."""
 

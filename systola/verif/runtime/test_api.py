@@ -56,6 +56,10 @@ class Watched:
     def config(self) -> Config:
         return self._machine.config
 
+    @property
+    def programs(self) -> int:
+        return self._machine.programs
+
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         self.images.append(image)
         return replace(self._machine.run(image), cycles=10, counters={"fetch": 10, "drain": 0})

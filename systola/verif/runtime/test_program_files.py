@@ -123,7 +123,7 @@ def test_members_of_another_file() -> None:
         ({"program.json": b"{}"}, "not a compiled program"),
         ({"program.json": b'{"format": "systola program", "version": 9}'}, "has version 9"),
         (
-            {"program.json": b'{"format": "systola program", "version": 5}'},
+            {"program.json": b'{"format": "systola program", "version": 6}'},
             "has other parts than it should",
         ),
     ],

@@ -65,6 +65,10 @@ class Clocked:
     def config(self) -> Config:
         return BACKEND.config
 
+    @property
+    def programs(self) -> int:
+        return BACKEND.programs
+
     def run(self, image: Image, *, progress: Callable[[int], None] | None = None) -> Result:
         return replace(
             BACKEND.run(image),

@@ -134,7 +134,9 @@ class Board:
 def test_a_board() -> None:
     """Run a program on the pretended board: it ends."""
     with port_to(Board(at_rest=Status(0), started=Status.DONE)) as name:
-        assert SerialBackend(CONFIG, SerialPort(name)).run(IMAGE).fault is None
+        backend = SerialBackend(CONFIG, SerialPort(name))
+        assert backend.run(IMAGE).fault is None
+        assert backend.programs == 1
 
 
 @pytest.mark.parametrize(

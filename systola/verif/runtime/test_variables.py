@@ -7,23 +7,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 
-from systola.arch.config import preset
+from systola.arch.config import Config, preset
+from systola.compiler import network as network_module
 from systola.compiler.cut.placement import Place
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.interpreted import InterpretedStage
-from systola.compiler.network import Variable, compile_network
+from systola.compiler.network import OnChip, Variable, compile_network
 from systola.compiler.operations import Value
+from systola.compiler.program import Program
 from systola.compiler.tflite.reader import read_tflite
 from systola.litert import Interpreter as OwnInterpreter
 from systola.runtime import Strategy, compile, load
 from systola.runtime.compiled_model import CompiledModel
 from systola.runtime.image_folder import image_folder
+from systola.runtime.iss import GoldenBackend
 from systola.runtime.plain_data import DataError
 from systola.verif.compiler.model_writer import ModelWriter
 from systola.verif.compiler.test_networks import network_of
@@ -137,7 +141,7 @@ def network(make: Maker) -> tuple[bytes, NDArray[np.int8], NDArray[np.int8]]:
     return content, samples, np.array(results)
 
 
-def compiled(content: bytes, machine: str = "small") -> CompiledModel:
+def compiled(content: bytes, machine: str | Config = "small") -> CompiledModel:
     model = compile(content, preset=machine)
     assert isinstance(model, CompiledModel)
     assert all(each.place is Place.MACHINE for each in model.placement)
@@ -145,10 +149,23 @@ def compiled(content: bytes, machine: str = "small") -> CompiledModel:
     return model
 
 
+def compiled_on_host(content: bytes, machine: str | Config = "small") -> CompiledModel:
+    """Return a model with all variables in host memory."""
+    with patch.object(network_module, "keep_variables", return_value=None):
+        model = compiled(content, machine)
+    assert model.compiled.on_chip is None
+    return model
+
+
+@pytest.mark.parametrize(
+    "where", [compiled, pytest.param(compiled_on_host, marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("make", [ring, feedback, read_twice])
-def test_runs_that_follow_each_other(make: Maker, tmp_path: Path) -> None:
+def test_runs_that_follow_each_other(
+    make: Maker, where: Callable[[bytes], CompiledModel], tmp_path: Path
+) -> None:
     content, x, expected = network(make)
-    model = compiled(content)
+    model = where(content)
     # Each run without a state begins anew.
     for _ in range(2):
         assert np.array_equal(model.run(x, backend="iss").y, expected)
@@ -196,8 +213,42 @@ def test_refusals() -> None:
         compile_network(preset("small"), network_of(content), 2)
     with Strategy(cores=2, preset="small").scope(), pytest.raises(ModelError, match="one core"):
         compile(content)
-    header = image_folder(model, "", None)["image.h"].decode()
-    assert header.count("// A variable: ") == 2
+
+
+def test_image_folder() -> None:
+    content = network(feedback)[0]
+    header = image_folder(compiled_on_host(content), "", None)["image.h"].decode()
+    assert header.count("// A variable: ") == header.count("Its first value: ") == 2
+    files = image_folder(compiled(content), "", None)
+    assert {name.split("/")[0] for name in files} == {"phase0", "load"}
+    header = files["phase0/image.h"].decode()
+    assert header.count("stays in the unified buffer") == 2
+    assert "systola_image0_input1" not in header
+    assert "systola_load_input1" in files["load/image.h"].decode()
+
+
+@pytest.mark.thorough
+def test_image_folder_runs() -> None:
+    """The programs in a folder, run in their turns, give the samples' results."""
+    content, x, expected = network(ring)
+    model = compiled(content)
+    files = image_folder(model, "", None)
+    on_chip = model.compiled.on_chip
+    assert on_chip
+    machine = GoldenBackend(model.config)
+
+    def run(folder: str, program: Program, *inputs: NDArray[np.int8]) -> NDArray[np.uint8]:
+        host = np.frombuffer(files[f"{folder}/host.bin"], np.uint8).copy()
+        for where, value in zip(program.inputs, inputs, strict=True):
+            where.store(host, value)
+        return machine.run(replace(program.image, host=host)).host
+
+    run("load", replace(on_chip.load, inputs=()))
+    for number, sample in enumerate(x):
+        phase = number % len(on_chip.programs)
+        program = on_chip.programs[phase]
+        result = program.result(run(f"phase{phase}", program, sample[np.newaxis]))
+        assert np.array_equal(result.reshape(-1), expected[number].reshape(-1))
 
 
 @pytest.mark.parametrize(
@@ -213,14 +264,35 @@ def test_refusals() -> None:
 )
 def test_damaged_variables(change: Callable[[Variable], list[Variable]], why: str) -> None:
     """A model from a file is refused if its variables do not fit its stages."""
-    model = compiled(network(ring)[0])
+    model = compiled_on_host(network(ring)[0])
     (one,) = model.compiled.variables
     with pytest.raises(DataError, match=why):
         replace(model, compiled=replace(model.compiled, variables=tuple(change(one))))
 
 
-def test_other_damage() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: replace(one, numbers=(0, 0)),
+        lambda one: replace(one, numbers=(1,)),
+        lambda one: replace(one, numbers=()),
+        lambda one: replace(one, programs=(), stores=()),
+        lambda one: replace(one, stores=one.stores[:-1]),
+        lambda one: replace(one, load=one.stores[0]),
+        lambda one: replace(one, stores=(one.load,) * len(one.stores)),
+        lambda one: replace(one, programs=(*one.programs[:-1], one.load)),
+    ],
+)
+def test_damaged_places(change: Callable[[OnChip], OnChip]) -> None:
+    """A model from a file is refused if programs and variables in the buffer do not fit."""
     model = compiled(network(ring)[0])
+    assert model.compiled.on_chip
+    with pytest.raises(DataError):
+        replace(model, compiled=replace(model.compiled, on_chip=change(model.compiled.on_chip)))
+
+
+def test_other_damage() -> None:
+    model = compiled_on_host(network(ring)[0])
     (one,) = model.compiled.variables
     variables = (replace(one, after=model.compiled.results[0]),)
     with pytest.raises(DataError, match="of several shapes"):

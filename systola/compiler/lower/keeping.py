@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables that stay in the unified buffer from one program to the next.
+
+Most are copied: after the last operation that needs the old value, the new one takes its place. The
+copy does not come between a convolution and the depthwise convolution or pooling after it, as these
+two are interleaved.
+
+A ring has the last rows of a map: the program joins the old rows and new ones, and keeps the last
+of these. Nothing of it is copied. The map moves on by the new rows from one program to the next:
+the new rows of a block of channels take the lines of the oldest rows of the block after it. So
+PHASES programs run in turn, which differ in the places of rings. Each ring moves back to its first
+place in one of these programs. Different rings do so in different programs, as no sample should
+take much longer than others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from systola.arch.config import Config
+from systola.arch.isa import Opcode, Operation
+from systola.compiler.errors import CompileError
+from systola.compiler.lower.emitter import Emitter
+from systola.compiler.lower.entries import Entries, common_entry
+from systola.compiler.lower.feature_map import FeatureMap, Lines
+from systola.compiler.lower.step import Step
+from systola.compiler.operations import (
+    Concatenation,
+    DepthwiseConvolution,
+    Kept,
+    Node,
+    Operations,
+    Pooling,
+    Reshape,
+    Slice,
+    Value,
+    identity,
+)
+
+PHASES = 8
+"""Number of programs that run in turn if a network has a ring."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A variable with the last rows of a map."""
+
+    kept: Kept
+    joining: Concatenation
+    """Operation that joins the old rows, its first part, and the new ones."""
+
+    @property
+    def step(self) -> int:
+        """Lines that the map moves on from one program to the next: the pixels of the new rows."""
+        return self.joining.result.pixels - self.kept.before.pixels
+
+
+def rings(operations: Operations) -> dict[Value, Ring]:
+    """Return the variables that are rings, by their values before a sample."""
+    made = {node.result: node for node in operations.nodes}
+    found: dict[Value, Ring] = {}
+    for kept in operations.kept:
+        users = [node for node in operations.nodes if kept.before in node.sources]
+        if len(users) != 1 or not isinstance(joining := users[0], Concatenation):
+            continue
+        last = _origin(kept.after, made)
+        if (
+            joining.parts.count(kept.before) == 1
+            and joining.parts[0] is kept.before
+            and joining.axis < len(joining.result.shape) - 1
+            and kept.before not in operations.to_host
+            and isinstance(last, Slice)
+            and _is_tail(last)
+            and last.result.pixels == kept.before.pixels
+            and made.get(last.source) is joining
+        ):
+            found[kept.before] = Ring(kept, joining)
+    return found
+
+
+def _origin(value: Value, made: Mapping[Value, Node]) -> Node | None:
+    """Return the operation that made a value, changes of shape left out."""
+    node = made.get(value)
+    while isinstance(node, Reshape) and node.source.channels == node.result.channels:
+        node = made.get(node.source)
+    return node
+
+
+def _is_tail(node: Slice) -> bool:
+    """Return whether an operation takes the last pixels of its source."""
+    size = node.source.shape[node.axis]
+    return (
+        node.axis < len(node.source.shape) - 1 and node.start + node.result.shape[node.axis] == size
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RingStep(Step):
+    """A step that moves a ring back to its first place; most programs leave it out."""
+
+    place: FeatureMap
+    """Map of all rows, old and new."""
+    step: int
+    output_entries: Entries
+
+    @property
+    def reads(self) -> tuple[Lines, ...]:
+        return (self.place.lines,)
+
+    @property
+    def writes(self) -> tuple[Lines, ...]:
+        return (self.place.lines,)
+
+    @property
+    def entries(self) -> tuple[Entries, ...]:
+        return (self.output_entries,)
+
+    def emit(self, emitter: Emitter) -> None:
+        if self.place.lines not in emitter.moves_back:
+            return
+        source = emitter.line(self.place.lines, self.step)
+        back = PHASES * self.step
+        count = self.place.plane * self.place.channels.blocks - self.step
+        parameter = emitter.parameters(self.output_entries)
+        emitter.scale()
+        # The lines that are written must not overlap those that are read.
+        for done in range(0, count, back):
+            emitter.emit(
+                Opcode.VECTOR,
+                operation=Operation.COPY,
+                buffer=source + done,
+                destination=source - back + done,
+                rows=min(back, count - done),
+                parameter=parameter,
+                rounding=identity().rounding,
+            )
+
+
+def ring_step(config: Config, ring: Ring, place: FeatureMap) -> RingStep:
+    """Return the step that moves `ring`, in the map `place`, back to its first place."""
+    return RingStep(
+        operator=ring.joining.operator,
+        place=place,
+        step=ring.step,
+        output_entries=common_entry(config, identity()),
+    )
+
+
+def ring_map(ring: Ring, place: FeatureMap) -> FeatureMap:
+    """Return a map like `place` for all rows of a ring, with lines for it in all phases."""
+    lines = Lines(place.lines.name, place.lines.count + (PHASES - 1) * ring.step)
+    return FeatureMap(
+        lines=lines,
+        height=place.height,
+        width=place.width,
+        plane=place.plane,
+        channels=place.channels,
+    )
+
+
+def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
+    """Return the variables to overwrite after each operation, by the operation's number.
+
+    The number after the last one stands for the end of the program. A variable that keeps its value
+    is left out. Raises CompileError for variables that exchange their values.
+    """
+    nodes, count = operations.nodes, len(operations.nodes)
+    made = {node.result: number for number, node in enumerate(nodes)}
+    circles = rings(operations)
+    alike = {
+        each: _sharing(operations, each.before, circles.get(each.before))
+        for each in operations.kept
+    }
+    waiting = [each for each in operations.kept if each.after is not each.before]
+    turns: dict[int, list[Kept]] = {}
+    at: dict[Kept, int] = {}
+    while waiting:
+        # Another variable that takes this one's old value comes first.
+        free = [
+            each
+            for each in waiting
+            if all(other is each or other.after not in alike[each] for other in waiting)
+        ]
+        if not free:
+            raise CompileError("variables exchange their values")
+        for each in free:
+            uses = [n for n, node in enumerate(nodes) if not alike[each].isdisjoint(node.sources)]
+            before = [at[other] for other in at if other.after in alike[each]]
+            first = _first_use(operations, each.after)
+            ready = max([made.get(each.after, 0), *first, *uses, *before])
+            while ready + 1 < count and isinstance(
+                nodes[ready + 1], DepthwiseConvolution | Pooling
+            ):
+                ready += 1
+            if not alike[each].isdisjoint(operations.to_host):
+                ready = count
+            at[each] = ready
+            turns.setdefault(ready, []).append(each)
+        waiting = [each for each in waiting if each not in free]
+    return turns
+
+
+def _first_use(operations: Operations, value: Value) -> list[int]:
+    """Return the number of the first operation that takes an input; it is in the buffer then."""
+    if value not in operations.from_host:
+        return []
+    return [next(n for n, node in enumerate(operations.nodes) if value in node.sources)]
+
+
+def _sharing(operations: Operations, value: Value, ring: Ring | None) -> set[Value]:
+    """Return the values that may lie in the lines of a variable with the old value `value`."""
+    found = {value, ring.joining.result} if ring else {value}
+    for node in operations.nodes:
+        if isinstance(node, Reshape | Slice) and not found.isdisjoint(node.sources):
+            found.add(node.result)
+    return found
