@@ -151,18 +151,57 @@ class TurnedMaps:
 
     def update(self, number: int, entry: AnyEntry) -> None:
         """Add the products of inputs and gradient of all turns to the masters."""
-        writer, task, layout = self._writer, self._task, self._writer.layout
-        shape = layout.shapes[number]
-        x = writer.allocate(shape.given * layout.samples)
-        gradient = writer.allocate(layout.samples * shape.units * shape.made)
-
-        def loads() -> Iterator[tuple[range, range]]:
-            for _ in each_turn(writer, task):
-                writer.read(inputs(writer.layout, number), x)
-                writer.read(spilled(writer.layout).gradients[number], gradient)
-                yield x, gradient
-
+        writer, task = self._writer, self._task
         begin_telling(writer, task, number)
+        loads = _Turned(writer, task, number)
         update_maps(writer, task, number, self._left.inputs[number], entry, loads)
         tell(writer, task, number)
-        writer.free(x, gradient)
+        loads.free()
+
+
+class _Turned:
+    """A reader of maps of inputs and of the gradient of a stage, of one turn after the other.
+
+    Of a DepthwiseConv2D only two blocks of channels are in the buffer, so one can be read while the
+    other is used.
+    """
+
+    def __init__(self, writer: Writer, task: Task, number: int) -> None:
+        layout, shape = writer.layout, writer.layout.shapes[number]
+        lines = layout.samples * shape.given, layout.samples * shape.units * shape.made
+        self._writer = writer
+        self._task = task
+        self._number = number
+        parts = shape.channels if task.stages[number].depthwise else 1
+        self._rooms = [
+            [writer.allocate(count // parts) for count in lines] for _ in range(min(2, parts))
+        ]
+
+    def all(self) -> Iterator[tuple[range, range]]:
+        """Bring inputs and gradient of all channels."""
+        yield from self._block(0)
+
+    def block(self, block: int) -> Iterator[tuple[range, range]]:
+        """Bring inputs and gradient of a block of channels."""
+        yield from self._block(block)
+
+    def gradient(self, block: int) -> Iterator[range]:
+        """Bring the gradient of a block of channels."""
+        for _, gradient in self._block(block, inputs_too=False):
+            yield gradient
+
+    def _block(self, block: int, *, inputs_too: bool = True) -> Iterator[tuple[range, range]]:
+        writer, number = self._writer, self._number
+        for _ in each_turn(writer, self._task):
+            layout = writer.layout
+            self._rooms.reverse()
+            x, gradient = self._rooms[0]
+            if inputs_too:
+                writer.read(inputs(layout, number) + block * len(x) * layout.pitch, x)
+            place = spilled(layout).gradients[number] + block * len(gradient) * layout.pitch
+            writer.read(place, gradient)
+            yield x, gradient
+
+    def free(self) -> None:
+        """Give the lines of the maps back to the buffer."""
+        self._writer.free(*(lines for room in self._rooms for lines in room))
