@@ -16,6 +16,7 @@ from systola.arch.isa import Source
 from systola.training.exchange import agree
 from systola.training.gru_backward import recurrent_backward
 from systola.training.layout import Layout
+from systola.training.loads import InBuffer
 from systola.training.maps_backward import BelowMaps, MapsBackward, update_maps
 from systola.training.moves import unflattened
 from systola.training.numbers import MASTER_SHIFT
@@ -98,9 +99,9 @@ class Backward:
     def _update_maps(self, number: int, gradient: range, entry: AnyEntry) -> None:
         """Update the masters of a Conv2D by all samples."""
         left = self._left
-        maps = left.transposed[number], gradient
+        maps = InBuffer(left.transposed[number], gradient, self._layout.shapes[number].channels)
         about = self._writer, self._task, number, left.inputs[number], entry
-        update_maps(*about, lambda: iter([maps]))
+        update_maps(*about, maps)
 
     def _mask(self, number: int, gradient: range) -> Iterator[None]:
         """Multiply the gradient of a stage with its mask, block by block.

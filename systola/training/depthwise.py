@@ -8,13 +8,12 @@ which the array adds up as it multiplies them with ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 
 from systola.arch.isa import Operation
 from systola.training.errors import NoRoomError
 from systola.training.layout import Shape
+from systola.training.loads import Loads
 from systola.training.moves import repeat, tap, turned_ones
 from systola.training.task import Exponent, Task
 from systola.training.update import Masters, cut, rooms
@@ -58,12 +57,11 @@ def update_depthwise(
     number: int,
     inputs: Exponent,
     entry: AnyEntry,
-    loads: Callable[[], Iterator[tuple[range, range]]],
+    loads: Loads,
 ) -> None:
     """Add sums of pixels times gradient to the masters, and of the gradient to the biases.
 
-    `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient
-    into the buffer, for one turn after the other.
+    `inputs`: fraction bits of the inputs.
     """
     layout, stage = writer.layout, task.stages[number]
     shape, window, size = layout.shapes[number], stage.window, layout.size
@@ -73,7 +71,7 @@ def update_depthwise(
         raise NoRoomError(
             f"the accumulators of '{writer.config.name}' have no room for {taps} sums"
         )
-    groups, maps = positions // size, layout.samples * window.map[0] * window.map[1]
+    groups = positions // size
     here, ones = writer.allocate(positions), writer.allocate(max(groups, size))
     products = writer.allocate(2 * positions)
     places = rooms(writer, max(taps, size), task)
@@ -81,20 +79,19 @@ def update_depthwise(
     for block in range(shape.units):
         writer.copy(given.start, ones.start, 1, ONE, NARROW)
         repeat(writer, ones, 1)
-        for done, (x, gradient) in enumerate(loads()):
-            tiles, pixels = gradient.start + block * positions, x.start + block * maps
+        for done, (x, gradient) in enumerate(loads.block(block)):
             how = {"wide_weights": 1, "accumulate": int(done > 0)}
             for number_of_tap, place in enumerate(window.places):
-                tap(writer, pixels, here.start, layout.samples, window, place)
-                at = (here.start, tiles, products.start, positions, ONE, WIDENING)
+                tap(writer, x.start, here.start, layout.samples, window, place)
+                at = (here.start, gradient.start, products.start, positions, ONE, WIDENING)
                 writer.vector(Operation.MULTIPLY, *at)
                 writer.multiply(ones.start, products.start, number_of_tap, 1, groups, 1, **how)
         line = block * shape.lines
         Masters(writer, task, number, line, cut(places[0], taps)).update(0, entry)
         turned_ones(writer, here, inputs, zero=not stage.use_bias)
-        for done, (_, gradient) in enumerate(loads()):
-            tiles, how = gradient.start + block * positions, {"accumulate": int(done > 0)}
-            writer.multiply(here.start, tiles, 0, size, groups, 1, **how)
+        for done, gradient in enumerate(loads.gradient(block)):
+            how = {"accumulate": int(done > 0)}
+            writer.multiply(here.start, gradient.start, 0, size, groups, 1, **how)
         line += shape.bias
         Masters(writer, task, number, line, cut(places[1], size)).update(0, entry)
     writer.free(here, ones, products, given, *places[0], *places[1])

@@ -13,7 +13,6 @@ from systola.training.errors import NoRoomError
 from systola.training.layout import Layout
 from systola.training.programs import train_program
 from systola.training.task import Task
-from systola.training.turns.step import goes_in_turns
 
 _TURN_BLOCKS = 0.1
 """Work of a turn that does not depend on its samples, as a number of blocks of samples."""
@@ -46,8 +45,6 @@ class _Search:
         one = self._tried(1)
         if not isinstance(one, NoRoomError):
             return one
-        if not goes_in_turns(task):
-            raise NoRoomError(f"{one}: take a smaller batch or a larger preset")
         most, none = 0, blocks + 1
         while none - most > 1:
             middle = (most + none) // 2

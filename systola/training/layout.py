@@ -22,8 +22,17 @@ from numpy.typing import NDArray
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
-from systola.training.branches.numbers import KEPT_LINES
-from systola.training.stages import EMBEDDING, GATES, Recurrence, Stage, Tensor, tensors
+from systola.training.branches.numbers import KEPT_LINES, alone, dense_of
+from systola.training.stages import (
+    EMBEDDING,
+    GATES,
+    Recurrence,
+    Stage,
+    Tensor,
+    takes,
+    takes_state,
+    tensors,
+)
 
 PROGRAM_BYTES = 1 << 20
 """Largest program of each turn, in bytes."""
@@ -112,12 +121,18 @@ class Spilled:
 
     units: tuple[int, ...]
     """Byte offsets of the inputs of each stage but the first, int8, [block][sample]."""
+    results: tuple[int, ...]
+    """Byte offsets of the results of each stage but the last. The inputs of a Dense are a copy,
+    unless this Dense alone takes a result."""
     masks: tuple[int, ...]
     """Byte offsets of the masks of the units of each stage, [block][sample]."""
     routes: tuple[int, ...]
     """Byte offsets of the marks of the taps of each stage's pooling, tap by tap."""
     gradients: tuple[int, ...]
     """Byte offsets of the gradient of the sums of each stage, int8, [block][sample]."""
+    below: tuple[int, ...]
+    """Byte offsets of the gradient of the inputs of each stage, int8, where other stages take
+    these inputs, too."""
     sums: int
     """Byte offset of a product's sums until all turns have been measured, see turns/sums.py."""
     error: int
@@ -127,10 +142,21 @@ class Spilled:
 
     def after(self, offset: int) -> Spilled:
         """Return places that are `offset` bytes further on."""
-        lists = (self.units, self.masks, self.routes, self.gradients)
-        moved = [tuple(place + offset for place in places) for places in lists]
-        each = (place + offset for place in (self.sums, self.error, self.turned))
-        return Spilled(moved[0], moved[1], moved[2], moved[3], *each)
+
+        def moved(places: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(place + offset for place in places)
+
+        return Spilled(
+            units=moved(self.units),
+            results=moved(self.results),
+            masks=moved(self.masks),
+            routes=moved(self.routes),
+            gradients=moved(self.gradients),
+            below=moved(self.below),
+            sums=self.sums + offset,
+            error=self.error + offset,
+            turned=self.turned + offset,
+        )
 
 
 class Layout:
@@ -188,8 +214,12 @@ class Layout:
         self._end += (turns - 1) * self._turn_bytes
         self.selection = self._take(self._selections(stages[0]))
         """Byte offset of the lines that select the gradients of words, see turns/embedding.py."""
-        self.wide_ones = self._take(2 * size if turns > 1 else 0)
-        """Byte offset of a tile of ones, transposed, to multiply the bias after an LSTM with."""
+        self.wide_ones = [
+            self._take(2 * size * (turns > 1 and takes_state(stages, number)))
+            for number in range(len(stages))
+        ]
+        """Byte offsets of a tile of ones, transposed, for each stage after an LSTM. The bias of the
+        stage is multiplied with these ones."""
         self.narrowed = self._take(max(weights) if turns > 1 else 0)
         """Byte offset of the weights of one tensor as the array takes them, for all turns after the
         first."""
@@ -274,19 +304,63 @@ class Layout:
         samples, shapes = self.samples, self.shapes[: len(stages)]
         most = max((shape.units for shape in shapes[:-1]), default=0)
         most = max(most, *(shape.inputs for shape in shapes[1:]), 0)
+        units, results = self._results(stages)
         return Spilled(
-            # After an LSTM each one for the bias is int16, and so needs a line more.
-            units=tuple(self._take(samples * (shape.given + 1)) for shape in shapes[1:]),
+            units=units,
+            results=results,
             masks=tuple(self._take(samples * shape.units * shape.left) for shape in shapes[:-1]),
             routes=tuple(
                 self._take(samples * shape.units * _marks(stage, shape))
                 for stage, shape in zip(stages, shapes, strict=True)
             ),
             gradients=tuple(self._take(samples * shape.units * shape.made) for shape in shapes),
+            below=tuple(
+                self._take(self._waiting_gradient(stages, number)) for number in range(len(stages))
+            ),
             sums=self._take(4 * samples * most),
             error=self._take(2 * self.groups * self.classes),
             turned=self._take(samples * max(shape.inputs for shape in shapes)),
         )
+
+    def _results(self, stages: tuple[Stage, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Take places for the inputs of all stages but the first, and for results but the last."""
+        given = [
+            # After an LSTM each one for the bias is int16, and so needs a line more.
+            self._take(
+                0 if stage.window or stage.join or stage.lstm else self.samples * (shape.given + 1)
+            )
+            for stage, shape in zip(stages[1:], self.shapes[1:], strict=False)
+        ]
+        results: list[int] = []
+        for at in range(1, len(stages)):
+            dense = dense_of(stages, at)
+            own = self.result_lines(stages, at) + 2 * self.samples
+            results.append(self._take(own) if dense is None else given[dense - 1])
+        for number, stage in enumerate(stages):
+            at = takes(stages, number)[0]
+            if number and stage.window:
+                given[number - 1] = results[at - 1] if at else self.x
+        return tuple(given), tuple(results)
+
+    def _waiting_gradient(self, stages: tuple[Stage, ...], number: int) -> int:
+        """Return the lines of a gradient of inputs of a stage that other stages take, too."""
+        at = takes(stages, number)[0]
+        if not at or stages[number].join or alone(stages, at):
+            return 0
+        return self.result_lines(stages, at)
+
+    def result_lines(self, stages: Sequence[Stage], at: int) -> int:
+        """Return the lines of a result of the network for all samples of a turn.
+
+        Result 0 is the samples, and `at` the result of stage `at` - 1.
+        """
+        if not at:
+            first = stages[0]
+            pixels = prod(first.window.map) if first.window else 1
+            return _blocks(first.channels, self.size) * self.samples * pixels
+        stage, shape = stages[at - 1], self.shapes[at - 1]
+        blocks = _blocks(stage.lstm.units, self.size) if stage.lstm else shape.units
+        return blocks * self.samples * shape.left
 
     def _selections(self, stage: Stage) -> int:
         """Return the most lines for selecting words.

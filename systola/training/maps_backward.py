@@ -7,11 +7,11 @@ the weights is a product for each tap: its pixels, transposed, times the gradien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from systola.training.depthwise import Diagonals, update_depthwise
 from systola.training.errors import NoRoomError
+from systola.training.loads import Loads
 from systola.training.moves import add, spread, tap, turned_ones
 from systola.training.passes import accumulated, mask_entry
 from systola.training.task import Exponent, Task
@@ -112,12 +112,11 @@ def update_maps(
     number: int,
     inputs: Exponent,
     entry: AnyEntry,
-    loads: Callable[[], Iterator[tuple[range, range]]],
+    loads: Loads,
 ) -> None:
     """Add the products of inputs and gradient to the masters, some taps at a time.
 
-    `inputs`: fraction bits of the inputs. `loads` brings maps of the inputs and of the gradient:
-    of all samples, or of one turn after the other.
+    `inputs`: fraction bits of the inputs.
     """
     layout = writer.layout
     stage, shape, size = task.stages[number], layout.shapes[number], layout.size
@@ -140,7 +139,7 @@ def update_maps(
     for part in parts:
         chosen = pieces[part.start : part.stop]
         rows = sum(size if place is None else each for place in chosen)
-        for done, (x, gradient) in enumerate(loads()):
+        for done, (x, gradient) in enumerate(loads.all()):
             at, how = 0, {"accumulate": int(done > 0)}
             for place in chosen:
                 if place is not None:

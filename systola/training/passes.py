@@ -13,7 +13,7 @@ from systola.training.exchange import agree
 from systola.training.layout import Shape
 from systola.training.masks import block_seed, keep_table
 from systola.training.numbers import MASTER_SHIFT, MOST_INPUT_BITS, MOST_STATE_BITS
-from systola.training.stages import Stage, branched, takes
+from systola.training.stages import Stage, branched, takes_state
 from systola.training.task import INPUTS, SHIFT, Exponent, Task
 from systola.training.writer import HALF, NARROW, ONE, Entry, Writer, shifted
 
@@ -96,8 +96,7 @@ def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Port
 
 def after_lstm(task: Task, number: int) -> bool:
     """Return whether a stage takes the results of an LSTM."""
-    at = takes(task.stages, number)[0]
-    return at > 0 and task.stages[at - 1].lstm is not None
+    return takes_state(task.stages, number)
 
 
 def units_register(task: Task, number: int) -> int:

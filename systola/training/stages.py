@@ -184,6 +184,12 @@ def takes(stages: Sequence[Stage], number: int) -> tuple[int, ...]:
     return stages[number].sources or (number,)
 
 
+def takes_state(stages: Sequence[Stage], number: int) -> bool:
+    """Return whether a stage takes the results of an LSTM or GRU."""
+    at = takes(stages, number)[0]
+    return at > 0 and stages[at - 1].lstm is not None
+
+
 def branched(stages: Sequence[Stage]) -> bool:
     """Return whether the exponents of results are kept in the buffer.
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from systola.arch.isa import Operation
 from systola.training.branches.kept import Kept
@@ -20,14 +20,27 @@ def add_all(writer: Writer, kept: Kept, parts: Sequence[tuple[object, range]], b
 
     `parts`: the key of each tensor in `kept`, and its lines.
     """
-    rows, left = len(parts[0][1]), sum_left(len(parts))
-    total = writer.allocate(2 * rows)
+    total = writer.allocate(2 * len(parts[0][1]))
     kept.negative([key for key, _ in parts], LEAST)
-    for number, (key, lines) in enumerate(parts):
-        kept.negative([key], SHIFT)
-        writer.measure(SHIFT, first=LEAST, third=SHIFT, value=-left - 1)
-        at = (lines.start, 0, total.start, rows, Entry(), WIDENING)
-        more = int(number > 0)
-        writer.vector(Operation.COPY, *at, exponent=SHIFT, accumulate=more)
-    writer.measure(bits, third=LEAST, value=left)
+    add_some(writer, kept, parts, len(parts), total, SHIFT)
+    writer.measure(bits, third=LEAST, value=sum_left(len(parts)))
     return total
+
+
+def add_some(
+    writer: Writer,
+    kept: Kept,
+    parts: Iterable[tuple[object, range]],
+    count: int,
+    total: range,
+    shift: int,
+) -> None:
+    """Write the sum of `count` tensors, int16; register LEAST has their least fraction bits.
+
+    Exponent register `shift` is overwritten.
+    """
+    for number, (key, lines) in enumerate(parts):
+        kept.negative([key], shift)
+        writer.measure(shift, first=LEAST, third=shift, value=-sum_left(count) - 1)
+        at = (lines.start, 0, total.start, len(lines), Entry(), WIDENING)
+        writer.vector(Operation.COPY, *at, exponent=shift, accumulate=int(number > 0))

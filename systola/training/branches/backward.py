@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from systola.arch.isa import Operation, Rounding, Source
 from systola.training.backward import Backward
 from systola.training.branches.adding import LEAST, add_all
-from systola.training.branches.forward import MADE, STATES, BranchedForward
+from systola.training.branches.forward import STATES, BranchedForward
+from systola.training.branches.joins import MADE
 from systola.training.branches.numbers import alone
 from systola.training.exchange import agree
 from systola.training.gru_backward import recurrent_backward
@@ -157,7 +158,7 @@ class BranchedBackward(Backward):
             lines = gradient
             source = self._task.stages[at - 1] if at else None
             if stage.join == "concatenate":
-                lines = gradient[first : first + self._lines(at, maps=stage.maps)]
+                lines = gradient[first : first + layout.result_lines(self._task.stages, at)]
                 first += len(lines)
             if source is None:
                 continue
@@ -171,15 +172,3 @@ class BranchedBackward(Backward):
             self._add(at, lines, region, (number, place))
         if not waiting:
             writer.free(gradient)
-
-    def _lines(self, at: int, *, maps: bool) -> int:
-        """Return the lines of a result in a join."""
-        layout, first = self._layout, self._task.stages[0]
-        if at:
-            shape, lstm = layout.shapes[at - 1], self._task.stages[at - 1].lstm
-            if lstm:
-                return -(-lstm.units // layout.size) * layout.samples
-            return shape.units * layout.samples * shape.left
-        blocks = -(-first.channels // layout.size)
-        pixels = first.window.map[0] * first.window.map[1] if first.window and maps else 1
-        return blocks * layout.samples * pixels

@@ -6,26 +6,20 @@ Each stage takes one or several results of stages before it.
 
 from __future__ import annotations
 
-from systola.arch.isa import Function, Operation, Rounding
-from systola.training.branches.adding import LEAST, add_all
+from systola.training.branches.adding import add_all
+from systola.training.branches.joins import MADE, Added, SideBySide
 from systola.training.branches.kept import Kept
 from systola.training.branches.normalizing import Normalizing
 from systola.training.branches.numbers import width_of
 from systola.training.forward import Forward
-from systola.training.masks import positive_table
 from systola.training.moves import flattened, ones
-from systola.training.numbers import MOST_INPUT_BITS
-from systola.training.passes import UnitScale, after_lstm, hidden_scale, of_samples
+from systola.training.passes import after_lstm
 from systola.training.stages import takes
-from systola.training.task import INPUTS, SHIFT, SPARE, STATE, Exponent, Task
-from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
+from systola.training.task import INPUTS, STATE, Exponent, Task
+from systola.training.writer import Writer
 
-_MOST = "most"
-"""Key of the most fraction bits of a result of Concatenate."""
 STATES = "states"
 """Key of the fraction bits of all states of the last LSTM."""
-MADE = INPUTS + 1
-"""Exponent register with the fraction bits of the units that a stage makes."""
 
 
 class BranchedForward(Forward):
@@ -200,61 +194,19 @@ class BranchedForward(Forward):
     def _add(
         self, number: int, given: list[tuple[int, range]], units: range, mask: range | None
     ) -> None:
-        writer, stage = self._writer, self._task.stages[number]
-        shape, samples = self._layout.shapes[number], self._layout.samples
+        writer, task = self._writer, self._task
         total = add_all(writer, self.kept, given, INPUTS)
-        self.left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
-        scale = UnitScale(writer, self._task, self.left, number, train=self._train)
-        there = len(self._task.share(self._layout.size))
-        for rows in of_samples(shape.units, samples * shape.left, there * shape.left):
-            scale.measure_lines(total.start + 2 * rows.start, len(rows))
-        scale.end()
-        if stage.relu and mask:
-            self._passing(total, mask, NARROWING)
-        function = Function.RELU if stage.relu else Function.NONE
-        entry = Entry(scale.multiplier)
-        at = (total.start, 0, units.start, len(units), entry, NARROWING)
-        away = Rounding.DOUBLE
-        writer.vector(Operation.COPY, *at, function=function, rounding=away, exponent=SHIFT)
+        added = Added(writer, task, self.left, number, train=self._train)
+        added.measure(task, total)
+        added.scale.end()
+        added.units(total, units, mask)
         writer.free(total)
 
     def _side_by_side(
         self, number: int, given: list[tuple[int, range]], units: range, mask: range | None
     ) -> None:
-        writer, task, stage = self._writer, self._task, self._task.stages[number]
-        q, lost = hidden_scale(stage.rate, self._train)
-        known = task.unit_bits[number] if task.unit_bits and not self._train else None
-        keys: list[object] = [at for at, _ in given]
-        if any(at and task.stages[at - 1].lstm for at, _ in given):
-            # The state of an LSTM may have more fraction bits than the result.
-            writer.measure(SPARE, value=MOST_INPUT_BITS + lost - 1)
-            self.kept.keep(_MOST, SPARE)
-            keys.append(_MOST)
-        self.kept.negative(keys, LEAST)
-        if _MOST in keys:
-            self.kept.free(_MOST)
-        function, first = Function.RELU if stage.relu else Function.NONE, 0
-        for at, lines in given:
-            self.kept.negative([at], SHIFT)
-            if known is None:
-                writer.measure(SHIFT, first=LEAST, third=SHIFT, value=-1)
-            else:
-                writer.measure(SHIFT, third=SHIFT, value=-known - lost)
-            to = units.start + first
-            place = (lines.start, 0, to, len(lines), Entry(q), NARROW)
-            writer.vector(Operation.COPY, *place, function=function, exponent=SHIFT)
-            if stage.relu and mask:
-                self._passing(lines, mask[first : first + len(lines)], NARROW)
-            first += len(lines)
-        self.left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1) + [Exponent(MADE, 0)]
-        if known is None:
-            writer.measure(MADE, third=LEAST, value=1 - lost)
-        else:
-            writer.measure(MADE, value=known)
-
-    def _passing(self, sums: range, mask: range, sizes: tuple[int, int]) -> None:
-        """Write the mask of a ReLU: 1 for sums above zero."""
-        writer = self._writer
-        table = writer.table(positive_table())
-        at = (sums.start, mask.start, len(mask), ONE, sizes)
-        writer.copy(*at, Function.TABLE, table=table)
+        numbers = [at for at, _ in given]
+        about = self._writer, self._task, self.kept, number, numbers
+        both = SideBySide(*about, train=self._train)
+        both.write(given, units, mask)
+        both.end(self.left)

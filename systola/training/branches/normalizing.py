@@ -45,7 +45,7 @@ from systola.training.writer import (
     shifted,
 )
 
-_SPREAD, _MADE, _ROOT = GRADIENT, INPUTS + 1, INPUTS + 2
+SPREAD, MADE, ROOT = GRADIENT, INPUTS + 1, INPUTS + 2
 """Exponent registers with the fraction bits of x - mean, of the results, and of reciprocal roots.
 """
 _HIGHEST = (1 << 15) - 1
@@ -98,8 +98,8 @@ class Normalizing:
             self._minus(less, mean, block, rows, row)
 
         spread = self._narrowed(apart)
-        writer.measure(_SPREAD, first=INPUTS, third=SHIFT, value=UNIT_BITS - 1)
-        kept.keep(("spread", number), _SPREAD)
+        writer.measure(SPREAD, first=INPUTS, third=SHIFT, value=UNIT_BITS - 1)
+        kept.keep(("spread", number), SPREAD)
         self._without_padding(spread)
         squares = writer.allocate(2 * self._rows)
         variance = self._totals(
@@ -109,16 +109,24 @@ class Normalizing:
             variance_entry(self._count),
         )
         writer.free(squares, unit, ones, less, spread)
-        self._tell(mean, variance, at)
-        self._root = self._roots(variance)
-        writer.measure(_ROOT, first=_ROOT, third=_SPREAD)
-        kept.keep(("root", number), _ROOT)
-        offset = (mean.start, self._root.start, mean.start, self._blocks, OFFSET_ENTRY, WIDE)
-        writer.vector(Operation.MULTIPLY, *offset)
+        self._end_measuring(mean, variance, at)
         result = self._moved(x, self._root, mean, left, train=True)
         self._without_padding(result)
         writer.free(mean, variance)
         return result
+
+    def _end_measuring(self, mean: range, variance: range, at: int) -> None:
+        """Tell the host of means and variances, and make roots and offsets of them.
+
+        The offsets take the place of the means. ROOT gets the fraction bits of the roots.
+        """
+        writer = self._writer
+        self._tell(mean, variance, at)
+        self._root = self._roots(variance)
+        writer.measure(ROOT, first=ROOT, third=SPREAD)
+        self._kept.keep(("root", self._number), ROOT)
+        offset = (mean.start, self._root.start, mean.start, self._blocks, OFFSET_ENTRY, WIDE)
+        writer.vector(Operation.MULTIPLY, *offset)
 
     def at_rest(self, x: range, left: Pass, *, train: bool) -> range:
         """Write the results by moving means and variances, which the host has written.
@@ -126,41 +134,53 @@ class Normalizing:
         The roots are left for the way back where there is one. INPUTS has the fraction bits of the
         inputs.
         """
+        root, offset = self._resting()
+        result = self._moved(x, root, offset, left, train=train)
+        self._end_resting(root, offset, train=train)
+        return result
+
+    def _resting(self) -> tuple[range, range]:
+        """Return roots and offsets of moving means and variances, int16.
+
+        ROOT gets the fraction bits of the roots. INPUTS has the fraction bits of the inputs.
+        """
         writer, layout, kept = self._writer, self._writer.layout, self._kept
         place, lines = layout.resting[self._number], 2 * self._blocks
         root = self._room()
         offset = self._room()
         writer.read(place, root[:lines])
         writer.read(place + lines * layout.pitch, offset[:lines])
-        for n, (key, register) in enumerate((("root", _ROOT), ("offset", _SPREAD))):
+        for n, (key, register) in enumerate((("root", ROOT), ("offset", SPREAD))):
             first = 2 * lines + 2 * KEPT_LINES * n
             kept.read((key, self._number), place + first * layout.pitch)
             kept.bring((key, self._number), register)
-        writer.measure(SHIFT, first=_SPREAD, third=_ROOT, value=6)
+        writer.measure(SHIFT, first=SPREAD, third=ROOT, value=6)
         writer.measure(SHIFT, first=SHIFT, third=INPUTS)
         writer.copy(offset.start, offset.start, self._blocks, Entry(), WIDE, exponent=SHIFT)
-        result = self._moved(x, root, offset, left, train=train)
-        writer.free(offset)
-        kept.free(("offset", self._number))
+        return root, offset
+
+    def _end_resting(self, root: range, offset: range, *, train: bool) -> None:
+        """Give lines back to the buffer, but for the roots where there is a way back."""
+        self._writer.free(offset)
+        self._kept.free(("offset", self._number))
         if train:
             self._root = root
-            return result
-        kept.free(("root", self._number))
-        writer.free(root)
-        return result
+            return
+        self._kept.free(("root", self._number))
+        self._writer.free(root)
 
     def _moved(self, x: range, root: range, offset: range, left: Pass, *, train: bool) -> range:
-        """Write the results: inputs times roots, which have the fraction bits in _ROOT, less the
+        """Write the results: inputs times roots, which have the fraction bits in ROOT, less the
         offsets."""
         writer = self._writer
-        writer.measure(_ROOT, first=_ROOT, second=INPUTS)
+        writer.measure(ROOT, first=ROOT, second=INPUTS)
         tiles, less = self._diagonals(root), self._less()
 
         def sums(block: int, rows: range, row: int) -> None:
             self._times(self._of(x, block), rows, self._tile(tiles, block), row)
             self._minus(less, offset, block, rows, row)
 
-        left.inputs[:] = [Exponent(_ROOT, 0)] * (self._number + 1)
+        left.inputs[:] = [Exponent(ROOT, 0)] * (self._number + 1)
         scale = UnitScale(writer, self._task, left, self._number, train=train)
         result = self._written(sums, scale.measure, scale.end)
         writer.free(tiles, less)
@@ -180,8 +200,8 @@ class Normalizing:
             mean_entry(self._count),
         )
         q, right = slope_entry(self._count)
-        kept.bring(number + 1, _MADE)
-        writer.measure(SHIFT, first=_MADE, second=_MADE, value=right)
+        kept.bring(number + 1, MADE)
+        writer.measure(SHIFT, first=MADE, second=MADE, value=right)
         slope = self._totals(
             lambda block: self._add_products(
                 ones, self._of(gradient, block), self._of(codes, block), products, block
@@ -209,7 +229,7 @@ class Normalizing:
 
     def _times_roots(self, gradient: range, *, wide: bool = False) -> range:
         """Write the product of a gradient, int16 where `wide`, with the roots; give these back."""
-        writer, kept, number = self._writer, self._kept, self._number
+        writer = self._writer
         tiles = self._diagonals(self._root)
 
         def times_root(block: int, rows: range, row: int) -> None:
@@ -220,12 +240,17 @@ class Normalizing:
 
         writer.measure(SHIFT, value=-8)
         result = self._narrowed(times_root)
-        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-1)
-        kept.bring(("root", number), _MADE)
-        writer.measure(GRADIENT, first=GRADIENT, second=_MADE)
-        kept.free(("root", number))
+        self._end_times_roots()
         writer.free(tiles, self._root)
         return result
+
+    def _end_times_roots(self) -> None:
+        """Put the fraction bits of the product with the roots into GRADIENT."""
+        writer, kept, key = self._writer, self._kept, ("root", self._number)
+        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-1)
+        kept.bring(key, MADE)
+        writer.measure(GRADIENT, first=GRADIENT, second=MADE)
+        kept.free(key)
 
     # Sums of all rows, by channel.
 
@@ -234,14 +259,18 @@ class Normalizing:
 
         `add` writes the sums of a block into the accumulator row of its number.
         """
-        writer, blocks = self._writer, self._blocks
-        for block in range(blocks):
+        for block in range(self._blocks):
             add(block)
+        return self._means(0, entry, exponent)
+
+    def _means(self, row: int, entry: Entry, exponent: int = 0) -> range:
+        """Add up accumulator rows, one for each block, over all cores; see `_totals`."""
+        writer, blocks = self._writer, self._blocks
         lines = self._room()
-        add_up(writer, self._task, 0, blocks)
+        add_up(writer, self._task, row, blocks)
         for own in own_rows(self._task, blocks):
             to, how = lines.start + 2 * own.start, {"wide": 1, "exponent": exponent}
-            writer.activate(own.start, to, len(own), entry, **how)
+            writer.activate(row + own.start, to, len(own), entry, **how)
         give_to_all(writer, self._task, lines[: 2 * blocks])
         return lines
 
@@ -252,18 +281,18 @@ class Normalizing:
         self._filled(room[lines:], np.zeros(writer.layout.size, np.int8))
         return room
 
-    def _add(self, ones: range, lines: range, row: int, wide: int = 0) -> None:
+    def _add(self, ones: range, lines: range, row: int, **how: int) -> None:
         """Write the sums of all rows of a block into an accumulator row."""
         at = ones.start, lines.start, row, 1, self._rows // self._writer.layout.size, 1
-        self._writer.multiply(*at, wide_weights=wide)
+        self._writer.multiply(*at, **how)
 
     def _add_products(
-        self, ones: range, lines: range, others: range, products: range, row: int
+        self, ones: range, lines: range, others: range, products: range, row: int, **how: int
     ) -> None:
         """Write the sums of the products of two blocks, number by number."""
         at = lines.start, others.start, products.start, self._rows, ONE, WIDENING
         self._writer.vector(Operation.MULTIPLY, *at)
-        self._add(ones, products, row, wide=1)
+        self._add(ones, products, row, wide_weights=1, **how)
 
     def _ones(self) -> range:
         """Return a line for each tile of a block, with ones for the rows that are no padding."""
@@ -298,14 +327,14 @@ class Normalizing:
     # Numbers of each channel.
 
     def _roots(self, variance: range) -> range:
-        """Write 1 / root(variance + epsilon); its fraction bits go to register _ROOT.
+        """Write 1 / root(variance + epsilon); its fraction bits go to register ROOT.
 
-        _SPREAD has the fraction bits of x - mean. The variances are overwritten.
+        SPREAD has the fraction bits of x - mean. The variances are overwritten.
         """
         writer, blocks = self._writer, self._blocks
         code, bits = epsilon_code(self._epsilon)
-        writer.measure(SHIFT, third=_SPREAD, value=bits - 2)
-        writer.measure(SHIFT, first=SHIFT, third=_SPREAD)
+        writer.measure(SHIFT, third=SPREAD, value=bits - 2)
+        writer.measure(SHIFT, first=SHIFT, third=SPREAD)
         self._raise(variance[: 2 * blocks], np.full(writer.layout.size, code), Entry(), SHIFT)
         if short := self._units % writer.layout.size:
             # Channels that fill up a block get the largest variance, and so change nothing below.
@@ -334,7 +363,7 @@ class Normalizing:
         writer.measure(SHIFT, Source.LINES, **how)
         at = power.start, scale.start, root.start, blocks, Entry(), WIDE
         writer.vector(Operation.MULTIPLY, *at, exponent=SHIFT)
-        writer.measure(_ROOT, third=SHIFT, value=ROOT_BITS)
+        writer.measure(ROOT, third=SHIFT, value=ROOT_BITS)
         writer.free(power, scale, part)
         return root
 
@@ -419,7 +448,7 @@ class Normalizing:
                 at = {"accumulator": row, "rows": rows, "bits": 8 << wide, "first": SHIFT}
                 writer.measure(SHIFT, Source.ACCUMULATORS, **at)
 
-        return self._written(sums, measure, lambda: agree(writer, self._task, _MADE), wide=wide)
+        return self._written(sums, measure, lambda: agree(writer, self._task, MADE), wide=wide)
 
     def _written(
         self,
@@ -445,7 +474,11 @@ class Normalizing:
 
     def _without_padding(self, lines: range) -> None:
         """Write zeros into the rows of padding."""
-        padding = self._rows - self._there
-        for block in range(self._blocks if padding else 0):
-            line = self._of(lines, block).stop - padding
+        for block in range(self._blocks):
+            self._clear_padding(self._of(lines, block))
+
+    def _clear_padding(self, lines: range) -> None:
+        """Write zeros into the rows of padding of a block."""
+        if padding := self._rows - self._there:
+            line = lines.stop - padding
             self._writer.copy(line, line, padding, Entry(0), NARROW)

@@ -57,6 +57,15 @@ def alone(stages: Sequence[Stage], at: int) -> bool:
     return len(users) == 1 and not users[0].join
 
 
+def dense_of(stages: Sequence[Stage], at: int) -> int | None:
+    """Return the number of the Dense that a result goes into, if it goes nowhere else."""
+    users = [number for number in range(len(stages)) if at in takes(stages, number)]
+    if len(users) > 1:
+        return None
+    user = stages[users[0]]
+    return None if user.join or user.window or user.lstm else users[0]
+
+
 def width_of(stages: Sequence[Stage], at: int, *, flat: bool) -> int:
     """Return the channels of a result, or all numbers of a sample where it is `flat`."""
     if not at:

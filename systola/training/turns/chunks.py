@@ -87,7 +87,7 @@ class Turned:
         if after_lstm(task, number):
             layout = writer.layout
             self._ones = writer.allocate(2 * layout.samples)
-            writer.read_rows(layout.wide_ones, self._ones, 2 * layout.size, 0)
+            writer.read_rows(layout.wide_ones[number], self._ones, 2 * layout.size, 0)
 
     def read(self, chunk: Chunk) -> int:
         """Bring a chunk of the turn that is written; return its first line."""

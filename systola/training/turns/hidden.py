@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from systola.arch.isa import Function
+from systola.training.branches.numbers import dense_of
 from systola.training.curved import curved, drop_both, scale_up
 from systola.training.layout import Layout
 from systola.training.masks import positive_table
@@ -13,12 +14,12 @@ from systola.training.task import SHIFT, Task
 from systola.training.turns.products import Products
 from systola.training.turns.sums import Accumulated, Sums
 from systola.training.turns.tiles import Columns
-from systola.training.turns.walk import each_turn, inputs, spilled
+from systola.training.turns.walk import each_turn, inputs, result, spilled
 from systola.training.writer import ONE, Entry, Writer
 
 
 class Hidden:
-    """A writer of a Dense: units, with ones for the next bias, and masks go to host memory."""
+    """A writer of a Dense: units and masks go to host memory, with ones for the next bias."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -87,7 +88,7 @@ class Hidden:
         sums.to(units.start, Entry(multiplier), function=function, exponent=SHIFT)
         if dropped:
             writer.times(units.start, mask.start, len(mask))
-        place = inputs(layout, number + 1) + block * layout.samples * layout.pitch
+        place = result(layout, number + 1) + block * layout.samples * layout.pitch
         writer.write(place, units)
 
     def _curved(self, number: int, task: Task, block: int, sums: Sums, multiplier: int) -> None:
@@ -102,17 +103,21 @@ class Hidden:
             drop_both(writer, task, number, blocks, units, mask)
         if mask:
             writer.write(self._mask_place(number, block), mask)
-        place = inputs(layout, number + 1) + block * layout.samples * layout.pitch
+        place = result(layout, number + 1) + block * layout.samples * layout.pitch
         writer.write(place, units)
 
     def _ones(self, number: int) -> None:
-        """Write the block of ones with which the next stage multiplies its bias."""
+        """Write the block of ones with which a Dense that alone takes the units multiplies its
+        bias."""
         writer, samples = self._writer, self._writer.layout.samples
+        dense = dense_of(self._task.stages, number + 1)
+        if dense is None:
+            return
         lines = writer.allocate(samples)
-        zero = not self._task.stages[number + 1].use_bias
+        zero = not self._task.stages[dense].use_bias
         ones(writer, lines, self._left.inputs[-1], zero=zero)
         for _ in each_turn(writer, self._task):
             layout = writer.layout
             block = layout.shapes[number].units
-            writer.write(inputs(layout, number + 1) + block * samples * layout.pitch, lines)
+            writer.write(result(layout, number + 1) + block * samples * layout.pitch, lines)
         writer.free(lines)

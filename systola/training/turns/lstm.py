@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from systola.training.moves import turned_ones
+from systola.training.branches.numbers import dense_of
 from systola.training.passes import Pass, UnitScale
 from systola.training.recurrent import Recurrent
 from systola.training.recurrent_base import Sizes
 from systola.training.task import Task
 from systola.training.turns.embedding import Words
-from systola.training.turns.walk import each_turn, inputs, spilled
+from systola.training.turns.results import leave_wide_ones
+from systola.training.turns.walk import each_turn, result, spilled
 from systola.training.writer import Writer
 
 
@@ -63,13 +64,11 @@ class LstmForward:
             state = writer.allocate(2 * Sizes(layout, lstm, number).rows)
             writer.read(spilled(layout).sums, state)
             units, mask = recurrent[of_turn.turn].units(scale, state)
-            writer.write(inputs(layout, number + 1), units)
+            writer.write(result(layout, number + 1), units)
             if mask:
                 writer.write(spilled(layout).masks[number], mask)
             writer.free(state, units, mask or range(0))
         recurrent[0].end()
-        tile = writer.allocate(2 * writer.layout.size)
-        zero = not task.stages[number + 1].use_bias
-        turned_ones(writer, tile, self._left.inputs[-1], wide=True, zero=zero)
-        writer.write(writer.layout.wide_ones, tile)
-        writer.free(tile)
+        dense = dense_of(task.stages, number + 1)
+        if dense is not None:
+            leave_wide_ones(writer, task, dense, self._left.inputs[-1])

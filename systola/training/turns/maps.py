@@ -7,16 +7,17 @@ Dense takes them. Sums are multiplied once to be measured and once more to be us
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from systola.arch.isa import Source
 from systola.training.exchange import agree
 from systola.training.maps import Maps, MapSums
 from systola.training.maps_backward import BelowMaps, MapsBackward, update_maps
-from systola.training.moves import flattened, ones, unflattened
+from systola.training.moves import unflattened
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import Pass, UnitScale, gradient_scale
+from systola.training.passes import Pass, UnitScale
 from systola.training.task import GRADIENT, SHIFT, Task
+from systola.training.turns.results import leave
 from systola.training.turns.walk import each_turn, inputs, spilled
 from systola.training.update import begin_telling, tell
 from systola.training.writer import AnyEntry, Entry, Writer
@@ -31,7 +32,7 @@ class TurnedMaps:
         self._left = left
         self._train = train
         self._masks: dict[int, int] = {}
-        """Lines of the mask of each stage that has one."""
+        """Lines of the mask of each Conv2D that has one."""
         self._routes: dict[int, list[int]] = {}
         """Lines of the marks of the taps of each stage's pooling."""
 
@@ -50,7 +51,7 @@ class TurnedMaps:
             maps = Maps(writer, of_turn, self._left, train=self._train)
             units, mask = maps.activated(number, sums, scale, x)
             made = maps.shaped(number, units, mask)
-            self._leave_units(number, made.units)
+            leave(writer, task, number, made.units, self._left.inputs[-1])
             if made.mask and self._train:
                 self._masks[number] = len(made.mask)
                 writer.write(spilled(writer.layout).masks[number], made.mask)
@@ -61,24 +62,6 @@ class TurnedMaps:
         sums.free()
         writer.free(x)
 
-    def _leave_units(self, number: int, units: range) -> None:
-        """Write units as the next stage takes them, and give their lines back to the buffer."""
-        writer, layout, shape = (
-            self._writer,
-            self._writer.layout,
-            self._writer.layout.shapes[number],
-        )
-        following = self._task.stages[number + 1]
-        if not following.window:
-            flat = writer.allocate(layout.samples * layout.shapes[number + 1].inputs)
-            flattened(writer, units, flat.start, shape.units, shape.left)
-            zero = not following.use_bias
-            ones(writer, flat[-layout.samples :], self._left.inputs[-1], zero=zero)
-            writer.free(units)
-            units = flat
-        writer.write(inputs(layout, number + 1), units)
-        writer.free(units)
-
     def _places(self, number: int, routes: list[range]) -> Iterator[tuple[int, range]]:
         """Yield the places in host memory of the marks of the taps of a turn, with their lines."""
         layout = self._writer.layout
@@ -87,15 +70,22 @@ class TurnedMaps:
             yield place, lines
             place += len(lines) * layout.pitch
 
-    def below(self, number: int, scratch: int) -> None:
-        """Write the gradient of the sums of the stage before, also a Conv2D, from a stage's.
+    def below(
+        self,
+        number: int,
+        scratch: int,
+        scale: tuple[int, int],
+        leave_below: Callable[[range], None],
+    ) -> None:
+        """Write the gradient of the inputs of a stage.
 
-        Exponent register `scratch` is overwritten.
+        Exponent register `scratch` is overwritten. `scale`: see `passes.gradient_scale`.
+        `leave_below` takes the lines of a turn's gradient to host memory.
         """
         writer, task, layout = self._writer, self._task, self._writer.layout
         lines = layout.samples * layout.shapes[number].units * layout.shapes[number].made
         gradient, sums = writer.allocate(lines), BelowMaps(writer, task, number)
-        q, lost = gradient_scale(task.stages[number - 1])
+        q, lost = scale
         writer.measure(SHIFT, value=-8)
         for _ in each_turn(writer, task):
             writer.read(spilled(writer.layout).gradients[number], gradient)
@@ -115,12 +105,12 @@ class TurnedMaps:
                 sums.multiply(part)
                 for row, line, rows in sums.places(part):
                     writer.activate(row, below.start + line, rows, Entry(q), exponent=SHIFT)
-            self._through(number - 1, below)
+            leave_below(below)
         sums.free()
         writer.free(gradient)
 
     def below_rows(self, number: int) -> None:
-        """Write the gradient of the sums of a stage before a Dense.
+        """Write the gradient of the sums of a stage that makes maps for a Dense.
 
         The place of this gradient has the rows of the gradient of the units.
         """
@@ -136,36 +126,82 @@ class TurnedMaps:
                 rows, maps = maps, writer.allocate(len(maps))
                 unflattened(writer, rows.start, maps, shape.units, shape.left)
                 writer.free(rows)
-            self._through(number, maps)
+            self.through(number, maps)
 
-    def _through(self, number: int, gradient: range) -> None:
+    def through(self, number: int, gradient: range) -> None:
         """Write the gradient of a turn's sums to host memory, from the gradient of its units."""
         writer, mask = self._writer, None
         places = spilled(writer.layout)
-        if number in self._masks:
-            mask = writer.allocate(self._masks[number])
+        if lines := self._mask_lines(number):
+            mask = writer.allocate(lines)
             writer.read(places.masks[number], mask)
-        routes = [writer.allocate(lines) for lines in self._routes[number]]
+        routes = [writer.allocate(lines) for lines in self._routes.get(number, [])]
         for place, lines in self._places(number, routes):
             writer.read(place, lines)
         below = MapsBackward(writer, self._task).through(number, gradient, mask, routes)
         writer.write(places.gradients[number], below)
         writer.free(below)
 
+    def _mask_lines(self, number: int) -> int:
+        """Return the lines of the mask of a stage that makes maps; 0 where there is no mask."""
+        stage = self._task.stages[number]
+        if stage.join and (stage.relu or stage.rate):
+            return self._writer.layout.result_lines(self._task.stages, number + 1)
+        return self._masks.get(number, 0)
+
     def update(self, number: int, entry: AnyEntry) -> None:
         """Add the products of inputs and gradient of all turns to the masters."""
-        writer, task, layout = self._writer, self._task, self._writer.layout
-        shape = layout.shapes[number]
-        x = writer.allocate(shape.given * layout.samples)
-        gradient = writer.allocate(layout.samples * shape.units * shape.made)
-
-        def loads() -> Iterator[tuple[range, range]]:
-            for _ in each_turn(writer, task):
-                writer.read(inputs(writer.layout, number), x)
-                writer.read(spilled(writer.layout).gradients[number], gradient)
-                yield x, gradient
-
+        writer, task = self._writer, self._task
         begin_telling(writer, task, number)
+        loads = _Turned(writer, task, number)
         update_maps(writer, task, number, self._left.inputs[number], entry, loads)
         tell(writer, task, number)
-        writer.free(x, gradient)
+        loads.free()
+
+
+class _Turned:
+    """A reader of maps of inputs and of the gradient of a stage, of one turn after the other.
+
+    Of a DepthwiseConv2D only two blocks of channels are in the buffer, so one can be read while the
+    other is used.
+    """
+
+    def __init__(self, writer: Writer, task: Task, number: int) -> None:
+        layout, shape = writer.layout, writer.layout.shapes[number]
+        lines = layout.samples * shape.given, layout.samples * shape.units * shape.made
+        self._writer = writer
+        self._task = task
+        self._number = number
+        parts = shape.channels if task.stages[number].depthwise else 1
+        self._rooms = [
+            [writer.allocate(count // parts) for count in lines] for _ in range(min(2, parts))
+        ]
+
+    def all(self) -> Iterator[tuple[range, range]]:
+        """Bring inputs and gradient of all channels."""
+        yield from self._block(0)
+
+    def block(self, block: int) -> Iterator[tuple[range, range]]:
+        """Bring inputs and gradient of a block of channels."""
+        yield from self._block(block)
+
+    def gradient(self, block: int) -> Iterator[range]:
+        """Bring the gradient of a block of channels."""
+        for _, gradient in self._block(block, inputs_too=False):
+            yield gradient
+
+    def _block(self, block: int, *, inputs_too: bool = True) -> Iterator[tuple[range, range]]:
+        writer, number = self._writer, self._number
+        for _ in each_turn(writer, self._task):
+            layout = writer.layout
+            self._rooms.reverse()
+            x, gradient = self._rooms[0]
+            if inputs_too:
+                writer.read(inputs(layout, number) + block * len(x) * layout.pitch, x)
+            place = spilled(layout).gradients[number] + block * len(gradient) * layout.pitch
+            writer.read(place, gradient)
+            yield x, gradient
+
+    def free(self) -> None:
+        """Give the lines of the maps back to the buffer."""
+        self._writer.free(*(lines for room in self._rooms for lines in room))

@@ -8,35 +8,32 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Source
 from systola.training.branches.adding import LEAST
-from systola.training.branches.forward import MADE, STATES
+from systola.training.branches.forward import STATES
+from systola.training.branches.joins import MADE
 from systola.training.branches.kept import Kept
 from systola.training.exchange import agree
 from systola.training.layout import Layout
 from systola.training.numbers import MASTER_SHIFT
-from systola.training.passes import Pass, gradient_scale, mask_entry
-from systola.training.stages import branched
+from systola.training.passes import Pass, mask_entry
+from systola.training.stages import branched, takes
 from systola.training.task import GRADIENT, INPUTS, SHIFT, STATE, Exponent, Task
 from systola.training.turns.embedding import Words
+from systola.training.turns.gradients import Gradients
 from systola.training.turns.hidden import Hidden
+from systola.training.turns.joins import TurnedJoins
 from systola.training.turns.lstm import LstmForward
 from systola.training.turns.lstm_update import LstmBack
 from systola.training.turns.maps import TurnedMaps
+from systola.training.turns.normalizing import TurnedNormalizing
 from systola.training.turns.outputs import Outputs
 from systola.training.turns.products import Products
+from systola.training.turns.results import copy_for
 from systola.training.turns.sums import Accumulated
 from systola.training.turns.tiles import Rows
 from systola.training.turns.update import Update
 from systola.training.turns.walk import spilled
-from systola.training.update import update_shift
+from systola.training.update import begin_telling, tell, update_shift
 from systola.training.writer import Entry, Writer
-
-GRADIENTS = "gradients"
-"""Key of the fraction bits of the present gradient."""
-
-
-def goes_in_turns(task: Task) -> bool:
-    """Return whether all layers of a network can take their samples in turns."""
-    return not any(stage.sources for stage in task.stages)
 
 
 class Step:
@@ -53,72 +50,115 @@ class Step:
         self._maps = TurnedMaps(writer, task, self._left, train=train)
         self._words = None if words is None else Words(writer, task, words)
         self.kept = Kept(writer) if branched(task.stages) else None
-        """Fraction bits of all results, where there are more results than registers."""
+        """Fraction bits of all results, where there are branches or more results than registers."""
+        self._normalizing: dict[int, TurnedNormalizing] = {}
+        """Stages that normalise, by their numbers."""
+        self._gradients = Gradients(writer, task, self.kept, self._maps)
 
     def forward(self) -> Outputs:
         """Write the way forward up to the units that the last stage takes."""
-        self._left.inputs.append(Exponent(0, self._task.input_bits))
-        hidden = Hidden(self._writer, self._task, self._left, train=self._train)
+        writer, task, last = self._writer, self._task, len(self._task.stages) - 1
+        self._left.inputs.append(Exponent(0, task.input_bits))
         if self.kept:
-            self._writer.measure(INPUTS, value=self._task.input_bits)
+            writer.measure(INPUTS, value=task.input_bits)
             self.kept.keep(0, INPUTS)
-        for number in range(len(self._task.stages) - 1):
-            lstm = self._task.stages[number].lstm
-            self._begin(number)
-            if lstm:
-                about = self._writer, self._task, self._left, None if number else self._words
-                LstmForward(*about, train=self._train).write(number)
-            elif self._task.stages[number].window:
-                self._maps.forward(number)
-            else:
-                hidden.write(number)
-            if self.kept and lstm and not lstm.sequences and self._train:
-                self.kept.keep(STATES, STATE)
+        for number in range(last):
+            self._made(number)
             if self.kept:
                 self.kept.keep(number + 1, MADE)
-        self._begin(len(self._task.stages) - 1)
-        return Outputs(self._writer, self._task, self._left)
+        self._begin(last)
+        copy_for(writer, task, last, self._left.inputs[-1])
+        return Outputs(writer, task, self._left)
+
+    def _made(self, number: int) -> None:
+        """Write the way forward of a stage that is not the last one."""
+        writer, task, left, train = self._writer, self._task, self._left, self._train
+        stage = task.stages[number]
+        if self.kept and stage.join and not stage.normalized:
+            TurnedJoins(writer, task, left, self.kept, train=train).write(number)
+            return
+        self._begin(number)
+        if self.kept and stage.normalized:
+            found = TurnedNormalizing(writer, task, number, self.kept)
+            found.write(left, train=train)
+            self._normalizing[number] = found
+        elif stage.lstm:
+            words = None if number else self._words
+            LstmForward(writer, task, left, words, train=train).write(number)
+            if self.kept and train and not stage.lstm.sequences:
+                self.kept.keep(STATES, STATE)
+        elif stage.window:
+            self._maps.forward(number)
+        else:
+            copy_for(writer, task, number, left.inputs[-1])
+            Hidden(writer, task, left, train=train).write(number)
 
     def back(self, kept: set[int]) -> None:
         """Write the way back, from the gradient of the last stage.
 
         `kept`: the transposed inputs of the last stage, see Turned.
         """
-        writer, task, left = self._writer, self._task, self._left
-        for number in reversed(range(len(task.stages))):
-            self._begin(number)
-            if lstm := task.stages[number].lstm:
-                if self.kept and lstm.sequences:
-                    self.kept.bring(number + 1, MADE)
-                elif self.kept:
-                    self.kept.bring(STATES, LEAST)
-                    writer.measure(STATE, first=LEAST)
-                LstmBack(writer, task, None if number else self._words, number).write()
-                continue
-            # The gradient below needs the weights before their update, so it is written first. That
-            # gradient changes the exponent in GRADIENT.
-            entry = update_shift(
-                writer, task, number, task.master_bits[number], left.inputs[number]
-            )
-            if number and task.stages[number].window:
-                self._maps.below(number, MADE if self.kept else left.inputs[number + 1].register)
-            elif number:
+        last = len(self._task.stages) - 1
+        for number in reversed(range(last + 1)):
+            stage = self._task.stages[number]
+            if number < last and not (stage.lstm and stage.lstm.sequences):
+                self._gradients.gather(number)
+            if stage.join:
+                self._tell_nothing(number)
+                if stage.normalized:
+                    self._normalizing[number].write_back()
+                self._gradients.split(number)
+            elif stage.lstm:
+                self._lstm_back(number, sequences=stage.lstm.sequences)
+            else:
+                self._stage_back(number, kept if number == last else None)
+
+    def _stage_back(self, number: int, kept: set[int] | None) -> None:
+        """Write the gradient of a stage's inputs, then the update of its masters.
+
+        That gradient needs the weights before their update. It changes the exponent in GRADIENT, so
+        the shift of the update is computed before.
+        """
+        writer, task, left, stage = (
+            self._writer,
+            self._task,
+            self._left,
+            self._task.stages[number],
+        )
+        self._begin(number)
+        entry = update_shift(writer, task, number, task.master_bits[number], left.inputs[number])
+        if takes(task.stages, number)[0]:
+            if stage.window:
+                self._below_maps(number)
+            else:
                 self._below(number)
-            if number and self.kept:
-                # The exponent is kept within the ends that gradients of branches have.
-                self.kept.keep(GRADIENTS, GRADIENT)
-                self.kept.bring(GRADIENTS, GRADIENT)
-                self.kept.free(GRADIENTS)
-            if task.stages[number].window:
-                self._maps.update(number, entry)
-                continue
-            last = number == len(task.stages) - 1
-            Update(writer, task, number, entry, kept if last else None).write()
+            self._gradients.add(number)
+        if stage.frozen:
+            self._tell_nothing(number)
+        elif stage.window:
+            self._maps.update(number, entry)
+        else:
+            Update(writer, task, number, entry, kept).write()
+
+    def _lstm_back(self, number: int, *, sequences: bool) -> None:
+        self._begin(number)
+        if self.kept and sequences:
+            self.kept.bring(number + 1, MADE)
+        elif self.kept:
+            self.kept.bring(STATES, LEAST)
+            self._writer.measure(STATE, first=LEAST)
+        words = None if number else self._words
+        LstmBack(self._writer, self._task, words, number).write()
+
+    def _tell_nothing(self, number: int) -> None:
+        """Tell the host of a tensor that learns nothing."""
+        begin_telling(self._writer, self._task, number)
+        tell(self._writer, self._task, number)
 
     def _begin(self, number: int) -> None:
         """Bring the fraction bits of the inputs of a stage, where they are kept."""
         if self.kept:
-            self.kept.bring(number, INPUTS)
+            self.kept.bring(takes(self._task.stages, number)[0], INPUTS)
             self._left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
 
     def selected(self) -> NDArray[np.int8]:
@@ -129,13 +169,31 @@ class Step:
             else np.zeros((0, self._writer.layout.size), np.int8)
         )
 
-    def _below(self, number: int) -> None:
-        """Write the gradient of the sums of the stage before a Dense.
+    def _below_maps(self, number: int) -> None:
+        """Write the gradient of the inputs of a stage with a Conv2D."""
+        writer, gradients = self._writer, self._gradients
+        (at,) = takes(self._task.stages, number)
+        # A register that is free serves as scratch. INPUTS is not free, as the bias needs it.
+        scratch = MADE if self.kept else self._left.inputs[number + 1].register
 
-        It is int8, [block][sample], or maps where the stage before is a Conv2D.
+        def leave(below: range) -> None:
+            if gradients.alone(number):
+                self._maps.through(at - 1, below)
+                return
+            writer.write(gradients.place(number)(writer.layout), below)
+            writer.free(below)
+
+        self._maps.below(number, scratch, gradients.scale(number), leave)
+
+    def _below(self, number: int) -> None:
+        """Write the gradient of the inputs of a Dense, int8, [block][sample].
+
+        It is the gradient of the sums of the stage before where no other stage takes its units.
         """
         writer, task, left = self._writer, self._task, self._left
-        layout, before = writer.layout, task.stages[number - 1]
+        layout, alone = writer.layout, self._gradients.alone(number)
+        (at,), to = takes(task.stages, number), self._gradients.place(number)
+        before = task.stages[at - 1]
         shape, samples = layout.shapes[number], layout.samples
 
         def gradients(layout: Layout) -> int:
@@ -143,7 +201,7 @@ class Step:
 
         sizes = shape.units, shape.inputs - 1
         products = Products(writer, task, gradients, sizes, Rows(writer, number))
-        q, lost = gradient_scale(before)
+        q, lost = self._gradients.scale(number)
         writer.measure(SHIFT, value=-8)
 
         def measure(_task: Task, _block: int, sums: Accumulated) -> range:
@@ -156,16 +214,17 @@ class Step:
             bits = task.master_bits[number] - MASTER_SHIFT - lost
             writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
 
+        masked = alone and not before.maps and bool(before.relu or before.rate or before.curve)
         rooms = [(writer.allocate(samples), writer.allocate(samples)) for _ in range(2)]
         for _, block, sums in products.twice(measure, end):
             below, mask = rooms[block % 2]
             offset = block * samples * layout.pitch
             sums.to(below.start, Entry(q), exponent=SHIFT)
-            if not before.window and (before.relu or before.rate or before.curve):
-                writer.read(spilled(writer.layout).masks[number - 1] + offset, mask)
+            if masked:
+                writer.read(spilled(writer.layout).masks[at - 1] + offset, mask)
                 writer.times(below.start, mask.start, samples, entry=mask_entry(before))
-            writer.write(spilled(writer.layout).gradients[number - 1] + offset, below)
+            writer.write(to(writer.layout) + offset, below)
         products.free()
         writer.free(*(lines for room in rooms for lines in room))
-        if before.window:
-            self._maps.below_rows(number - 1)
+        if alone and before.maps:
+            self._maps.below_rows(at - 1)

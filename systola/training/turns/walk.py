@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The turns in which a core takes its samples, and where each one has the inputs of a stage."""
+"""The turns in which a core takes its samples, and where each one has inputs and results."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def spilled(layout: Layout) -> Spilled:
 def inputs(layout: Layout, number: int) -> int:
     """Return the place of the inputs of a stage, [block][sample], with the bias' block."""
     return spilled(layout).units[number - 1] if number else layout.x
+
+
+def result(layout: Layout, at: int) -> int:
+    """Return the place of a result of the network, where 0 is the samples."""
+    return spilled(layout).results[at - 1] if at else layout.x

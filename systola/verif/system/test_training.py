@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of training steps on the RTL: after each, every byte equals the golden model's."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from systola.training import (
     LSTM,
+    Add,
     BatchNormalization,
+    Concatenate,
     Conv2D,
     Dense,
     Dropout,
     Embedding,
     Flatten,
+    GlobalAveragePooling2D,
     Input,
     MaxPooling2D,
     ReLU,
     Sequential,
 )
 from systola.training.engine import Engine
+from systola.training.functional import linked
 from systola.training.optimizers import SGD, Adam, Optimizer, RMSprop
 from systola.verif.plan.selection import exhaustive, thorough
 
@@ -64,6 +70,20 @@ NORMAL = (
         *(MaxPooling2D(2), Flatten(), Dense(9), BatchNormalization(), Dense(CLASSES)),
     ],
 )
+
+
+def _branches() -> list[Any]:
+    """Return maps that are added and put side by side, and of which the first are normalised."""
+    x = Input((6, 6, 1))
+    first = BatchNormalization()(Conv2D(8, 3, padding="same", use_bias=False)(x))
+    added = ReLU()(Add()([Conv2D(8, 3, padding="same")(first), first]))
+    flat = Flatten()(Conv2D(4, 2, strides=2, padding="same")(added))
+    both = Concatenate()([flat, GlobalAveragePooling2D()(Conv2D(10, 1)(first))])
+    return linked(x, Dense(CLASSES)(Dropout(0.2)(both)))
+
+
+BRANCHES_IN_TURNS = ("small-training", 20, _branches())
+"""A network with branches and a batch that does not fit in the buffer."""
 STEPS = ("small-training", 8, [Input((4, 5)), LSTM(9), Dense(CLASSES)])
 
 
@@ -115,6 +135,7 @@ def after_each_step(
         exhaustive(SMALL_DENSE, 4, Adam(clipvalue=0.01), 7),
         thorough(NORMAL, 4, SGD(0.1, 0.5), 7),
         thorough(TURNS, 4, SGD(0.1, 0.5), 7),
+        thorough(BRANCHES_IN_TURNS, 4, SGD(0.1, 0.5), 7),
         exhaustive(MAPS_IN_TURNS, 4, SGD(0.1, 0.5), 7),
         exhaustive(DENSE, 200, SGD(0.1), 0),
         thorough(DENSE, 40, SGD(0.1, rounding="stochastic"), 7),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,8 +15,10 @@ from systola.arch.config import preset
 from systola.training import (
     LSTM,
     SGD,
+    Activation,
     Adam,
     AveragePooling2D,
+    BatchNormalization,
     Conv2D,
     Dense,
     DepthwiseConv2D,
@@ -33,6 +36,8 @@ from systola.training.errors import NoRoomError
 from systola.training.fit import fitted
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
+from systola.verif.training import test_branches, test_normalization
+from systola.verif.training.graphs import drawn_graph
 
 CLASSES, BINARY = "sparse_categorical_crossentropy", "binary_crossentropy"
 MACHINE = preset("4x4-training")
@@ -129,6 +134,23 @@ CASES = {
         20,
         0.0,
     ),
+    "joins": Case(test_branches.rows(), CLASSES, 24),
+    "copies": Case(test_branches.copies(), CLASSES, 24, adam=True),
+    "joined maps": Case(test_branches.maps(), CLASSES, 16),
+    "maps beside maps": Case(test_branches.dense_maps(), CLASSES, 16, 0.0),
+    "two of a state": Case(test_branches.after_an_lstm(), CLASSES, 16),
+    "joined state": Case(test_branches.state_joined(), CLASSES, 16, adam=True),
+    "normal rows": Case(test_normalization.rows(), CLASSES, 24),
+    "normal maps": Case(test_normalization.maps(), CLASSES, 16),
+    "normal steps": Case(test_normalization.steps(), CLASSES, 16, adam=True),
+    "frozen": Case(
+        [
+            *(Input((9,)), Dense(11), BatchNormalization(trainable=False), Activation("relu")),
+            *(Dense(6), BatchNormalization(), Dense(4)),
+        ],
+        CLASSES,
+        24,
+    ),
     "at random": Case(
         [Input((20,)), Dense(20, "relu"), Dense(5)], CLASSES, 24, 0.0, rounding="stochastic"
     ),
@@ -162,7 +184,8 @@ def trained(case: Case, *, weights: bool = False, **how: Any) -> list[Any]:
     state = model.state()
     kept = state.moments
     moments = (*kept.first, *kept.roots) if kept else ()
-    learnt = [each.tobytes() for each in (*state.masters, *state.velocities, *moments)]
+    kinds = *state.masters, *state.velocities, *moments, *state.statistics
+    learnt = [each.tobytes() for each in kinds]
     bits = state.bits, state.unit_bits
     return [history.history, learnt, bits, model.predict(data[0][:11]).tobytes()]
 
@@ -199,6 +222,20 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ("means of maps", 1500, 512, 1, 5),
         thorough("means of maps", 2048, 512, 2, 3),
         thorough("deep maps", 2048, 512, 2, 3),
+        ("joins", 400, 256, 1, 6),
+        ("normal rows", 400, 256, 1, 2),
+        thorough("copies", 360, 256, 2, 3),
+        thorough("two of a state", 500, 256, 1, 4),
+        thorough("joins", 400, 256, 3, 2),
+        thorough("joined maps", 3000, 512, 1, 2),
+        thorough("maps beside maps", 1200, 512, 1, 2),
+        thorough("joined state", 500, 256, 1, 4),
+        thorough("normal rows", 400, 256, 3, 2),
+        thorough("normal maps", 3000, 512, 2, 2),
+        # The sums of a block of channels have no room at one time.
+        thorough("normal maps", 3000, 96, 1, 2),
+        thorough("normal steps", 800, 256, 1, 2),
+        thorough("frozen", 360, 256, 1, 3),
         thorough("words with adam", 496, 256, 2, 2),
         thorough("sequences", 544, 256, 1, 3),
         thorough("words", 544, 1024, 2, 2),
@@ -252,6 +289,30 @@ def test_networks_by_chance(turns: list[int], drawn: int) -> None:
             machine, buffer_lines=lines, accumulator_rows=int(2 ** rng.integers(7, 10))
         )
         cores = int(rng.integers(1, 4))
+        try:
+            found = trained(case, preset=machine, backend="iss", cores=cores)
+        except NoRoomError:
+            continue
+        assert found == trained(case, preset=machine, backend="fast")
+
+
+@pytest.mark.parametrize("drawn", [0, *map(thorough, range(1, 12))])
+def test_networks_with_branches_by_chance(turns: list[int], drawn: int) -> None:
+    """Graphs, buffers, cores and optimisers by chance, until there are turns."""
+    rng = random.Random(random_seed() + drawn)
+    while not turns or turns[-1] == 1:
+        case = Case(
+            drawn_graph(rng, 3),
+            CLASSES,
+            rng.randint(8, 30),
+            rng.choice((0.0, 0.9)),
+            adam=rng.random() < 0.5,
+        )
+        size, cores = rng.choice((3, 4, 5)), rng.choice((1, 1, 2, 3))
+        machine = preset(f"{size}x{size}-training")
+        lines = machine.buffer_banks * rng.randint(60, 400)
+        rows = 1 << rng.randint(6, 9)
+        machine = replace(machine, buffer_lines=lines, accumulator_rows=rows)
         try:
             found = trained(case, preset=machine, backend="iss", cores=cores)
         except NoRoomError:

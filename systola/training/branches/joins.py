@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the parts of an Add and of a Concatenate that are the same in one turn or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from systola.arch.isa import Function, Operation, Rounding
+from systola.training.branches.adding import LEAST
+from systola.training.branches.kept import Kept
+from systola.training.masks import positive_table
+from systola.training.numbers import MOST_INPUT_BITS
+from systola.training.passes import Pass, UnitScale, hidden_scale, of_samples
+from systola.training.task import INPUTS, SHIFT, SPARE, Exponent, Task
+from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
+
+MADE = INPUTS + 1
+"""Exponent register with the fraction bits of the units that a stage makes."""
+_MOST = "most"
+"""Key of the most fraction bits of a result of Concatenate."""
+
+
+class Added:
+    """An Add: sums of int16, which become units."""
+
+    def __init__(self, writer: Writer, task: Task, left: Pass, number: int, *, train: bool) -> None:
+        """Begin to measure the sums, which have their fraction bits in INPUTS."""
+        left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
+        self.scale = UnitScale(writer, task, left, number, train=train)
+        self._writer = writer
+        self._stage = task.stages[number]
+        self._number = number
+
+    def measure(self, task: Task, total: range) -> None:
+        """Measure the sums of the samples of a task."""
+        layout = self._writer.layout
+        shape, there = layout.shapes[self._number], len(task.share(layout.size))
+        for rows in of_samples(shape.units, layout.samples * shape.left, there * shape.left):
+            self.scale.measure_lines(total.start + 2 * rows.start, len(rows))
+
+    def units(self, total: range, units: range, mask: range | None) -> None:
+        """Write the units of sums, and the mask of a ReLU."""
+        writer, relu = self._writer, self._stage.relu
+        if relu and mask:
+            _passing(writer, total, mask, NARROWING)
+        function = Function.RELU if relu else Function.NONE
+        entry = Entry(self.scale.multiplier)
+        at = (total.start, 0, units.start, len(units), entry, NARROWING)
+        away = Rounding.DOUBLE
+        writer.vector(Operation.COPY, *at, function=function, rounding=away, exponent=SHIFT)
+
+
+class SideBySide:
+    """A Concatenate of results with these numbers."""
+
+    def __init__(
+        self, writer: Writer, task: Task, kept: Kept, number: int, given: Sequence[int], train: bool
+    ) -> None:
+        """Find the least fraction bits of all parts."""
+        self._writer = writer
+        self._kept = kept
+        self._number = number
+        stage = self._stage = task.stages[number]
+        self._multiplier, self._lost = hidden_scale(stage.rate, train)
+        self._known = task.unit_bits[number] if task.unit_bits and not train else None
+        keys: list[object] = [*given]
+        if any(at and task.stages[at - 1].lstm for at in given):
+            # The state of an LSTM may have more fraction bits than the result.
+            writer.measure(SPARE, value=MOST_INPUT_BITS + self._lost - 1)
+            kept.keep(_MOST, SPARE)
+            keys.append(_MOST)
+        kept.negative(keys, LEAST)
+        if _MOST in keys:
+            kept.free(_MOST)
+
+    def write(self, given: Iterable[tuple[int, range]], units: range, mask: range | None) -> None:
+        """Write the units of all parts, and the mask of a ReLU."""
+        writer, relu, first = self._writer, self._stage.relu, 0
+        function = Function.RELU if relu else Function.NONE
+        for at, lines in given:
+            self._kept.negative([at], SHIFT)
+            if self._known is None:
+                writer.measure(SHIFT, first=LEAST, third=SHIFT, value=-1)
+            else:
+                writer.measure(SHIFT, third=SHIFT, value=-self._known - self._lost)
+            to = units.start + first
+            place = (lines.start, 0, to, len(lines), Entry(self._multiplier), NARROW)
+            writer.vector(Operation.COPY, *place, function=function, exponent=SHIFT)
+            if relu and mask:
+                _passing(writer, lines, mask[first : first + len(lines)], NARROW)
+            first += len(lines)
+
+    def end(self, left: Pass) -> None:
+        """Note the fraction bits of the units."""
+        left.inputs[:] = [Exponent(INPUTS, 0)] * (self._number + 1) + [Exponent(MADE, 0)]
+        if self._known is None:
+            self._writer.measure(MADE, third=LEAST, value=1 - self._lost)
+        else:
+            self._writer.measure(MADE, value=self._known)
+
+
+def _passing(writer: Writer, sums: range, mask: range, sizes: tuple[int, int]) -> None:
+    """Write the mask of a ReLU: 1 for sums above zero."""
+    table = writer.table(positive_table())
+    at = (sums.start, mask.start, len(mask), ONE, sizes)
+    writer.copy(*at, Function.TABLE, table=table)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adds up the gradients of a result that several stages take, turn by turn.
+
+Each of these gradients waits in host memory. Their fraction bits are kept in the buffer, see
+`systola.training.branches.kept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from systola.arch.isa import Operation, Rounding, Source
+from systola.training.branches.adding import LEAST, add_some
+from systola.training.branches.joins import MADE
+from systola.training.branches.kept import Kept
+from systola.training.branches.numbers import alone, sum_left
+from systola.training.exchange import agree
+from systola.training.layout import Layout
+from systola.training.moves import unflattened
+from systola.training.passes import PLAIN, gradient_scale, mask_entry
+from systola.training.stages import takes
+from systola.training.task import GRADIENT, SHIFT, SPARE, Task
+from systola.training.turns.maps import TurnedMaps
+from systola.training.turns.walk import each_turn, spilled
+from systola.training.writer import NARROWING, Entry, Writer
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A gradient of a result."""
+
+    key: object
+    """Key of the gradient's fraction bits."""
+    place: Callable[[Layout], int]
+    rows: bool
+    """Whether the gradient is of rows."""
+
+
+class Gradients:
+    """A store of the gradients of the results of all stages."""
+
+    def __init__(self, writer: Writer, task: Task, kept: Kept | None, maps: TurnedMaps) -> None:
+        self._writer = writer
+        self._task = task
+        self._kept = kept
+        self._maps = maps
+        self._parts: dict[int, list[_Part]] = {}
+
+    def alone(self, number: int) -> bool:
+        """Return whether a stage alone takes its inputs.
+
+        The gradient of the inputs then goes through the mask of the stage before as it is written.
+        """
+        return alone(self._task.stages, takes(self._task.stages, number)[0])
+
+    def scale(self, number: int) -> tuple[int, int]:
+        """Return the scale of the gradient of a stage's inputs, see `passes.gradient_scale`."""
+        stages = self._task.stages
+        source = stages[takes(stages, number)[0] - 1]
+        return gradient_scale(source) if self.alone(number) else PLAIN
+
+    def place(self, number: int) -> Callable[[Layout], int]:
+        """Return the place of the gradient of a stage's inputs, given the layout of a turn."""
+        at = takes(self._task.stages, number)[0]
+        if self.alone(number):
+            return lambda layout: spilled(layout).gradients[at - 1]
+        return lambda layout: spilled(layout).below[number]
+
+    def add(self, number: int) -> None:
+        """Note the gradient of a stage's inputs, which has its fraction bits in GRADIENT."""
+        if self._kept:
+            at, rows = takes(self._task.stages, number)[0], not self._task.stages[number].window
+            self._add(at, _Part((number, at), self.place(number), rows))
+
+    def split(self, number: int) -> None:
+        """Give the gradient of a join to the results that it takes."""
+        stages = self._task.stages
+        stage, first = stages[number], 0
+        for part, at in enumerate(stage.sources):
+            lines = first
+            if stage.join == "concatenate":
+                first += self._writer.layout.result_lines(stages, at)
+            if at:
+
+                def place(layout: Layout, lines: int = lines) -> int:
+                    return spilled(layout).gradients[number] + lines * layout.pitch
+
+                self._add(at, _Part((number, part), place, not stage.maps))
+
+    def _add(self, at: int, part: _Part) -> None:
+        assert self._kept
+        self._kept.keep(part.key, GRADIENT)
+        self._parts.setdefault(at, []).append(part)
+
+    def gather(self, number: int) -> None:
+        """Write the gradient of the sums of a stage, and its fraction bits into GRADIENT."""
+        if not self._kept:
+            return
+        parts = self._parts.pop(number + 1)
+        if alone(self._task.stages, number + 1):
+            self._kept.bring(parts[0].key, GRADIENT)
+        else:
+            self._sum_up(number, parts)
+        for part in parts:
+            self._kept.free(part.key)
+
+    def _sum_up(self, number: int, parts: list[_Part]) -> None:
+        """Write the sum of several gradients, or of the only one of a join."""
+        writer, task, kept = self._writer, self._task, self._kept
+        assert kept
+        q, lost = gradient_scale(task.stages[number])
+        kept.negative([part.key for part in parts], LEAST)
+        writer.measure(GRADIENT, third=LEAST, value=sum_left(len(parts)))
+        writer.measure(SHIFT, value=-8)
+        for _ in each_turn(writer, task):
+            total = self._sum(number, parts)
+            at = {"buffer": total.start, "rows": len(total) // 2, "bits": 8}
+            writer.measure(SHIFT, Source.LINES, **at, first=SHIFT)
+            writer.free(total)
+        agree(writer, task, MADE)
+        writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-lost)
+        for _ in each_turn(writer, task):
+            total = self._sum(number, parts)
+            gradient = writer.allocate(len(total) // 2)
+            at = (total.start, 0, gradient.start, len(gradient), Entry(q), NARROWING)
+            writer.vector(Operation.COPY, *at, rounding=Rounding.DOUBLE, exponent=SHIFT)
+            writer.free(total)
+            self._through(number, gradient)
+
+    def _sum(self, number: int, parts: list[_Part]) -> range:
+        writer, kept = self._writer, self._kept
+        assert kept
+        total = writer.allocate(2 * writer.layout.result_lines(self._task.stages, number + 1))
+        brought = self._brought(number, parts)
+        add_some(writer, kept, brought, len(parts), total, SPARE)
+        return total
+
+    def _brought(self, number: int, parts: list[_Part]) -> Iterator[tuple[object, range]]:
+        """Bring each gradient of a turn, as the stage has made the result."""
+        writer, stages = self._writer, self._task.stages
+        shape = writer.layout.shapes[number]
+        count = writer.layout.result_lines(stages, number + 1)
+        for part in parts:
+            lines = writer.allocate(count)
+            writer.read(part.place(writer.layout), lines)
+            if part.rows and shape.left > 1:
+                rows, lines = lines, writer.allocate(count)
+                unflattened(writer, rows.start, lines, shape.units, shape.left)
+                writer.free(rows)
+            yield part.key, lines
+            writer.free(lines)
+
+    def _through(self, number: int, gradient: range) -> None:
+        """Write the gradient of a turn's sums to host memory, from the gradient of its units."""
+        writer, stage = self._writer, self._task.stages[number]
+        if stage.maps:
+            self._maps.through(number, gradient)
+            return
+        places = spilled(writer.layout)
+        if stage.relu or stage.rate or stage.curve:
+            mask = writer.allocate(len(gradient))
+            writer.read(places.masks[number], mask)
+            entry = mask_entry(stage)
+            writer.times(gradient.start, mask.start, len(gradient), entry=entry)
+            writer.free(mask)
+        writer.write(places.gradients[number], gradient)
+        writer.free(gradient)
