@@ -6,11 +6,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from systola.arch.config import Config
 from systola.timing.activity import Activity, activity
 from systola.timing.energy import Energy, energies
 from systola.training.errors import TrainingError
-from systola.training.layout import Layout
+from systola.training.fit import fitted
 from systola.training.programs import train_program
 from systola.training.stages import Stage
 from systola.training.task import Task
@@ -55,21 +58,28 @@ class StepEnergy:
 def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | None:
     """Return the energy of a step of `task` with all its samples, on cores of `config`.
 
-    None if the machine has no program for it, as the batch has no room.
+    A batch that has no room is taken in turns; the words of its texts are taken to be spread over
+    the vocabulary. None if the machine has no program even with one block of samples a turn.
     """
-    tasks = [replace(task, core=core) for core in range(task.cores)]
-    most = max(len(each.share(config.cols)) for each in tasks)
     done = Activity()
     try:
-        layout = Layout(config, task.stages, most, beside=task.beside)
-        if layout.samples > config.accumulator_rows:
-            return None
-        for each in tasks:
-            done += activity(config, train_program(config, layout, each).code)
+        task, layout = fitted(config, task, task.count)
+        for core in range(task.cores):
+            program = train_program(config, layout, replace(task, core=core), _words(task))
+            done += activity(config, program.code)
     except TrainingError:
         return None
     macs = task.count * step_macs(task.stages)
     return StepEnergy(task.count, 2 * macs, cycles, done, energies(config, done, macs))
+
+
+def _words(task: Task) -> NDArray[np.intp] | None:
+    """Return words, (samples, steps), that name all rows of the vocabulary equally often."""
+    lstm = task.stages[0].lstm
+    if lstm is None or not task.reads_words:
+        return None
+    shape = task.count, lstm.steps
+    return np.arange(prod(shape)).reshape(shape) % lstm.vocabulary
 
 
 def step_macs(stages: tuple[Stage, ...]) -> int:

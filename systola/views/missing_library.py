@@ -3,4 +3,4 @@
 
 
 class MissingLibraryError(RuntimeError):
-    """An error that says which library a picture needs, and how to install it."""
+    """An error that names the library that a picture needs, and the way to install it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from systola.training import (
@@ -86,9 +87,34 @@ def test_state_beside_the_masters_takes_more() -> None:
     assert plain.operations == momentum.operations == moments.operations
 
 
+def test_a_batch_in_turns() -> None:
+    """A batch that has no room takes the products of its samples, and sums are kept and read."""
+    one, many = fitted().energy, fitted(batch=1200, samples=1400).energy
+    assert many.operations == 75 * one.operations
+    assert many.activity.macs + many.activity.wide_macs > many.operations / 2
+    assert many.activity.host / 75 < one.activity.host  # masters are read and written once
+
+
+def test_words_in_turns() -> None:
+    """A text of a batch in turns brings a row of the masters for each of its words."""
+    words = np.random.default_rng(0).integers(0, 300, (1280, 5))
+    energies: list[Any] = []
+    for batch in (16, 1280):
+        model = Sequential([Input((5,)), Embedding(300, 8), LSTM(8), Dense(1)])
+        model.compile(SGD(0.1), loss="binary_crossentropy", preset=SMALL, backend="fast")
+        labels = np.zeros(len(words))
+        energies.append(model.fit(words, labels, batch_size=batch, verbose=0).energy)
+    one, many = energies
+    assert many.operations == 80 * one.operations
+    assert many.activity.host > 1280 * 5 * 2 * 8
+
+
 def test_a_step_without_a_program() -> None:
-    """Back end "fast" takes batches that the machine has no program for."""
-    assert fitted(batch=5000, samples=1400).energy is None
+    """Back end "fast" takes layers that the machine has no program for."""
+    model = Sequential([Input((40_000,)), Dense(10)])
+    model.compile(SGD(0.1), preset=SMALL, backend="fast")
+    x = np.zeros((8, 40_000), np.float32)
+    assert model.fit(x, np.zeros(8, int), batch_size=8, verbose=0).energy is None
 
 
 def test_cycles_of_a_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
