@@ -124,6 +124,20 @@ class BufferWriteSignature(wiring.Signature):
         )
 
 
+class WeightRowSignature(wiring.Signature):
+    """A signature that takes rows out of the weight FIFO, seen from the FIFO.
+
+    | member  | meaning |
+    |---|---|
+    | `valid` | there is an oldest row |
+    | `pop`   | drops the oldest row |
+    | `row`   | the oldest row, in the cycle after a cycle with `valid` |
+    """
+
+    def __init__(self, *, width: int):
+        super().__init__({"valid": Out(1), "pop": In(1), "row": Out(width)})
+
+
 class ParameterWriteSignature(wiring.Signature):
     """A signature that writes planes of one parameter entry, seen from the writer.
 

@@ -14,7 +14,7 @@ from systola.hdl.activation.controls import INSTRUCTIONS
 from systola.hdl.activation.gate_queue import GateQueue
 from systola.hdl.activation.result_lanes import ResultLanes
 from systola.hdl.activation.spacings import GATHER_SPACING, SLOT_DISTANCE
-from systola.hdl.activation.step_checks import checks, watched
+from systola.hdl.activation.step_checks import checks
 from systola.hdl.activation.step_planner import PLAN_LATENCY, StepPlanner
 from systola.hdl.activation.steps import Pause, Phase, Step, steps_left_out
 from systola.hdl.activation.vector_lane import Coefficient
@@ -23,12 +23,12 @@ from systola.hdl.commands import (
     ActivateCommand,
     Other,
     Source,
-    address_bits,
     is_gate,
     measures,
-    row_bits,
 )
-from systola.hdl.parts.in_flight import Awaited, Progress, kept
+from systola.hdl.control.hazards import masks_of
+from systola.hdl.control.signatures import list_signature, queue_signature
+from systola.hdl.parts.in_flight import kept
 from systola.hdl.parts.interlock import Interlock
 from systola.hdl.ports import (
     BufferReadSignature,
@@ -55,32 +55,25 @@ class ActivationUnit(wiring.Component):
     accumulator row or of a buffer line. A step of a `paired` command reads both lines of an int16
     operand or addend. The last step of a vector issues the vector.
 
-    | port               | meaning |
+    | port                | meaning |
     |---|---|
-    | `command`          | the instruction; it stays until `command_pop` |
-    | `command_valid`    | there is an instruction |
-    | `command_pop`      | all steps of `command` were taken off; the unit needs it no longer |
-    | `masks`            | the entries of each list that `command` awaits |
-    | `progress`         | the reports of the lists that `masks` name |
-    | `enable`           | a row of the accumulators is read |
-    | `address`          | the row |
-    | `ready`            | the accumulators take the read |
-    | `accumulators`     | the sums of the row, ROW_LATENCY cycles after the read |
-    | `operands`         | reads of buffer lines, with their `ready` and their data |
-    | `parameters`       | writes into the parameter memory |
-    | `tables`           | writes into the tables, with tables |
-    | `buffer`           | writes of result lines |
-    | `advance_read`     | accumulator rows below `advance_read_to` have been read, in the cycle
-                           before |
-    | `advance_read_to`  | the first row that has not been read |
-    | `rows_done`        | all rows of the instruction have been read, in the cycle before |
-    | `lines_done`       | all lines of the instruction have been read, in the cycle before |
-    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
-    | `advance_write_to` | the first line that is not written by then |
-    | `write_done`       | all lines of the instruction are written in ANNOUNCED cycles |
-    | `takes_line`       | a step that reads no accumulators was made, in the cycle before; a
-                           counter uses it |
-    | `running`          | a program runs, where columns take turns |
+    | `queue`             | the queue of commands; `pop`: all steps of the command were taken off |
+    | `activate_reading`  | the list of accumulator rows: reports each row in the cycle after its
+                            read, and retires when all have been read |
+    | `activate_operands` | the list of buffer lines: retires in the cycle after the last read |
+    | `activate_writing`  | the list of results: reports lines that are written in ANNOUNCED cycles,
+                            and retires when all are written by then |
+    | `enable`            | a row of the accumulators is read |
+    | `address`           | the row |
+    | `ready`             | the accumulators take the read |
+    | `accumulators`      | the sums of the row, ROW_LATENCY cycles after the read |
+    | `operands`          | reads of buffer lines, with their `ready` and their data |
+    | `parameters`        | writes into the parameter memory |
+    | `tables`            | writes into the tables, with tables |
+    | `buffer`            | writes of result lines |
+    | `takes_line`        | a step that reads no accumulators was made, in the cycle before; a
+                            counter uses it |
+    | `running`           | a program runs, where columns take turns |
 
     - Latency: the first read comes FRONT_LATENCY cycles after the command. The read of a step that
       waits comes FOLLOW_LATENCY cycles after a list lets the step go, or one cycle more. From the
@@ -111,16 +104,10 @@ class ActivationUnit(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        depth = config.queue_depth
-        masks = watched(config)
+        lists = ("activate_reading", "activate_operands", "activate_writing")
         members = {
-            "command": In(ActivateCommand(config=config)),
-            "command_valid": In(1),
-            "command_pop": Out(1),
-            "masks": In(data.StructLayout(dict.fromkeys(masks, Awaited(depth)))),
-            "progress": In(
-                data.StructLayout({name: Progress(bits, depth) for name, bits in masks.items()})
-            ),
+            "queue": In(queue_signature("activate", config)),
+            **{name: In(list_signature(name, config)) for name in lists},
             "enable": Out(1),
             "ready": In(1),
             "address": Out(ceil_log2(config.accumulator_rows)),
@@ -128,13 +115,6 @@ class ActivationUnit(wiring.Component):
             "operands": Out(BufferReadSignature(config=config, pairs=config.reads_pairs)),
             "parameters": In(ParameterWriteSignature(config=config)),
             "buffer": Out(BufferWriteSignature(config=config)),
-            "advance_read": Out(1),
-            "advance_read_to": Out(row_bits(config)),
-            "rows_done": Out(1),
-            "lines_done": Out(1),
-            "advance_write": Out(1),
-            "advance_write_to": Out(address_bits(config)),
-            "write_done": Out(1),
             "takes_line": Out(1),
         }
         if config.tables:
@@ -156,7 +136,7 @@ class ActivationUnit(wiring.Component):
             item=Step(config=self._config),
             checks=checks(self._config),
             depth=self._config.queue_depth,
-            widths=watched(self._config),
+            widths=masks_of("activate", self._config),
         )
         ends = Signal()  # the last step of the instruction is taken
         command = self._plan(m, interlock, ends)
@@ -179,10 +159,10 @@ class ActivationUnit(wiring.Component):
         m.d.sync += scaled_sums.eq(Cat(issues & scaled, scaled_sums))
         m.d.comb += [issues.eq(done & step.final), ends.eq(done & step.ends)]
         m.d.sync += [
-            self.advance_read.eq(issues & from_accumulators),
-            self.advance_read_to.eq(step.row + 1),
-            self.rows_done.eq(ends & (from_accumulators | in_both)),
-            self.lines_done.eq(ends & (~from_accumulators | in_both)),
+            self.activate_reading.advance.eq(issues & from_accumulators),
+            self.activate_reading.advance_to.eq(step.row + 1),
+            self.activate_reading.retire.eq(ends & (from_accumulators | in_both)),
+            self.activate_operands.retire.eq(ends & (~from_accumulators | in_both)),
             self.takes_line.eq(done & ~from_accumulators),
         ]
 
@@ -211,26 +191,27 @@ class ActivationUnit(wiring.Component):
         instruction, which `ends` then.
         """
         planner = m.submodules.planner = StepPlanner(config=self._config)
+        queue = self.queue
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)
         # The masks of the step that the planner offers.
-        masks = Signal.like(self.masks)
+        masks = Signal.like(queue.masks)
         next_masks = Signal.like(masks)
         m.d.comb += [
-            next_masks.eq(Mux(planner.loads, self.masks, masks)),
+            next_masks.eq(Mux(planner.loads, queue.masks, masks)),
             interlock.awaited.eq(masks),
-            interlock.progress.eq(self.progress),
+            interlock.progress.eq(queue.progress),
         ]
-        m.d.sync += masks.eq(kept(next_masks, self.progress))
+        m.d.sync += masks.eq(kept(next_masks, queue.progress))
 
         command = Signal(ActivateCommand(config=self._config), reset_less=True)
         present = Signal()
         follows = Signal()  # the planner already has the instruction after `command`
         m.d.comb += [
-            planner.command.eq(self.command),
-            planner.command_valid.eq(self.command_valid),
+            planner.command.eq(queue.command),
+            planner.command_valid.eq(queue.valid),
             planner.hold.eq(follows & present),
-            self.command_pop.eq(planner.ends),
+            queue.pop.eq(planner.ends),
         ]
         m.d.sync += [
             present.eq(Mux(present, ~ends, follows)),
@@ -277,6 +258,7 @@ class ActivationUnit(wiring.Component):
                 ),
             ]
         connect(m, lanes.buffer, flipped(self.buffer))
+        connect(m, lanes.activate_writing, flipped(self.activate_writing))
         connect(m, flipped(self.parameters), lanes.parameters)
         if self._config.tables:
             connect(m, flipped(self.tables), lanes.tables)
@@ -290,9 +272,6 @@ class ActivationUnit(wiring.Component):
             lanes.accumulators.eq(self.accumulators),
             lanes.operands.eq(self.operands.data),
             *([lanes.before.eq(self.operands.before)] if self._config.reads_pairs else []),
-            self.advance_write.eq(lanes.advance_write),
-            self.advance_write_to.eq(lanes.advance_write_to),
-            self.write_done.eq(lanes.write_done),
         ]
         return lanes
 

@@ -12,6 +12,7 @@ from systola.arch.config import Config
 from systola.hdl.activation.activation_lane import Pick
 from systola.hdl.activation.controls import EndControl
 from systola.hdl.commands import OTHER, address_bits, is_gate, measures
+from systola.hdl.control.signatures import list_signature
 
 GATES = 4
 """Number of vectors with lines that can wait for the gates: one more than the lanes have."""
@@ -40,9 +41,8 @@ class LineWriter(wiring.Component):
     | `pick`             | choice of the bytes that the lanes give in the next cycle |
     | `enable`           | a line is written, in the cycle after its bytes |
     | `address`          | the line |
-    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
-    | `advance_write_to` | the first line that is not written by then |
-    | `write_done`       | the lines that are announced are the last of their instruction |
+    | `activate_writing` | reports lines that are written in ANNOUNCED cycles, and retires when all
+                           lines of an instruction are |
     | `turn`             | the turn of `end`, where columns take turns |
 
     Throughput: one line a cycle. No back-pressure. The results of the gates come in the order of
@@ -71,9 +71,7 @@ class LineWriter(wiring.Component):
                 "pick": Out(Pick),
                 "enable": Out(1),
                 "address": Out(address_bits(config)),
-                "advance_write": Out(1),
-                "advance_write_to": Out(address_bits(config)),
-                "write_done": Out(1),
+                "activate_writing": In(list_signature("activate_writing", config)),
             }
         )
 
@@ -160,9 +158,9 @@ class LineWriter(wiring.Component):
             ),
         ]
         m.d.sync += [
-            self.advance_write.eq(announces),
-            self.advance_write_to.eq(
+            self.activate_writing.advance.eq(announces),
+            self.activate_writing.advance_to.eq(
                 Mux(by_gate, line_of_gate, Mux(by_two, lines[-1], self.written))
             ),
-            self.write_done.eq(announces & ends),
+            self.activate_writing.retire.eq(announces & ends),
         ]

@@ -57,6 +57,7 @@ from systola.hdl.activation.spacings import (
 )
 from systola.hdl.activation.vector_lane import VectorLane, lane_bits
 from systola.hdl.commands import MeasureLayout, address_bits, is_gate
+from systola.hdl.control.signatures import list_signature
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine, delayed
@@ -99,9 +100,8 @@ class ResultLanes(wiring.Component):
     | `parameters`       | writes into the parameter memory |
     | `tables`           | writes into the tables |
     | `buffer`           | writes of result lines |
-    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
-    | `advance_write_to` | the first line that is not written by then |
-    | `write_done`       | all lines of an instruction are written by then |
+    | `activate_writing` | reports lines that are written in ANNOUNCED cycles, and retires when all
+                           lines of an instruction are |
     | `about`            | with the last vector of a Measure: its fields |
     | `seed`             | with the load of a seed: the seed |
     | `turn`             | number of the column that has its turn, where columns take turns |
@@ -138,9 +138,7 @@ class ResultLanes(wiring.Component):
             "operands": In(8 * config.line_bytes),
             "parameters": In(ParameterWriteSignature(config=config)),
             "buffer": Out(BufferWriteSignature(config=config)),
-            "advance_write": Out(1),
-            "advance_write_to": Out(address_bits(config)),
-            "write_done": Out(1),
+            "activate_writing": In(list_signature("activate_writing", config)),
         }
         if config.tables:
             members["tables"] = In(TableWriteSignature(tables=config.tables))
@@ -324,9 +322,9 @@ class ResultLanes(wiring.Component):
             m.d.sync += [
                 self.buffer.enable.eq(self._turns.last(end.output_valid, ROW_LATENCY + pick)),
                 self.buffer.address.eq(end.output.line),
-                self.advance_write.eq(announces),
-                self.advance_write_to.eq(written),
-                self.write_done.eq(announces & announced.output.last),
+                self.activate_writing.advance.eq(announces),
+                self.activate_writing.advance_to.eq(written),
+                self.activate_writing.retire.eq(announces & announced.output.last),
             ]
 
     def _lanes(
@@ -446,10 +444,8 @@ class ResultLanes(wiring.Component):
             writer.written.eq(written),
             self.buffer.enable.eq(writer.enable),
             self.buffer.address.eq(writer.address),
-            self.advance_write.eq(writer.advance_write),
-            self.advance_write_to.eq(writer.advance_write_to),
-            self.write_done.eq(writer.write_done),
         ]
+        connect(m, writer.activate_writing, flipped(self.activate_writing))
         if self._shared:
             m.d.comb += writer.turn.eq(self._turns.at(ROW_LATENCY + pick))
         return writer

@@ -88,7 +88,7 @@ class CommandQueue(wiring.Component):
             left.eq(Mux(self.pop, waiting[1:], waiting)),
             commands.push.eq(self.push),
             commands.pushed.eq(self.pushed),
-            commands.retire.eq(self.pop),
+            commands.pop.eq(self.pop),
             self.command.eq(commands.oldest),
         ]
         m.d.sync += [

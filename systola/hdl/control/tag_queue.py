@@ -68,13 +68,13 @@ class TagQueue(wiring.Component):
         m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
         loads = Signal()
         # If the register is empty, a tag that comes is loaded at once.
-        waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, retire=loads)
+        waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, pop=loads)
         m.d.comb += [
             loads.eq(~some | self.enters),
             pushed.tag.eq(self.tag),
             behind.pushed.eq(pushed),
             behind.push.eq(self.push),
-            behind.retire.eq(loads & (self.push | waiting[0])),
+            behind.pop.eq(loads & (self.push | waiting[0])),
             self.full.eq(waiting[-1]),
             self.one_at_most.eq(~waiting[0]),
             self.enters.eq(some & ~blocks.any() & ~self.hold),

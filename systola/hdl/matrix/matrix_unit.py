@@ -7,18 +7,20 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import MatrixCommand, address_bits, line_bits, matrix_walk, row_bits
+from systola.hdl.commands import line_bits, matrix_walk, row_bits
+from systola.hdl.control.hazards import masks_of
+from systola.hdl.control.signatures import list_signature, queue_signature
 from systola.hdl.matrix.mxu import MXU
 from systola.hdl.matrix.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
 from systola.hdl.matrix.vector_planner import VectorPlanner
 from systola.hdl.matrix.weight_loader import WeightLoader
 from systola.hdl.memories.accumulators import BANKS, UPDATE_LATENCY
 from systola.hdl.parts.delay_line import DelayLine
-from systola.hdl.parts.in_flight import Awaited, Progress, kept
+from systola.hdl.parts.in_flight import kept
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.walker import WALK_GAP, Walker
-from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
+from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature, WeightRowSignature
 
 FRONT_LATENCY = 6
 """Cycles from a command to the read of its first line: walk, two of plan, interlock, read."""
@@ -29,12 +31,6 @@ SUMS_ANNOUNCED = UPDATE_LATENCY
 the earliest in the cycle after the write."""
 COMMAND_GAP = WALK_GAP
 """Cycles lost between two commands."""
-_WATCHED = {
-    "host_reading": address_bits,
-    "activate_writing": address_bits,
-    "activate_reading": row_bits,
-}
-"""Lists that vectors wait for, each with a function that returns the bits of its addresses."""
 
 
 class SumEvent(data.StructLayout):
@@ -111,39 +107,32 @@ class MatrixUnit(wiring.Component):
     A vector is a line of the buffer, or no line outside the feature map (VectorPlanner). Its sums
     go to an accumulator row. Vectors are issued in the order of the command's walk.
 
-    | port                       | meaning |
+    | port                   | meaning |
     |---|---|
-    | `command`, `command_valid` | the oldest command of the queue |
-    | `command_pop`              | the last place of the walk is taken; the next command may
-                                   follow |
-    | `masks`                    | the entries that the command waits for |
-    | `progress`                 | the report of the list of each mask |
-    | `waits`                    | a bit for each mask: a vector waited for it in the cycle before |
-    | `buffer`                   | reads of lines |
-    | `weight_row`               | the oldest row of the weight FIFO, in the cycle after its
-                                   `weight_take` |
-    | `weight_arrived`           | the weight FIFO has a row |
-    | `weight_take`              | takes the oldest row of the weight FIFO |
-    | `update`, `update_row`     | updates a row of the accumulators |
-    | `update_reads`             | a bit for each bank: the update reads it, see Accumulators |
-    | `accumulate`, `shift`      | the kind of the update, see Accumulators |
-    | `sums`                     | the sums, SUMS_LATENCY cycles after their `update` |
-    | `advance_read`             | lines below `advance_read_to` have been read for the last time |
-    | `read_done`                | the instruction has read all its lines |
-    | `advance_sum`              | accumulator rows below `advance_sum_to` are final in
-                                   SUMS_ANNOUNCED cycles |
-    | `sum_done`                 | all rows of the instruction are final in SUMS_ANNOUNCED cycles |
-    | `active`                   | a vector was issued in the cycle before |
-    | `awaiting_weights`         | the array waited for weights in the cycle before, and none had
-                                   arrived |
-    | `weights_moving`           | a tile moved into the array in the cycle before, and a vector
-                                   waited for it |
+    | `queue`                | the queue of commands; `pop`: the last place of the walk is taken,
+                               and the next command may follow |
+    | `matrix_reading`       | the list of buffer lines: reports lines that have been read for the
+                               last time, and retires when all have been read |
+    | `matrix_summing`       | the list of accumulator rows: reports rows that are final in
+                               SUMS_ANNOUNCED cycles, and retires when all rows are |
+    | `waits`                | a bit for each mask: a vector waited for it in the cycle before |
+    | `buffer`               | reads of lines |
+    | `weight_rows`          | the rows of the weight FIFO |
+    | `update`, `update_row` | updates a row of the accumulators |
+    | `update_reads`         | a bit for each bank: the update reads it, see Accumulators |
+    | `accumulate`, `shift`  | the kind of the update, see Accumulators |
+    | `sums`                 | the sums, SUMS_LATENCY cycles after their `update` |
+    | `active`               | a vector was issued in the cycle before |
+    | `awaiting_weights`     | the array waited for weights in the cycle before, and none had
+                               arrived |
+    | `weights_moving`       | a tile moved into the array in the cycle before, and a vector waited
+                               for it |
 
     Waits: a vector waits while older instructions still use its line or its row. The first vector
     of a tile waits for its weights. A tile is loaded into the shadow weights during `rows` cycles
     beside the tile before; after that it is switched without a bubble.
 
-    Timing: COMMAND_GAP cycles lie between two commands. At `command_pop` vectors may still be on
+    Timing: COMMAND_GAP cycles lie between two commands. At `queue.pop` vectors may still be on
     their way to their issue. The first line is read FRONT_LATENCY cycles after its command came,
     and FOLLOW_LATENCY cycles after a list lets it go.
 
@@ -156,35 +145,20 @@ class MatrixUnit(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         accumulator = ceil_log2(config.accumulator_rows)
-        depth = config.queue_depth
         super().__init__(
             {
-                "command": In(MatrixCommand(config=config)),
-                "command_valid": In(1),
-                "command_pop": Out(1),
-                "masks": In(data.StructLayout(dict.fromkeys(_WATCHED, Awaited(depth)))),
-                "progress": In(
-                    data.StructLayout(
-                        {name: Progress(bits(config), depth) for name, bits in _WATCHED.items()}
-                    )
-                ),
-                "waits": Out(data.StructLayout(dict.fromkeys(_WATCHED, 1))),
+                "queue": In(queue_signature("matrix", config)),
+                "matrix_reading": In(list_signature("matrix_reading", config)),
+                "matrix_summing": In(list_signature("matrix_summing", config)),
+                "waits": Out(data.StructLayout(dict.fromkeys(masks_of("matrix", config), 1))),
                 "buffer": Out(BufferReadSignature(config=config)),
-                "weight_row": In(8 * config.cols),
-                "weight_arrived": In(1),
-                "weight_take": Out(1),
+                "weight_rows": In(WeightRowSignature(width=8 * config.cols)),
                 "update": Out(1),
                 "update_row": Out(accumulator),
                 "update_reads": Out(BANKS),
                 "accumulate": Out(1),
                 "shift": Out(2),
                 "sums": Out(32 * config.cols),
-                "advance_read": Out(1),
-                "advance_read_to": Out(address_bits(config)),
-                "read_done": Out(1),
-                "advance_sum": Out(1),
-                "advance_sum_to": Out(row_bits(config)),
-                "sum_done": Out(1),
                 "active": Out(1),
                 "awaiting_weights": Out(1),
                 "weights_moving": Out(1),
@@ -211,7 +185,7 @@ class MatrixUnit(wiring.Component):
                 Check(watched="activate_reading", address="row", used="vector"),
             ],
             depth=config.queue_depth,
-            widths={name: bits(config) for name, bits in _WATCHED.items()},
+            widths=masks_of("matrix", config),
         )
         self._plan(m, interlock)
 
@@ -234,8 +208,8 @@ class MatrixUnit(wiring.Component):
             item_goes.eq(item_comes & Mux(first, loader.ready, ~loader.hold)),
             active.eq(item_goes & item.vector),
             loader.swap.eq(item_goes & first),
-            loader.arrived.eq(self.weight_arrived),
-            self.weight_take.eq(loader.take),
+            loader.arrived.eq(self.weight_rows.valid),
+            self.weight_rows.pop.eq(loader.take),
         ]
         with m.If(~aside_valid):
             m.d.sync += aside.eq(passed.payload)
@@ -259,13 +233,13 @@ class MatrixUnit(wiring.Component):
             read.eq(item),
             self.buffer.enable.eq(item_goes & item.reads),
             self.active.eq(active),
-            self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_arrived)),
-            self.weights_moving.eq(awaits & self.weight_arrived),
+            self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_rows.valid)),
+            self.weights_moving.eq(awaits & self.weight_rows.valid),
             self.waits.eq(Mux(aside_free, interlock.waits.as_value(), 0)),
             # These come a cycle after the read.
-            self.advance_read.eq(self.active & read.done_with),
-            self.advance_read_to.eq(read.line + 1),
-            self.read_done.eq(self.active & read.event.sum.last),
+            self.matrix_reading.advance.eq(self.active & read.done_with),
+            self.matrix_reading.advance_to.eq(read.line + 1),
+            self.matrix_reading.retire.eq(self.active & read.event.sum.last),
         ]
         m.d.comb += [
             self.buffer.address.eq(read.line),
@@ -297,7 +271,7 @@ class MatrixUnit(wiring.Component):
             m.d.sync += [held.eq(holds[-1]), loaded.eq(load)]
             holds.append(held)
             load = loaded
-        weights = self.weight_row
+        weights = self.weight_rows.row
         for stage in range(BUFFER_LATENCY):
             moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
             m.d.sync += moving.eq(weights)
@@ -362,15 +336,15 @@ class MatrixUnit(wiring.Component):
                 )
                 for bank in range(BANKS)
             ),
-            self.advance_sum.eq(update_comes & coming.final),
-            self.sum_done.eq(update_comes & coming.last),
+            self.matrix_summing.advance.eq(update_comes & coming.final),
+            self.matrix_summing.retire.eq(update_comes & coming.last),
         ]
         m.d.comb += [
             delay.input.eq(rows),
             delay.input_valid.eq(self.active),
             delay.hold.eq(hold),
             self.update_row.eq(update.row),
-            self.advance_sum_to.eq(update.row + 1),
+            self.matrix_summing.advance_to.eq(update.row + 1),
             self.accumulate.eq(update.accumulate),
             self.shift.eq(update.shift),
         ]
@@ -378,7 +352,7 @@ class MatrixUnit(wiring.Component):
     def _plan(self, m: Module, interlock: Interlock) -> None:
         """Connect the plan: it turns the command into items for the interlock."""
         config = self._config
-        command = self.command
+        queue, command = self.queue, self.queue.command
         walker = m.submodules.walker = Walker(walk=matrix_walk(config))
         planner = m.submodules.planner = VectorPlanner(config=config)
 
@@ -386,9 +360,9 @@ class MatrixUnit(wiring.Component):
         taken = planner.place_ready  # the place is taken, if there is one
         m.d.comb += [
             walker.walk.payload.eq(command.walk),
-            walker.walk.valid.eq(self.command_valid),
+            walker.walk.valid.eq(queue.valid),
             walker.advance.eq(taken),
-            self.command_pop.eq(walker.walk.ready),
+            queue.pop.eq(walker.walk.ready),
         ]
 
         first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
@@ -443,12 +417,12 @@ class MatrixUnit(wiring.Component):
             ]
 
         # The masks of the place, and of the plan.
-        masks = self.masks
+        masks = queue.masks
         for stage, loads in (("place", taken), ("plan", moves)):
-            here = Signal.like(self.masks, name=f"masks_of_{stage}")
-            source = Signal.like(self.masks, name=f"masks_to_{stage}")
+            here = Signal.like(queue.masks, name=f"masks_of_{stage}")
+            source = Signal.like(queue.masks, name=f"masks_to_{stage}")
             m.d.comb += source.eq(Mux(loads, masks, here))
-            m.d.sync += here.eq(kept(source, self.progress))
+            m.d.sync += here.eq(kept(source, queue.progress))
             masks = here
 
         m.d.comb += [
@@ -463,5 +437,5 @@ class MatrixUnit(wiring.Component):
             interlock.input.valid.eq(valid),
             interlock.input.payload.eq(item),
             interlock.awaited.eq(masks),
-            interlock.progress.eq(self.progress),
+            interlock.progress.eq(queue.progress),
         ]

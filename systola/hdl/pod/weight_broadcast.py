@@ -130,7 +130,7 @@ class WeightBroadcast(wiring.Component):
         m.d.comb += [
             groups.push.eq(burst_goes),
             groups.pushed.cores.eq(group),
-            groups.retire.eq(ends),
+            groups.pop.eq(ends),
             self.to.eq(Mux(self.word_valid, groups.oldest.cores, 0)),
         ]
         m.d.sync += under_way.eq(under_way + burst_goes - ends)
