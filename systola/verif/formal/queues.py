@@ -64,8 +64,10 @@ class CommandQueueHarness(Harness):
             Assert(dut.valid == filled),
         ]
 
-        waiting, first, free = (unit.inside(name) for name in ("waiting", "oldest", "free"))
-        comes, to = unit.inside("comes"), unit.inside("to")
+        waiting, first, free = (
+            unit.inside(name) for name in ("commands_waiting", "oldest_place", "push_place")
+        )
+        comes, to = unit.inside("masks_come"), unit.inside("masks_place")
         rows = Array(unit.rows("commands.memory", self.DEPTH))
         masks = Array([unit.inside(f"masks_{i}") for i in range(self.DEPTH)])
         place = Signal.like(first)
@@ -291,11 +293,15 @@ PROOFS = (
         harness=CommandQueueHarness,
         depth=3,
         faults=(
-            Fault(unit="command_queue", old="eq(waiting[-1])", new="eq(waiting[-1] & ~self.pop)"),
             Fault(
                 unit="command_queue",
-                old="masks.eq(kept(now, self.progress))",
-                new="masks.eq(Mux(comes, now, kept(now, self.progress)))",
+                old="eq(commands_waiting[-1])",
+                new="eq(commands_waiting[-1] & ~self.pop)",
+            ),
+            Fault(
+                unit="command_queue",
+                old="masks.eq(kept(masks_now, self.progress))",
+                new="masks.eq(Mux(masks_come, masks_now, kept(masks_now, self.progress)))",
             ),
         ),
         fault_depth=10,

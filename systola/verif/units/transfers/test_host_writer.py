@@ -188,7 +188,7 @@ class Writer(Bench):
         )
 
     async def run(self, command, limit=5000):
-        """Run one command to its end; it is valid in the cycle of its `pop` and gone in the next."""
+        """Run a command to its end; it is valid in the cycle of its `pop`, and gone in the next."""
         if self.refuse:
             self.interlock(command)
         await self.step(queue__command=command, queue__valid=1)
