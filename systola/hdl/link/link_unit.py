@@ -160,21 +160,21 @@ class LinkUnit(wiring.Component):
         """Connect the left and the right part with one port, in turn where both request it."""
         port = getattr(self, name)
         left, right = users
-        turn = Signal(name=f"{name}_turn")
-        chosen = Signal(name=f"{name}_right")
+        right_turn = Signal(name=f"{name}_turn")
+        right_chosen = Signal(name=f"{name}_right")
         m.d.comb += [
-            chosen.eq(right.enable & (~left.enable | turn)),
+            right_chosen.eq(right.enable & (~left.enable | right_turn)),
             port.enable.eq(left.enable | right.enable),
-            left.ready.eq(port.ready & ~chosen),
-            right.ready.eq(port.ready & chosen),
+            left.ready.eq(port.ready & ~right_chosen),
+            right.ready.eq(port.ready & right_chosen),
         ]
         with m.If(port.enable & port.ready):
-            m.d.sync += turn.eq(~chosen)
+            m.d.sync += right_turn.eq(~right_chosen)
         for member, flow in port.signature.members.items():
             if member in ("enable", "ready"):
                 continue
             ends = getattr(port, member), getattr(left, member), getattr(right, member)
             if flow.flow is Out:
-                m.d.comb += ends[0].eq(Mux(chosen, ends[2], ends[1]))
+                m.d.comb += ends[0].eq(Mux(right_chosen, ends[2], ends[1]))
             else:
                 m.d.comb += [end.eq(ends[0]) for end in ends[1:]]

@@ -37,24 +37,24 @@ class LinkedAccumulators(wiring.Component):
         m = Module()
         memory = m.submodules.memory = Accumulators(config=self._config)
         read, update = self.sums_read, self.sums_update
-        adds = Signal()
-        sums = Signal.like(update.sums, reset_less=True)
+        link_adds = Signal()
+        link_sums = Signal.like(update.sums, reset_less=True)
         from_link = Signal()
         assert SUMS_LATENCY == 1
-        m.d.sync += [from_link.eq(update.enable & update.ready), sums.eq(update.sums)]
+        m.d.sync += [from_link.eq(update.enable & update.ready), link_sums.eq(update.sums)]
         m.d.comb += [
             read.ready.eq(memory.ready & ~self.enable),
             read.data.eq(memory.data),
             update.ready.eq(~self.update),
-            adds.eq(update.enable & update.ready & update.adds),
+            link_adds.eq(update.enable & update.ready & update.adds),
             memory.enable.eq(self.enable | read.enable),
             memory.address.eq(Mux(self.enable, self.address, read.address)),
             memory.update.eq(self.update | update.enable),
-            memory.reads.eq(Mux(self.update, self.reads, adds << update.address[0])),
+            memory.reads.eq(Mux(self.update, self.reads, link_adds << update.address[0])),
             memory.row.eq(Mux(self.update, self.row, update.address)),
             memory.accumulate.eq(Mux(self.update, self.accumulate, update.adds)),
             memory.shift.eq(Mux(self.update, self.shift, 0)),
-            memory.sums.eq(Mux(from_link, sums, self.sums)),
+            memory.sums.eq(Mux(from_link, link_sums, self.sums)),
             self.ready.eq(memory.ready),
             self.data.eq(memory.data),
             self.flawed.eq(memory.flawed),

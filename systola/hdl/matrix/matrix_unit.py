@@ -190,70 +190,70 @@ class MatrixUnit(wiring.Component):
         self._plan(m, interlock)
 
         # Issue: it depends on registers and on the weights. An item that has to wait for weights
-        # waits `aside`, so that the interlock's `output.ready` is a register.
+        # waits `waiting_item`, so that the interlock's `output.ready` is a register.
         passed = interlock.output
-        aside, aside_valid = Signal(Item(config=config), reset_less=True), Signal()
-        # the inverse of `aside_valid`, a register of its own for the choice of items
-        aside_free = Signal(init=1)
-        item = Signal(Item(config=config))
+        waiting_item, waiting_valid = Signal(Item(config=config), reset_less=True), Signal()
+        # the inverse of `waiting_valid`, a register of its own for the choice of items
+        waiting_free = Signal(init=1)
+        issued_item = Signal(Item(config=config))
         item_comes = Signal()
-        first = Signal()
+        is_first = Signal()
         item_goes = Signal()
-        active = Signal()
+        vector_issues = Signal()
         m.d.comb += [
-            passed.ready.eq(aside_free),
-            item.eq(Mux(aside_valid, aside, passed.payload)),
-            item_comes.eq(~aside_free | passed.valid),
-            first.eq(Mux(aside_free, passed.payload.event.first, aside.event.first)),
-            item_goes.eq(item_comes & Mux(first, loader.ready, ~loader.hold)),
-            active.eq(item_goes & item.vector),
-            loader.swap.eq(item_goes & first),
+            passed.ready.eq(waiting_free),
+            issued_item.eq(Mux(waiting_valid, waiting_item, passed.payload)),
+            item_comes.eq(~waiting_free | passed.valid),
+            is_first.eq(Mux(waiting_free, passed.payload.event.first, waiting_item.event.first)),
+            item_goes.eq(item_comes & Mux(is_first, loader.ready, ~loader.hold)),
+            vector_issues.eq(item_goes & issued_item.vector),
+            loader.swap.eq(item_goes & is_first),
             loader.arrived.eq(self.weight_rows.valid),
             self.weight_rows.pop.eq(loader.take),
         ]
-        with m.If(~aside_valid):
-            m.d.sync += aside.eq(passed.payload)
+        with m.If(~waiting_valid):
+            m.d.sync += waiting_item.eq(passed.payload)
         m.d.sync += [
-            aside_valid.eq(item_comes & ~item_goes),
-            aside_free.eq(~item_comes | item_goes),
+            waiting_valid.eq(item_comes & ~item_goes),
+            waiting_free.eq(~item_comes | item_goes),
         ]
-        awaits = Signal()
-        m.d.comb += awaits.eq(
+        awaits_weights = Signal()
+        m.d.comb += awaits_weights.eq(
             Mux(
-                aside_free,
+                waiting_free,
                 interlock.oldest_valid & interlock.oldest.event.first,
-                aside.event.first,
+                waiting_item.event.first,
             )
             & ~loader.ready
         )
-        issued = Signal()
-        read = Signal(Item(config=config), reset_less=True)
+        item_issued = Signal()
+        read_item = Signal(Item(config=config), reset_less=True)
         m.d.sync += [
-            issued.eq(item_goes),
-            read.eq(item),
-            self.buffer.enable.eq(item_goes & item.reads),
-            self.active.eq(active),
-            self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_rows.valid)),
-            self.weights_moving.eq(awaits & self.weight_rows.valid),
-            self.waits.eq(Mux(aside_free, interlock.waits.as_value(), 0)),
+            item_issued.eq(item_goes),
+            read_item.eq(issued_item),
+            self.buffer.enable.eq(item_goes & issued_item.reads),
+            self.active.eq(vector_issues),
+            self.awaiting_weights.eq(loader.hold | (awaits_weights & ~self.weight_rows.valid)),
+            self.weights_moving.eq(awaits_weights & self.weight_rows.valid),
+            self.waits.eq(Mux(waiting_free, interlock.waits.as_value(), 0)),
             # These come a cycle after the read.
-            self.matrix_reading.advance.eq(self.active & read.done_with),
-            self.matrix_reading.advance_to.eq(read.line + 1),
-            self.matrix_reading.retire.eq(self.active & read.event.sum.last),
+            self.matrix_reading.advance.eq(self.active & read_item.done_with),
+            self.matrix_reading.advance_to.eq(read_item.line + 1),
+            self.matrix_reading.retire.eq(self.active & read_item.event.sum.last),
         ]
         m.d.comb += [
-            self.buffer.address.eq(read.line),
-            feeder.issue.eq(issued),
-            feeder.event.eq(read.feed),
+            self.buffer.address.eq(read_item.line),
+            feeder.issue.eq(item_issued),
+            feeder.event.eq(read_item.feed),
         ]
 
-        event, holds = self._feed(m, feeder, mxu, loader, read)
+        event, holds = self._feed(m, feeder, mxu, loader, read_item)
         self._update(m, event.sum, holds[-1 - BUFFER_LATENCY])
         m.d.comb += self.sums.eq(mxu.sums)
         return m
 
     def _feed(
-        self, m: Module, feeder: VectorFeeder, mxu: MXU, loader: WeightLoader, read: data.View
+        self, m: Module, feeder: VectorFeeder, mxu: MXU, loader: WeightLoader, read_item: data.View
     ) -> tuple[data.View, list[Signal]]:
         """Connect the array with the feeder and the weights.
 
@@ -276,12 +276,12 @@ class MatrixUnit(wiring.Component):
             moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
             m.d.sync += moving.eq(weights)
             weights = moving
-        event = Signal(VectorEvent(config=config))
+        vector_event = Signal(VectorEvent(config=config))
         arriving = behind.output
         m.d.comb += [
-            event.eq(read.event),
-            event.sum.row.eq(read.row),
-            behind.input.eq(event),
+            vector_event.eq(read_item.event),
+            vector_event.sum.row.eq(read_item.row),
+            behind.input.eq(vector_event),
             behind.input_valid.eq(self.active),
         ]
 
@@ -310,7 +310,7 @@ class MatrixUnit(wiring.Component):
                 mxu.unsigned_vector.eq(unsigned_vector[-1]),
                 mxu.unsigned_weights.eq(unsigned_weights[-1]),
             ]
-        return event, holds
+        return vector_event, holds
 
     def _update(self, m: Module, rows: data.View, hold: Signal) -> None:
         """Delay the rows until the array has their sums, and announce the updates.
@@ -322,31 +322,31 @@ class MatrixUnit(wiring.Component):
         delay = m.submodules.delay = DelayLine(
             layout=SumEvent(config=config), cycles=self.latency(config) - 1 - BUFFER_LATENCY
         )
-        coming = Signal(SumEvent(config=config), reset_less=True)
+        coming_update = Signal(SumEvent(config=config), reset_less=True)
         update_comes = Signal()
-        update = Signal(SumEvent(config=config), reset_less=True)
+        row_update = Signal(SumEvent(config=config), reset_less=True)
         m.d.sync += [
             update_comes.eq(delay.output_valid & ~hold),
-            coming.eq(delay.output),
+            coming_update.eq(delay.output),
             self.update.eq(update_comes),
-            update.eq(coming),
+            row_update.eq(coming_update),
             *(
                 self.update_reads[bank].eq(
-                    update_comes & coming.accumulate & (coming.row[0] == bank)
+                    update_comes & coming_update.accumulate & (coming_update.row[0] == bank)
                 )
                 for bank in range(BANKS)
             ),
-            self.matrix_summing.advance.eq(update_comes & coming.final),
-            self.matrix_summing.retire.eq(update_comes & coming.last),
+            self.matrix_summing.advance.eq(update_comes & coming_update.final),
+            self.matrix_summing.retire.eq(update_comes & coming_update.last),
         ]
         m.d.comb += [
             delay.input.eq(rows),
             delay.input_valid.eq(self.active),
             delay.hold.eq(hold),
-            self.update_row.eq(update.row),
-            self.matrix_summing.advance_to.eq(update.row + 1),
-            self.accumulate.eq(update.accumulate),
-            self.shift.eq(update.shift),
+            self.update_row.eq(row_update.row),
+            self.matrix_summing.advance_to.eq(row_update.row + 1),
+            self.accumulate.eq(row_update.accumulate),
+            self.shift.eq(row_update.shift),
         ]
 
     def _plan(self, m: Module, interlock: Interlock) -> None:
@@ -370,60 +370,60 @@ class MatrixUnit(wiring.Component):
         last_k = last.block & last.kx & last.ky
 
         # Accumulator rows: for each tile along K the same rows again, then the next ones.
-        row = Signal(row_bits(config))
+        sum_row = Signal(row_bits(config))
         first_row = Signal(row_bits(config))
-        # `about` and `done_with` accompany the plan of the place.
-        about = Signal(VectorEvent(config=config), reset_less=True)
+        # `place_event` and `done_with` accompany the plan of the place.
+        place_event = Signal(VectorEvent(config=config), reset_less=True)
         done_with = Signal(reset_less=True)
         with m.If(~walker.present):
-            m.d.sync += [row.eq(command.accumulator), first_row.eq(command.accumulator)]
+            m.d.sync += [sum_row.eq(command.accumulator), first_row.eq(command.accumulator)]
         with m.Elif(taken):
             m.d.sync += [
-                row.eq(row + row_ends),
-                about.first.eq(first.ox & first.oy),
-                about.unsigned_vector.eq(command.wide_vectors & first.ox),
-                about.unsigned_weights.eq(command.wide_weights & first.block),
-                about.sum.row.eq(row),
-                about.sum.accumulate.eq(~first_product | command.accumulate),
-                about.sum.shift.eq(
+                sum_row.eq(sum_row + row_ends),
+                place_event.first.eq(first.ox & first.oy),
+                place_event.unsigned_vector.eq(command.wide_vectors & first.ox),
+                place_event.unsigned_weights.eq(command.wide_weights & first.block),
+                place_event.sum.row.eq(sum_row),
+                place_event.sum.accumulate.eq(~first_product | command.accumulate),
+                place_event.sum.shift.eq(
                     (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
                 ),
-                about.sum.final.eq(last_k & row_ends),
-                about.sum.last.eq(walker.ends),
+                place_event.sum.final.eq(last_k & row_ends),
+                place_event.sum.last.eq(walker.ends),
                 done_with.eq(command.sequential & last.n & last.block),
             ]
             with m.If(last.ox & last.oy):
                 with m.If(last_k):
-                    m.d.sync += first_row.eq(row + 1)
+                    m.d.sync += first_row.eq(sum_row + 1)
                 with m.Else():
-                    m.d.sync += row.eq(first_row)
+                    m.d.sync += sum_row.eq(first_row)
 
         # The plan stays here until the interlock takes it.
         plan = planner.plan.payload
-        item, valid = Signal(Item(config=config), reset_less=True), Signal()
+        planned_item, item_valid = Signal(Item(config=config), reset_less=True), Signal()
         moves = interlock.input.ready
         taken_on = m.submodules.taken_on = Replica()  # a copy of `moves` for the planner
         with m.If(moves):
             m.d.sync += [
-                valid.eq(planner.plan.valid),
-                item.line.eq(plan.line),
-                item.reads.eq(plan.reads),
-                item.vector.eq(plan.vector),
-                item.feed.eq(plan.feed),
-                item.row.eq(about.sum.row),
-                item.event.eq(about),
-                item.event.first.eq(about.first & plan.vector),
-                item.done_with.eq(done_with),
+                item_valid.eq(planner.plan.valid),
+                planned_item.line.eq(plan.line),
+                planned_item.reads.eq(plan.reads),
+                planned_item.vector.eq(plan.vector),
+                planned_item.feed.eq(plan.feed),
+                planned_item.row.eq(place_event.sum.row),
+                planned_item.event.eq(place_event),
+                planned_item.event.first.eq(place_event.first & plan.vector),
+                planned_item.done_with.eq(done_with),
             ]
 
         # The masks of the place, and of the plan.
         masks = queue.masks
         for stage, loads in (("place", taken), ("plan", moves)):
-            here = Signal.like(queue.masks, name=f"masks_of_{stage}")
-            source = Signal.like(queue.masks, name=f"masks_to_{stage}")
-            m.d.comb += source.eq(Mux(loads, masks, here))
-            m.d.sync += here.eq(kept(source, queue.progress))
-            masks = here
+            stage_masks = Signal.like(queue.masks, name=f"masks_of_{stage}")
+            masks_source = Signal.like(queue.masks, name=f"masks_to_{stage}")
+            m.d.comb += masks_source.eq(Mux(loads, masks, stage_masks))
+            m.d.sync += stage_masks.eq(kept(masks_source, queue.progress))
+            masks = stage_masks
 
         m.d.comb += [
             planner.command.eq(command),
@@ -434,8 +434,8 @@ class MatrixUnit(wiring.Component):
             taken_on.input.eq(interlock.frees),
             planner.frees.eq(interlock.frees),
             planner.plan.ready.eq(taken_on.output),
-            interlock.input.valid.eq(valid),
-            interlock.input.payload.eq(item),
+            interlock.input.valid.eq(item_valid),
+            interlock.input.payload.eq(planned_item),
             interlock.awaited.eq(masks),
             interlock.progress.eq(queue.progress),
         ]

@@ -103,12 +103,12 @@ class Accumulators(wiring.Component):
         written = Cat(total.total for total in totals)
         outputs: list[list[Value]] = []
         flaws: list[Value] = []
-        counts = Signal(BANKS)  # for each bank whether the word that it shows is used
+        word_used = Signal(BANKS)  # for each bank whether the word that it shows is used
         width, depth = 32 * cols, config.accumulator_rows // BANKS
         for index in range(BANKS):
             if config.parity:
                 bank = ParitySram(width=width, depth=depth)
-                m.d.comb += bank.counts.eq(counts[index])
+                m.d.comb += bank.counts.eq(word_used[index])
                 flaws.append(bank.flawed)
             else:
                 bank = Sram(width=width, depth=depth, output_register=True)
@@ -125,8 +125,8 @@ class Accumulators(wiring.Component):
             outputs.append([bank.read_data.word_select(c, 32) for c in range(cols)])
         even, odd = outputs
 
-        sums = Signal(32 * cols, reset_less=True)
-        m.d.sync += sums.eq(self.sums)
+        shifted_sums = Signal(32 * cols, reset_less=True)
+        m.d.sync += shifted_sums.eq(self.sums)
         if config.wide:
             for first in range(0, cols, COLUMNS_PER_SHIFT):
                 shift = m.submodules[f"shift_{first}"] = Replica(width=len(self.shift))
@@ -135,15 +135,15 @@ class Accumulators(wiring.Component):
                     with m.If(shift.output == amount):
                         for c in range(first, min(first + COLUMNS_PER_SHIFT, cols)):
                             unshifted = self.sums.word_select(c, 32)
-                            m.d.sync += sums.word_select(c, 32).eq(unshifted << 8 * amount)
+                            m.d.sync += shifted_sums.word_select(c, 32).eq(unshifted << 8 * amount)
 
         # The old row comes from its bank. If it is being written while the bank's register is
-        # loaded, or was in the cycle before, it is forwarded. Without `accumulate` it is 0.
-        accumulate = Signal()
-        elsewhere = Signal()
+        # loaded, or was in the cycle before, it is forwarded. Without `adds_old` it is 0.
+        adds_old = Signal()
+        forward_missing = Signal()
         same = [Signal(len(halves), name=f"same_{distance}") for distance in (1, 2)]
-        m.d.sync += [accumulate.eq(self.accumulate), *map(Signal.eq, same, found)]
-        m.d.comb += elsewhere.eq(~accumulate | same[0].all() | same[1].all())
+        m.d.sync += [adds_old.eq(self.accumulate), *map(Signal.eq, same, found)]
+        m.d.comb += forward_missing.eq(~adds_old | same[0].all() | same[1].all())
         youngest = m.submodules.youngest = Replica(width=len(halves) * cols)  # copies of same[0]
         none = m.submodules.none = Replica(width=cols)  # copies of ~accumulate
         aside = m.submodules.aside = Replica(width=cols)
@@ -151,42 +151,44 @@ class Accumulators(wiring.Component):
         m.d.comb += [
             youngest.input.eq(found[0].replicate(cols)),
             none.input.eq((~self.accumulate).replicate(cols)),
-            aside.input.eq(elsewhere.replicate(cols)),
+            aside.input.eq(forward_missing.replicate(cols)),
             from_odd.input.eq(row[1][0].replicate(cols)),
         ]
         for c, total in enumerate(totals):
-            before = Signal(32, name=f"before_{c}", reset_less=True)
+            written_before = Signal(32, name=f"written_before_{c}", reset_less=True)
             forwarded = Signal(32, name=f"forwarded_{c}", reset_less=True)
             takes_youngest = youngest.output.word_select(c, len(halves)).all()
             m.d.sync += [
-                before.eq(total.total),
-                forwarded.eq(Mux(takes_youngest, total.total, before)),
+                written_before.eq(total.total),
+                forwarded.eq(Mux(takes_youngest, total.total, written_before)),
             ]
             with m.If(none.output[c]):
                 m.d.sync += forwarded.eq(0)
             m.d.comb += [
-                total.a.eq(sums.word_select(c, 32)),
+                total.a.eq(shifted_sums.word_select(c, 32)),
                 total.b.eq(forwarded),
                 total.c.eq(Mux(from_odd.output[c], odd[c], even[c])),
                 total.choose_b.eq(aside.output[c].replicate(32)),
             ]
 
         if config.parity:
-            taken = Signal(BANKS)
+            read_taken = Signal(BANKS)
             for index in range(BANKS):
                 m.d.sync += [
-                    taken[index].eq(self.enable & self.ready & (self.address[0] == index)),
-                    counts[index].eq(taken[index] | (valid[1] & ~elsewhere & (row[1][0] == index))),
+                    read_taken[index].eq(self.enable & self.ready & (self.address[0] == index)),
+                    word_used[index].eq(
+                        read_taken[index] | (valid[1] & ~forward_missing & (row[1][0] == index))
+                    ),
                 ]
         m.d.comb += self.flawed.eq(Cat(flaws).any())
 
-        source = Signal()
-        m.d.sync += source.eq(self.address[0])
+        read_bank = Signal()
+        m.d.sync += read_bank.eq(self.address[0])
         sources = m.submodules.sources = Replica(width=cols)
-        read = Signal.like(self.data, reset_less=True)
-        m.d.comb += [sources.input.eq(source.replicate(cols)), self.data.eq(read)]
+        read_row = Signal.like(self.data, reset_less=True)
+        m.d.comb += [sources.input.eq(read_bank.replicate(cols)), self.data.eq(read_row)]
         for c in range(cols):
-            m.d.sync += read.word_select(c, 32).eq(Mux(sources.output[c], odd[c], even[c]))
+            m.d.sync += read_row.word_select(c, 32).eq(Mux(sources.output[c], odd[c], even[c]))
         its_bank = Mux(self.update & self.accumulate, 1 << self.row[0], 0)
         promised(m, platform, self.reads == its_bank, "another bank is read than the row's")
         most = 2 if config.wide else 0

@@ -154,13 +154,13 @@ class HostReader(wiring.Component):
         """Collect the beats of a line."""
         config = self._config
         bus = config.host_bus_bytes
-        count = Signal(range(len(line) // (8 * bus)))
-        last_beat = Signal.like(count)
+        beat_count = Signal(range(len(line) // (8 * bus)))
+        last_beat = Signal.like(beat_count)
         beat_taken = Signal()
         beat_completes = Signal()
         m.d.comb += [
             beat_taken.eq(self.beat.valid & self.beat.ready),
-            beat_completes.eq(beat_taken & (count == last_beat)),
+            beat_completes.eq(beat_taken & (beat_count == last_beat)),
         ]
         with m.Switch(self.entries.command.kind):
             with m.Case(Kind.BUFFER):
@@ -174,11 +174,11 @@ class HostReader(wiring.Component):
         ]
         with m.If(~line_complete | line_moves):
             # The word is written with or without a beat: the next beat overwrites it.
-            m.d.sync += line.word_select(count, 8 * bus).eq(self.beat.payload.data)
+            m.d.sync += line.word_select(beat_count, 8 * bus).eq(self.beat.payload.data)
         with m.If(beat_completes):
-            m.d.sync += count.eq(0)
+            m.d.sync += beat_count.eq(0)
         with m.Elif(beat_taken):
-            m.d.sync += count.eq(count + 1)
+            m.d.sync += beat_count.eq(beat_count + 1)
 
     def _write_table(
         self,
@@ -192,20 +192,20 @@ class HostReader(wiring.Component):
         """Write the bytes of a line that belongs to a table, and return the number of the next
         byte."""
         entry, bus = self.entries.command, self._config.host_bus_bytes
-        byte = Signal(range(TABLE_BYTES))
-        place = byte[: exact_log2(bus)]
-        goes = Signal()
-        m.d.comb += goes.eq(may_go & (kind == Kind.TABLE))
+        byte_number = Signal(range(TABLE_BYTES))
+        place = byte_number[: exact_log2(bus)]
+        byte_goes = Signal()
+        m.d.comb += byte_goes.eq(may_go & (kind == Kind.TABLE))
         m.d.sync += [
-            self.tables.enable.eq(goes),
-            self.tables.address.eq(Cat(byte, entry.destination)),
+            self.tables.enable.eq(byte_goes),
+            self.tables.address.eq(Cat(byte_number, entry.destination)),
             self.tables.data.eq(line.word_select(place, 8)),
         ]
         with m.If(~entry_begun):
             m.d.sync += more_bytes.eq(entry.kind == Kind.TABLE)
-        with m.Elif(goes):
-            m.d.sync += [byte.eq(byte + 1), more_bytes.eq(place != bus - 2)]
-        return byte
+        with m.Elif(byte_goes):
+            m.d.sync += [byte_number.eq(byte_number + 1), more_bytes.eq(place != bus - 2)]
+        return byte_number
 
     def _walk(
         self,
@@ -224,7 +224,7 @@ class HostReader(wiring.Component):
         """
         config, entry = self._config, self.entries.command
         walk = m.submodules.walk = CopyWalk(config=config)
-        plane = Signal(PARAMETER_PLANES, init=1)
+        plane_chosen = Signal(PARAMETER_PLANES, init=1)
         address_done = Signal()  # the line, or plane, is the last one of its address
         address_is_last = Signal()
         beats = TABLE_BYTES // config.host_bus_bytes
@@ -250,47 +250,52 @@ class HostReader(wiring.Component):
             with m.Elif(walk.step):
                 m.d.sync += address_is_last.eq(sums_to(entry.last, walk.address, 0, carry=1))
             with m.If(line_moves & (kind == Kind.PARAMETERS)):
-                m.d.sync += [plane.eq(plane.rotate_left(1)), address_done.eq(plane[-2])]
+                m.d.sync += [
+                    plane_chosen.eq(plane_chosen.rotate_left(1)),
+                    address_done.eq(plane_chosen[-2]),
+                ]
 
         # The bytes of a line in the tail. `entry` can be seen before its first line is complete.
-        within = Signal(config.rows)
-        m.d.sync += within.eq(
+        bytes_in_tail = Signal(config.rows)
+        m.d.sync += bytes_in_tail.eq(
             Cat((entry.kind != Kind.BUFFER) | (i < entry.tail.bytes) for i in range(config.rows))
         )
-        kept = Cat((~walk.in_tail | bit).replicate(8) for bit in within)
-        moved = Signal(_Write(config=config))
+        kept = Cat((~walk.in_tail | bit).replicate(8) for bit in bytes_in_tail)
+        line_write = Signal(_Write(config=config))
         m.d.comb += [
-            moved.buffer.eq(line_moves & (kind == Kind.BUFFER)),
-            moved.planes.eq(Mux(line_moves & (kind == Kind.PARAMETERS), plane, 0)),
-            moved.fills.eq(line_moves & (kind == Kind.PARAMETERS) & address_done),
-            moved.last.eq(self.entries.pop),
-            moved.address.eq(walk.address),
-            moved.following.eq(walk.following),
-            moved.data.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
+            line_write.buffer.eq(line_moves & (kind == Kind.BUFFER)),
+            line_write.planes.eq(Mux(line_moves & (kind == Kind.PARAMETERS), plane_chosen, 0)),
+            line_write.fills.eq(line_moves & (kind == Kind.PARAMETERS) & address_done),
+            line_write.last.eq(self.entries.pop),
+            line_write.address.eq(walk.address),
+            line_write.following.eq(walk.following),
+            line_write.data.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
         ]
-        return moved
+        return line_write
 
-    def _write(self, m: Module, moved: data.View, write_free: Signal) -> None:
+    def _write(self, m: Module, line_write: data.View, write_free: Signal) -> None:
         """Make the registers of the ports."""
-        shown = Signal.like(moved)
+        shown_write = Signal.like(line_write)
         m.d.comb += [
-            write_free.eq(~shown.buffer | self.buffer.ready),
-            self.buffer.enable.eq(shown.buffer),
-            self.buffer.address.eq(shown.address),
-            self.buffer.data.eq(shown.data[: 8 * self._config.rows]),
-            self.parameters.planes.eq(shown.planes),
-            self.parameters.address.eq(shown.address),
-            self.parameters.data.eq(shown.data),
-            self.host_reading.advance.eq((shown.buffer & self.buffer.ready) | shown.fills),
-            self.host_reading.advance_to.eq(shown.following),
+            write_free.eq(~shown_write.buffer | self.buffer.ready),
+            self.buffer.enable.eq(shown_write.buffer),
+            self.buffer.address.eq(shown_write.address),
+            self.buffer.data.eq(shown_write.data[: 8 * self._config.rows]),
+            self.parameters.planes.eq(shown_write.planes),
+            self.parameters.address.eq(shown_write.address),
+            self.parameters.data.eq(shown_write.data),
+            self.host_reading.advance.eq(
+                (shown_write.buffer & self.buffer.ready) | shown_write.fills
+            ),
+            self.host_reading.advance_to.eq(shown_write.following),
         ]
         with m.If(write_free):
-            m.d.sync += shown.eq(moved)
+            m.d.sync += shown_write.eq(line_write)
         # The last write has been shown, and did not have to wait.
         last_shown = Signal()
         write_waited = Signal()
         m.d.sync += [
-            last_shown.eq(shown.last),
+            last_shown.eq(shown_write.last),
             write_waited.eq(~write_free),
             self.host_reading.retire.eq(last_shown & ~write_waited),
         ]

@@ -213,25 +213,25 @@ class HostWriter(wiring.Component):
             reader.output.ready.eq(self.buffer.ready),
             line_read.eq(reader.output.valid & self.buffer.ready),
         ]
-        took = Signal()
-        gone = Signal()
+        line_took = Signal()
+        line_gone = Signal()
         m.d.sync += [
-            took.eq(line_taken),
-            gone.eq(lines.pop),
-            lines_held.eq(lines_held + took - gone),
+            line_took.eq(line_taken),
+            line_gone.eq(lines.pop),
+            lines_held.eq(lines_held + line_took - line_gone),
             self.host_writing.advance.eq(line_read),
             self.host_writing.advance_to.eq(shown.line + 1),
         ]
         on_the_way = Signal(BUFFER_LATENCY)  # reads under way, the oldest last
-        tails = Signal(BUFFER_LATENCY)
+        tails_coming = Signal(BUFFER_LATENCY)
         m.d.sync += [
             on_the_way.eq(Cat(line_read, on_the_way)),
-            tails.eq(Cat(shown.tail, tails)),
+            tails_coming.eq(Cat(shown.tail, tails_coming)),
         ]
         m.d.comb += [
             lines.push.eq(on_the_way[-1]),
             lines.pushed.data.eq(self.buffer.data),
-            lines.pushed.tail.eq(tails[-1]),
+            lines.pushed.tail.eq(tails_coming[-1]),
         ]
 
     def _send(
@@ -248,24 +248,26 @@ class HostWriter(wiring.Component):
         bus_bytes = config.host_bus_bytes
         burst, line = bursts.oldest, lines.oldest
         line_beats = config.output_pitch // bus_bytes
-        part = Signal(range(max(line_beats, 2)))
+        line_part = Signal(range(max(line_beats, 2)))
         last_part = Signal()
-        padded = Signal(8 * config.output_pitch)
-        within = Signal(config.cols)  # the bytes of a line in the tail
-        enabled = Signal(config.output_pitch)
+        padded_line = Signal(8 * config.output_pitch)
+        bytes_in_tail = Signal(config.cols)  # the bytes of a line in the tail
+        bytes_enabled = Signal(config.output_pitch)
         burst_begun = Signal()  # a beat of the burst has been sent
         beats_remaining = Signal(8)  # beats remaining of a burst that has begun
         one_beat_remaining = Signal()
         is_last_beat = Signal()
         channel_free = Signal()  # no beat waits on W
         beat_goes = Signal()
-        m.d.sync += within.eq(Cat(i < self.queue.command.tail.bytes for i in range(config.cols)))
+        m.d.sync += bytes_in_tail.eq(
+            Cat(i < self.queue.command.tail.bytes for i in range(config.cols))
+        )
         m.d.comb += [
             channel_free.eq(~bus.wvalid | bus.wready),
             beat_goes.eq(channel_free & some_bursts & (some_lines | self.stop)),
-            last_part.eq(part == line_beats - 1),
-            padded.eq(line.data),
-            enabled.eq(Cat(~line.tail | bit for bit in within)),
+            last_part.eq(line_part == line_beats - 1),
+            padded_line.eq(line.data),
+            bytes_enabled.eq(Cat(~line.tail | bit for bit in bytes_in_tail)),
             is_last_beat.eq(Mux(burst_begun, one_beat_remaining, burst.single)),
             bursts.pop.eq(beat_goes & is_last_beat),
             lines.pop.eq(beat_goes & last_part & some_lines),
@@ -273,13 +275,13 @@ class HostWriter(wiring.Component):
         with m.If(channel_free):
             m.d.sync += [
                 bus.wvalid.eq(beat_goes),
-                bus.wdata.eq(padded.word_select(part, 8 * bus_bytes)),
-                bus.wstrb.eq(Mux(self.stop, 0, enabled.word_select(part, bus_bytes))),
+                bus.wdata.eq(padded_line.word_select(line_part, 8 * bus_bytes)),
+                bus.wstrb.eq(Mux(self.stop, 0, bytes_enabled.word_select(line_part, bus_bytes))),
                 bus.wlast.eq(is_last_beat),
             ]
         with m.If(beat_goes):
             m.d.sync += [
-                part.eq(Mux(last_part, 0, part + 1)),
+                line_part.eq(Mux(last_part, 0, line_part + 1)),
                 burst_begun.eq(~is_last_beat),
                 beats_remaining.eq(Mux(burst_begun, beats_remaining - 1, burst.length)),
                 one_beat_remaining.eq(Mux(burst_begun, beats_remaining == 2, burst.length == 1)),

@@ -105,16 +105,16 @@ class WeightFetch(wiring.Component):
         pcs = m.submodules.pcs = PayloadRing(
             payload=data.StructLayout({"pc": PC_BITS}), depth=READS_IN_FLIGHT + 2
         )
-        beat = Signal()
+        beat_taken = Signal()
         m.d.comb += [
-            beat.eq(bus.rvalid & bus.rready),
-            under_way.r_en.eq(beat & bus.rlast),
+            beat_taken.eq(bus.rvalid & bus.rready),
+            under_way.r_en.eq(beat_taken & bus.rlast),
             pcs.push.eq(command_begins),
             pcs.pushed.pc.eq(self.queue.command.pc),
             pcs.pop.eq(under_way.r_en & under_way.r_data),
         ]
         m.d.sync += [
-            self.error.eq(beat & is_error(bus.rresp)),
+            self.error.eq(beat_taken & is_error(bus.rresp)),
             self.error_pc.eq(pcs.oldest.pc),
         ]
 
@@ -245,8 +245,8 @@ class WeightFetch(wiring.Component):
         if numerator == denominator:
             m.d.comb += beat_allowed.eq(1)
         else:
-            phase = Signal(range(denominator))
-            advanced = phase + numerator
+            throttle_phase = Signal(range(denominator))
+            advanced = throttle_phase + numerator
             m.d.comb += beat_allowed.eq(advanced >= denominator)
-            m.d.sync += phase.eq(Mux(beat_allowed, advanced - denominator, advanced))
+            m.d.sync += throttle_phase.eq(Mux(beat_allowed, advanced - denominator, advanced))
         return beat_allowed

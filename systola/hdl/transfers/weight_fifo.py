@@ -62,11 +62,11 @@ class WeightFifo(wiring.Component):
             (self.push, memory.write_address),
             (row_read, memory.read_address),
         ):
-            pointer = Signal.like(address)
-            promised(m, platform, pointer < depth, "a pointer of the FIFO is beyond its rows")
-            m.d.comb += address.eq(pointer)
+            row_pointer = Signal.like(address)
+            promised(m, platform, row_pointer < depth, "a pointer of the FIFO is beyond its rows")
+            m.d.comb += address.eq(row_pointer)
             with m.If(moves):
-                m.d.sync += pointer.eq(Mux(pointer == depth - 1, 0, pointer + 1))
+                m.d.sync += row_pointer.eq(Mux(row_pointer == depth - 1, 0, row_pointer + 1))
 
         rows_reserved = Signal(range(depth + 1))  # rows that have room
         with m.If(self.push & ~row_read):

@@ -369,7 +369,9 @@ PROOFS = (
         harness=LinkListHarness,
         depth=2,
         faults=(
-            Fault(unit="link_list", old="self.retire << oldest", new="self.retire << self.free"),
+            Fault(
+                unit="link_list", old="self.retire << oldest_place", new="self.retire << self.free"
+            ),
             Fault(
                 unit="link_list", old="self.advance & (oldest_place == place)", new="self.advance"
             ),

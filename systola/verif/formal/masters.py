@@ -239,8 +239,8 @@ PROOFS = (
             ),
             Fault(
                 unit="burst_cutter",
-                old="length.eq(Mux(is_single, run.beats - 1, ~first_beat))",
-                new="length.eq(Mux(is_single, run.beats - 1, largest))",
+                old="burst_length.eq(Mux(is_single, run.beats - 1, ~first_beat))",
+                new="burst_length.eq(Mux(is_single, run.beats - 1, largest))",
             ),
         ),
         fault_depth=7,

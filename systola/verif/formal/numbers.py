@@ -241,7 +241,9 @@ PROOFS = (
         depth=2,
         faults=(
             Fault(
-                unit="spans", old="last & earlier_entries.any()", new="last & earlier_entries[0]"
+                unit="spans",
+                old="is_last & earlier_entries.any()",
+                new="is_last & earlier_entries[0]",
             ),
             Fault(unit="spans", old="(view.oldest == span_end)", new="(view.oldest != span_end)"),
             Fault(unit="spans", old="& ~span_leaves", new="& 1"),

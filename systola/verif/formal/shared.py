@@ -277,7 +277,7 @@ PROOFS = (
         faults=(
             Fault(
                 unit="weight_broadcast",
-                old="turn.chosen, alike",
+                old="turn.chosen, equal_requests",
                 new="turn.chosen, [asking] * count",
             ),
             Fault(
@@ -292,7 +292,7 @@ PROOFS = (
         harness=PatienceHarness,
         depth=16,
         bounded=True,
-        faults=(Fault(unit="weight_broadcast", old="(waited == self._patience)", new="0"),),
+        faults=(Fault(unit="weight_broadcast", old="(cycles_waited == self._patience)", new="0"),),
         fault_depth=16,
     ),
     Proof(
