@@ -208,10 +208,10 @@ class ActivationUnit(wiring.Component):
         command_present = Signal()
         command_follows = Signal()  # the planner already has the instruction after `command`
         m.d.comb += [
-            planner.command.eq(queue.command),
-            planner.command_valid.eq(queue.valid),
+            planner.commands.payload.eq(queue.command),
+            planner.commands.valid.eq(queue.valid),
             planner.hold.eq(command_follows & command_present),
-            queue.pop.eq(planner.ends),
+            queue.pop.eq(planner.commands.ready),
         ]
         m.d.sync += [
             command_present.eq(Mux(command_present, ~instruction_ends, command_follows)),

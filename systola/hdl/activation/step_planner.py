@@ -91,22 +91,21 @@ class _Ends:
 
 
 class StepPlanner(wiring.Component):
-    """A unit that offers the steps of `command`, one a cycle.
+    """A unit that offers the steps of one command after the other, one a cycle.
 
-    | port            | meaning |
+    | port       | meaning |
     |---|---|
-    | `command`       | the instruction; it stays until `ends` |
-    | `command_valid` | there is an instruction; the next one may follow `ends` at once |
-    | `hold`          | another unit still needs `command` |
-    | `begins`        | the steps of `command` begin |
-    | `ends`          | the last step was taken off, and `hold` is low |
-    | `planned`       | `command`, with `low` <= `high` |
-    | `loads`         | the step that is offered in the next cycle, if any, is another than in this
-                        cycle |
-    | `steps`         | the steps, from registers by an addition |
-    | `frees`         | the value of `steps.ready` in the next cycle |
+    | `commands` | the instructions; one is taken when its last step was taken off, and `hold` is
+                   low |
+    | `hold`     | another unit still needs the command |
+    | `begins`   | the steps of the command begin |
+    | `planned`  | the command, with `low` <= `high` |
+    | `loads`    | the step that is offered in the next cycle, if any, is another than in this cycle
+                   |
+    | `steps`    | the steps, from registers by an addition |
+    | `frees`    | the value of `steps.ready` in the next cycle |
 
-    Latency: PLAN_LATENCY cycles from `command_valid` to the first step. Throughput: one step a
+    Latency: PLAN_LATENCY cycles from `commands.valid` to the first step. Throughput: one step a
     cycle; WALK_GAP cycles lie between the steps of two commands. docs/architecture.md, "Ready a
     cycle ahead", has the timing of `frees`.
     """
@@ -115,11 +114,9 @@ class StepPlanner(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "command": In(ActivateCommand(config=config)),
-                "command_valid": In(1),
+                "commands": In(stream.Signature(ActivateCommand(config=config))),
                 "hold": In(1),
                 "begins": Out(1),
-                "ends": Out(1),
                 "planned": Out(ActivateCommand(config=config)),
                 "loads": Out(1),
                 "steps": Out(stream.Signature(Step(config=config))),
@@ -129,7 +126,7 @@ class StepPlanner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, command = self._config, self.command
+        config, command = self._config, self.commands.payload
         self._paired, self._halves = pairs_of(config, command), halves_of(config, command)
         self._walker = walker = Walker(walk=vector_walk(config))
         m.submodules.walker = walker
@@ -165,7 +162,7 @@ class StepPlanner(wiring.Component):
 
     def _walk(self, m: Module, plan_goes_on: Value) -> None:
         """Give the command to the walker, and keep it until all of its steps are made."""
-        command, walker = self.command, self._walker
+        command, walker = self.commands.payload, self._walker
         least_result = Signal.like(command.low, reset_less=True)
         command_walked = Signal()  # all steps of the command are made, but units still need it
         command_ended = Signal()
@@ -179,7 +176,7 @@ class StepPlanner(wiring.Component):
             self.planned.eq(command),
             self.planned.low.eq(least_result),
             walker.walk.payload.eq(command.walk),
-            walker.walk.valid.eq(self.command_valid & ~command_walked),
+            walker.walk.valid.eq(self.commands.valid & ~command_walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
             # This equals `walk.ready`, but is known sooner in the cycle: it need not look at the
             # taps, as all taps have been walked when the last place ends.
@@ -187,7 +184,7 @@ class StepPlanner(wiring.Component):
                 (plan_goes_on & self._place.moves_on & walker.present & walker.ends)
                 | command_walked
             ),
-            self.ends.eq(command_ended & ~self.hold),
+            self.commands.ready.eq(command_ended & ~self.hold),
         ]
         m.d.sync += command_walked.eq(command_ended & self.hold)
 
@@ -235,7 +232,7 @@ class StepPlanner(wiring.Component):
             next_phase.addend.eq(
                 (parts_end.vector & kind.addend_first)
                 | (now.elements & parts_end.taps & ~kind.has_operand & ~kind.elements_end)
-                | (now.operand & parts_end.operand & self.command.accumulate)
+                | (now.operand & parts_end.operand & self.commands.payload.accumulate)
                 | (now.addend & ~parts_end.addend)
             ),
         ]
@@ -243,7 +240,7 @@ class StepPlanner(wiring.Component):
 
     def _begin(self, m: Module) -> None:
         """Load the place of the first step of the command."""
-        command, coming, place = self.command, self._next_kind, self._place
+        command, coming, place = self.commands.payload, self._next_kind, self._place
         elements = ~coming.depthwise & ~coming.addend_first
         m.d.sync += [
             place.phase.taps.eq(coming.depthwise),
@@ -265,7 +262,7 @@ class StepPlanner(wiring.Component):
 
     def _go_on(self, m: Module, parts_end: _Ends, next_phase: data.View) -> None:
         """Load the place of the next step of the command."""
-        command, kind = self.command, self._kind
+        command, kind = self.commands.payload, self._kind
         place, now, paired = self._place, self._place.phase, self._paired
         in_pair = paired & command.wide_operands
         operand_step = Cat(now.taps | (now.operand & ~in_pair), now.operand & in_pair)
@@ -303,7 +300,7 @@ class StepPlanner(wiring.Component):
 
     def _pause(self, m: Module, parts_end: _Ends) -> Signal:
         """Return the pause that follows the present step."""
-        config, command, kind = self._config, self.command, self._kind
+        config, command, kind = self._config, self.commands.payload, self._kind
         final = parts_end.vector
         drains = parts_end.instruction & ~kind.from_accumulators
         # An addend that is read before the other operands needs no pause.
@@ -345,7 +342,7 @@ class StepPlanner(wiring.Component):
 
         These facts are whether the place lies outside the map, and the parameter entry of the step.
         """
-        config, command, kind = self._config, self.command, self._kind
+        config, command, kind = self._config, self.commands.payload, self._kind
         place, now, final = self._place, self._place.phase, parts_end.vector
         first, position = self._walker.first, self._walker.position
         first_half = self._halves & Mux(now.elements, first.kx, ~place.half)
@@ -404,7 +401,7 @@ class StepPlanner(wiring.Component):
 
         The load of the last of several tables is the last one that matters.
         """
-        command = self.command
+        command = self.commands.payload
         looks_up = final & (command.function == Function.TABLE)
         if not self._config.attention:
             return looks_up, command.table
@@ -420,8 +417,8 @@ class StepPlanner(wiring.Component):
         """
         tap_outside = Signal()
         entry_counts = Signal()
-        parameter_entry = Signal.like(self.command.parameter)
-        kept_entry = Signal.like(self.command.parameter)
+        parameter_entry = Signal.like(self.commands.payload.parameter)
+        kept_entry = Signal.like(self.commands.payload.parameter)
         kept_counted = Signal()
         entry_counted = Signal()
         m.d.comb += [

@@ -357,7 +357,7 @@ class MatrixUnit(wiring.Component):
         planner = m.submodules.planner = VectorPlanner(config=config)
 
         first, last = walker.first, walker.last
-        taken = planner.place_ready  # the place is taken, if there is one
+        taken = planner.places.ready  # the place is taken, if there is one
         m.d.comb += [
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(queue.valid),
@@ -427,10 +427,8 @@ class MatrixUnit(wiring.Component):
 
         m.d.comb += [
             planner.command.eq(command),
-            planner.position.eq(walker.position),
-            planner.row_starts.eq(first.ox),
-            planner.row_ends.eq(last.ox),
-            planner.place_valid.eq(walker.present),
+            planner.places.payload.eq(Cat(walker.position, first.ox, last.ox)),
+            planner.places.valid.eq(walker.present),
             taken_on.input.eq(interlock.frees),
             planner.frees.eq(interlock.frees),
             planner.plan.ready.eq(taken_on.output),

@@ -33,19 +33,23 @@ class Plan(data.StructLayout):
         )
 
 
+class Place(data.StructLayout):
+    """A place of a walk: its position, and whether it is the first or the last of its row."""
+
+    def __init__(self, *, config: Config):
+        position = matrix_walk(config).position
+        super().__init__({"position": position, "row_starts": 1, "row_ends": 1})
+
+
 class VectorPlanner(wiring.Component):
     """A unit that turns places of a walk into plans.
 
-    | port          | meaning |
+    | port      | meaning |
     |---|---|
-    | `command`     | the command of the walk |
-    | `position`    | the place |
-    | `row_starts`  | the place is the first of its row |
-    | `row_ends`    | the place is the last of its row |
-    | `place_valid` | there is a place |
-    | `place_ready` | the place is taken, if there is one; a register |
-    | `plan`        | the plan of the place, from the next cycle on |
-    | `frees`       | the value of `plan.ready` in the next cycle |
+    | `command` | the command of the walk |
+    | `places`  | the places; `places.ready` is a register |
+    | `plan`    | the plan of the place, from the next cycle on |
+    | `frees`   | the value of `plan.ready` in the next cycle |
 
     The plan of a place reads its line, or no line outside the map. Throughput: one plan a cycle.
 
@@ -62,11 +66,7 @@ class VectorPlanner(wiring.Component):
         super().__init__(
             {
                 "command": In(MatrixCommand(config=config)),
-                "position": In(matrix_walk(config).position),
-                "row_starts": In(1),
-                "row_ends": In(1),
-                "place_valid": In(1),
-                "place_ready": Out(1),
+                "places": In(stream.Signature(Place(config=config))),
                 "plan": Out(stream.Signature(Plan(config=config))),
                 "frees": In(1),
             }
@@ -74,7 +74,8 @@ class VectorPlanner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        rows, command, position = self._config.rows, self.command, self.position
+        rows, command, place = self._config.rows, self.command, self.places.payload
+        position = place.position
         packed = command.packed
         plan = self.plan.payload
 
@@ -88,12 +89,12 @@ class VectorPlanner(wiring.Component):
         lines_crossed = Signal(line_bits(self._config))
         kept_crosses = Signal()
         m.d.comb += [
-            first_byte.eq(Mux(self.row_starts, command.byte, kept_byte)),
+            first_byte.eq(Mux(place.row_starts, command.byte, kept_byte)),
             next_byte.eq(first_byte + command.byte_step),
             vector_crosses.eq(next_byte >= rows),
         ]
 
-        # The place, when it is taken. `place_free` is a copy of `place_ready` for this unit.
+        # The place, when it is taken. `place_free` is a copy of `places.ready` for this unit.
         place_taken = Signal()
         place_free = Signal()
         at_row_start = Signal(reset_less=True)
@@ -112,7 +113,7 @@ class VectorPlanner(wiring.Component):
         inside_x = (position.x.as_unsigned() - command.width)[-1]
         with m.If(place_taken):
             m.d.sync += kept_byte.eq(Mux(vector_crosses, next_byte - rows, next_byte))
-            with m.If(self.row_ends | ~packed):
+            with m.If(place.row_ends | ~packed):
                 m.d.sync += [lines_crossed.eq(0), kept_crosses.eq(0)]
             with m.Else():
                 m.d.sync += [
@@ -121,7 +122,7 @@ class VectorPlanner(wiring.Component):
                 ]
         with m.If(place_free):
             m.d.sync += [
-                at_row_start.eq(self.row_starts),
+                at_row_start.eq(place.row_starts),
                 place_inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
                 # The adder takes in the last line crossed as its carry.
                 first_line.eq((Cat(1, position.line) + Cat(kept_crosses, lines_crossed))[1:]),
@@ -144,7 +145,7 @@ class VectorPlanner(wiring.Component):
         line_moved_on = Signal()  # the line that was read last has become the line before
         m.d.comb += [
             stays_valid.eq(place_taken | (plan_valid & ~(self.plan.ready & ~place_primes))),
-            place_taken.eq(self.place_valid & place_free),
+            place_taken.eq(self.places.valid & place_free),
             self.plan.valid.eq(plan_valid),
             plan.line.eq(first_line - place_primes),
             # After the end of the row there is nothing to read.
@@ -178,15 +179,15 @@ class VectorPlanner(wiring.Component):
         with m.If(plan_valid & self.plan.ready):
             m.d.sync += line_moved_on.eq(place_primes | moves_on)
         # `starts_inside` (the place is inside the map, so that the line before it is read first)
-        # comes late. `primes_next` does not depend on `place_valid`, or synthesis would derive
+        # comes late. `primes_next` does not depend on `places.valid`, or synthesis would derive
         # `will_be_free` from it.
         starts_inside = inside_x & (~command.bounded | inside_y)
-        begins_row = place_free & packed & self.row_starts
+        begins_row = place_free & packed & place.row_starts
         still_primes = ~place_free & place_primes & ~self.plan.ready
-        begins = self.place_valid & begins_row
+        begins = self.places.valid & begins_row
         m.d.comb += primes_next.eq((begins_row & starts_inside) | still_primes)
         will_be_free = ~stays_valid | (self.frees & ~still_primes)
-        for name, copy in (("ready", place_free), ("place_ready", self.place_ready)):
+        for name, copy in (("ready", place_free), ("place_ready", self.places.ready)):
             replica = m.submodules[name] = Replica()
             m.d.comb += [
                 replica.input.eq(will_be_free & ~(begins & starts_inside)),
