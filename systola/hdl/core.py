@@ -126,6 +126,8 @@ class Core(wiring.Component):
         connect(m, reader.buffer, buffer.dma_in)
         connect(m, matrix.buffer, buffer.mxu)
         connect(m, weights.rows, matrix.weight_rows)
+        connect(m, matrix.update, accumulators.update)
+        connect(m, activation.accumulators, accumulators.read)
         connect(m, activation.buffer, buffer.activate)
         connect(m, activation.operands, buffer.operands)
         connect(m, self._writer.buffer, buffer.dma_out)
@@ -139,16 +141,6 @@ class Core(wiring.Component):
         if self._config.columns_per_lane > 1:
             m.d.comb += activation.running.eq(self.running)
         m.d.comb += [
-            accumulators.update.eq(matrix.update),
-            accumulators.reads.eq(matrix.update_reads),
-            accumulators.row.eq(matrix.update_row),
-            accumulators.accumulate.eq(matrix.accumulate),
-            accumulators.shift.eq(matrix.shift),
-            accumulators.sums.eq(matrix.sums),
-            accumulators.enable.eq(activation.enable),
-            accumulators.address.eq(activation.address),
-            activation.ready.eq(accumulators.ready),
-            activation.accumulators.eq(accumulators.data),
             self.corrupt.eq(
                 Mux(buffer.flawed, int(CheckedMemory.UNIFIED_BUFFER), 0)
                 | Mux(accumulators.flawed, int(CheckedMemory.ACCUMULATORS), 0)

@@ -124,6 +124,29 @@ class BufferWriteSignature(wiring.Signature):
         )
 
 
+class AccumulatorReadSignature(wiring.Signature):
+    """A signature that reads rows of the accumulators, seen from the reader.
+
+    | member    | meaning |
+    |---|---|
+    | `enable`  | asks for a read |
+    | `ready`   | the read is accepted |
+    | `address` | the row |
+    | `data`    | the row, for one cycle, `accumulators.READ_LATENCY` cycles after `enable` &
+                  `ready` |
+    """
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {
+                "enable": Out(1),
+                "ready": In(1),
+                "address": Out(ceil_log2(config.accumulator_rows)),
+                "data": In(32 * config.cols),
+            }
+        )
+
+
 class WeightRowSignature(wiring.Signature):
     """A signature that takes rows out of the weight FIFO, seen from the FIFO.
 

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import TANH_INTEGER_BITS, Function, Operation
@@ -31,6 +30,7 @@ from systola.hdl.control.signatures import list_signature, queue_signature
 from systola.hdl.parts.in_flight import kept
 from systola.hdl.parts.interlock import Interlock
 from systola.hdl.ports import (
+    AccumulatorReadSignature,
     BufferReadSignature,
     BufferWriteSignature,
     ParameterWriteSignature,
@@ -63,10 +63,7 @@ class ActivationUnit(wiring.Component):
     | `activate_operands` | the list of buffer lines: retires in the cycle after the last read |
     | `activate_writing`  | the list of results: reports lines that are written in ANNOUNCED cycles,
                             and retires when all are written by then |
-    | `enable`            | a row of the accumulators is read |
-    | `address`           | the row |
-    | `ready`             | the accumulators take the read |
-    | `accumulators`      | the sums of the row, ROW_LATENCY cycles after the read |
+    | `accumulators`      | reads of accumulator rows |
     | `operands`          | reads of buffer lines, with their `ready` and their data |
     | `parameters`        | writes into the parameter memory |
     | `tables`            | writes into the tables, with tables |
@@ -108,10 +105,7 @@ class ActivationUnit(wiring.Component):
         members = {
             "queue": In(queue_signature("activate", config)),
             **{name: In(list_signature(name, config)) for name in lists},
-            "enable": Out(1),
-            "ready": In(1),
-            "address": Out(ceil_log2(config.accumulator_rows)),
-            "accumulators": In(32 * config.cols),
+            "accumulators": Out(AccumulatorReadSignature(config=config)),
             "operands": Out(BufferReadSignature(config=config, pairs=config.reads_pairs)),
             "parameters": In(ParameterWriteSignature(config=config)),
             "buffer": Out(BufferWriteSignature(config=config)),
@@ -254,7 +248,8 @@ class ActivationUnit(wiring.Component):
                 lanes.turn.eq(self._column_turn),
                 lanes.made.eq(self._read_made),
                 lanes.reads.eq(
-                    (self.enable & self.ready) | (self.operands.enable & self.operands.ready)
+                    (self.accumulators.enable & self.accumulators.ready)
+                    | (self.operands.enable & self.operands.ready)
                 ),
             ]
         connect(m, lanes.buffer, flipped(self.buffer))
@@ -269,7 +264,7 @@ class ActivationUnit(wiring.Component):
                 lanes.seed.eq(Cat(scale.multiplier_b, scale.shift_b[0], scale.multiplier_a)),
             ]
         m.d.comb += [
-            lanes.accumulators.eq(self.accumulators),
+            lanes.accumulators.eq(self.accumulators.data),
             lanes.operands.eq(self.operands.data),
             *([lanes.before.eq(self.operands.before)] if self._config.reads_pairs else []),
         ]
@@ -306,7 +301,7 @@ class ActivationUnit(wiring.Component):
         )
         meets: Value = present_step.scales & busy
         reads: Value = (
-            (~enable_row | self.ready)
+            (~enable_row | self.accumulators.ready)
             & (~enable_line | (self.operands.ready & ~line_blocked))
             & ~step_held
         )
@@ -323,8 +318,8 @@ class ActivationUnit(wiring.Component):
                 m.d.sync += self._read_made.eq(step_taken)
         m.d.comb += [
             line_blocked.eq(meets),
-            self.enable.eq(row),
-            self.address.eq(present_step.row),
+            self.accumulators.enable.eq(row),
+            self.accumulators.address.eq(present_step.row),
             self.operands.enable.eq(line),
             self.operands.address.eq(present_step.read),
             *([self.operands.pair.eq(present_step.pair)] if self._config.reads_pairs else []),

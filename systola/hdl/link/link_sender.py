@@ -7,13 +7,12 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.link.link_signature import (
-    AccumulatorReadSignature,
     LinkBeat,
 )
 from systola.hdl.link_commands import LinkRow, link_address, link_address_bits
 from systola.hdl.memories.accumulators import READ_LATENCY
 from systola.hdl.parts.promise import promised, promised_offer
-from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
+from systola.hdl.ports import BUFFER_LATENCY, AccumulatorReadSignature, BufferReadSignature
 
 
 class LinkSender(wiring.Component):

@@ -14,14 +14,13 @@ from systola.hdl.link.link_fifo import LinkFifo
 from systola.hdl.link.link_receiver import LinkReceiver
 from systola.hdl.link.link_sender import LinkSender
 from systola.hdl.link.link_signature import (
-    AccumulatorReadSignature,
     AccumulatorUpdateSignature,
     LinkSignature,
 )
 from systola.hdl.link.link_walk import LinkWalk
 from systola.hdl.link.pod_barrier import CORES_BITS, PodBarrier
 from systola.hdl.link_commands import LinkCommand
-from systola.hdl.ports import BufferReadSignature, BufferWriteSignature
+from systola.hdl.ports import AccumulatorReadSignature, BufferReadSignature, BufferWriteSignature
 
 SIDES = ("left", "right")
 PARTS = {

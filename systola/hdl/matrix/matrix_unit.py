@@ -4,7 +4,6 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.hdl.commands import line_bits, matrix_walk, row_bits
@@ -14,7 +13,7 @@ from systola.hdl.matrix.mxu import MXU
 from systola.hdl.matrix.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
 from systola.hdl.matrix.vector_planner import VectorPlanner
 from systola.hdl.matrix.weight_loader import WeightLoader
-from systola.hdl.memories.accumulators import BANKS, UPDATE_LATENCY
+from systola.hdl.memories.accumulators import BANKS, UPDATE_LATENCY, RowUpdateSignature
 from systola.hdl.parts.delay_line import DelayLine
 from systola.hdl.parts.in_flight import kept
 from systola.hdl.parts.interlock import Check, Interlock
@@ -107,26 +106,22 @@ class MatrixUnit(wiring.Component):
     A vector is a line of the buffer, or no line outside the feature map (VectorPlanner). Its sums
     go to an accumulator row. Vectors are issued in the order of the command's walk.
 
-    | port                   | meaning |
+    | port               | meaning |
     |---|---|
-    | `queue`                | the queue of commands; `pop`: the last place of the walk is taken,
-                               and the next command may follow |
-    | `matrix_reading`       | the list of buffer lines: reports lines that have been read for the
-                               last time, and retires when all have been read |
-    | `matrix_summing`       | the list of accumulator rows: reports rows that are final in
-                               SUMS_ANNOUNCED cycles, and retires when all rows are |
-    | `waits`                | a bit for each mask: a vector waited for it in the cycle before |
-    | `buffer`               | reads of lines |
-    | `weight_rows`          | the rows of the weight FIFO |
-    | `update`, `update_row` | updates a row of the accumulators |
-    | `update_reads`         | a bit for each bank: the update reads it, see Accumulators |
-    | `accumulate`, `shift`  | the kind of the update, see Accumulators |
-    | `sums`                 | the sums, SUMS_LATENCY cycles after their `update` |
-    | `active`               | a vector was issued in the cycle before |
-    | `awaiting_weights`     | the array waited for weights in the cycle before, and none had
-                               arrived |
-    | `weights_moving`       | a tile moved into the array in the cycle before, and a vector waited
-                               for it |
+    | `queue`            | the queue of commands; `pop`: the last place of the walk is taken, and
+                           the next command may follow |
+    | `matrix_reading`   | the list of buffer lines: reports lines that have been read for the last
+                           time, and retires when all have been read |
+    | `matrix_summing`   | the list of accumulator rows: reports rows that are final in
+                           SUMS_ANNOUNCED cycles, and retires when all rows are |
+    | `waits`            | a bit for each mask: a vector waited for it in the cycle before |
+    | `buffer`           | reads of lines |
+    | `weight_rows`      | the rows of the weight FIFO |
+    | `update`           | updates of accumulator rows |
+    | `active`           | a vector was issued in the cycle before |
+    | `awaiting_weights` | the array waited for weights in the cycle before, and none had arrived |
+    | `weights_moving`   | a tile moved into the array in the cycle before, and a vector waited for
+                           it |
 
     Waits: a vector waits while older instructions still use its line or its row. The first vector
     of a tile waits for its weights. A tile is loaded into the shadow weights during `rows` cycles
@@ -144,7 +139,6 @@ class MatrixUnit(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        accumulator = ceil_log2(config.accumulator_rows)
         super().__init__(
             {
                 "queue": In(queue_signature("matrix", config)),
@@ -153,12 +147,7 @@ class MatrixUnit(wiring.Component):
                 "waits": Out(data.StructLayout(dict.fromkeys(masks_of("matrix", config), 1))),
                 "buffer": Out(BufferReadSignature(config=config)),
                 "weight_rows": In(WeightRowSignature(width=8 * config.cols)),
-                "update": Out(1),
-                "update_row": Out(accumulator),
-                "update_reads": Out(BANKS),
-                "accumulate": Out(1),
-                "shift": Out(2),
-                "sums": Out(32 * config.cols),
+                "update": Out(RowUpdateSignature(config=config)),
                 "active": Out(1),
                 "awaiting_weights": Out(1),
                 "weights_moving": Out(1),
@@ -168,7 +157,7 @@ class MatrixUnit(wiring.Component):
     @staticmethod
     def latency(config: Config) -> int:
         """Return the cycles from `active` to the sums of its vector, SUMS_LATENCY after
-        `update`."""
+        `update.enable`."""
         return FEED_LATENCY + MXU.latency(config)
 
     def elaborate(self, platform: object) -> Module:
@@ -249,7 +238,7 @@ class MatrixUnit(wiring.Component):
 
         event, holds = self._feed(m, feeder, mxu, loader, read_item)
         self._update(m, event.sum, holds[-1 - BUFFER_LATENCY])
-        m.d.comb += self.sums.eq(mxu.sums)
+        m.d.comb += self.update.sums.eq(mxu.sums)
         return m
 
     def _feed(
@@ -328,10 +317,10 @@ class MatrixUnit(wiring.Component):
         m.d.sync += [
             update_comes.eq(delay.output_valid & ~hold),
             coming_update.eq(delay.output),
-            self.update.eq(update_comes),
+            self.update.enable.eq(update_comes),
             row_update.eq(coming_update),
             *(
-                self.update_reads[bank].eq(
+                self.update.reads[bank].eq(
                     update_comes & coming_update.accumulate & (coming_update.row[0] == bank)
                 )
                 for bank in range(BANKS)
@@ -343,10 +332,10 @@ class MatrixUnit(wiring.Component):
             delay.input.eq(rows),
             delay.input_valid.eq(self.active),
             delay.hold.eq(hold),
-            self.update_row.eq(row_update.row),
+            self.update.address.eq(row_update.row),
             self.matrix_summing.advance_to.eq(row_update.row + 1),
-            self.accumulate.eq(row_update.accumulate),
-            self.shift.eq(row_update.shift),
+            self.update.adds.eq(row_update.accumulate),
+            self.update.shift.eq(row_update.shift),
         ]
 
     def _plan(self, m: Module, interlock: Interlock) -> None:

@@ -146,9 +146,10 @@ def _neighbours(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
 
 def _reads_of_updates(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
     """Read the bank of a row that is added to."""
-    adds = context.get(unit.update) and context.get(unit.accumulate)
-    context.set(unit.reads, (1 << context.get(unit.row) % 2) if adds else 0)
-    context.set(unit.shift, drawn.randrange(3))
+    update = unit.update
+    adds = context.get(update.enable) and context.get(update.adds)
+    context.set(update.reads, (1 << context.get(update.address) % 2) if adds else 0)
+    context.set(update.shift, drawn.randrange(3))
 
 
 def _some_beats(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
@@ -418,7 +419,9 @@ BENCHES = {
         make=lambda: LinkWire(config=LINKED, stages=1, uneven=7), legal=_few_credits
     ),
     "weight_loader": Bench(make=lambda: WeightLoader(config=LINKED), legal=_swaps),
-    "weight_fetch": Bench(make=lambda: WeightFetch(config=TRAINED), legal=_weight_commands),
+    "weight_fetch": Bench(
+        make=lambda: WeightFetch(config=TRAINED), fixed={"settled": 1}, legal=_weight_commands
+    ),
     "host_reader": Bench(make=lambda: HostReader(config=LINKED), legal=_entries),
     "host_writer": Bench(make=lambda: HostWriter(config=LINKED), legal=_lines_out),
 }

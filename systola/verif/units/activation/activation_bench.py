@@ -275,14 +275,14 @@ class Surroundings(Bench):
         }
         ready, operands_ready = (random.random() >= self.rates[1] for _ in range(2))
         before, line = self.lines.popleft()
-        self.set(accumulators=self.rows.popleft(), operands__data=line)
+        self.set(accumulators__data=self.rows.popleft(), operands__data=line)
         if self.config.reads_pairs:
             self.set(operands__before=before)
         await self.cycle(
             queue__valid=offered is not None,
             queue__masks=masks,
             queue__progress=progress | {"operand_writing": progress["activate_writing"]},
-            ready=ready,
+            accumulators__ready=ready,
             operands__ready=operands_ready,
             buffer__ready=1,
         )
@@ -290,10 +290,10 @@ class Surroundings(Bench):
         noise = random.getrandbits
         row = noise(32 * self.config.cols)
         before, line = (noise(8 * self.config.line_bytes) for _ in range(2))
-        row_taken = bool(self.get("enable") and ready)
+        row_taken = bool(self.get("accumulators__enable") and ready)
         line_taken = bool(self.get("operands__enable") and operands_ready)
         if row_taken:
-            row = self.accumulators[self.get("address")]
+            row = self.accumulators[self.get("accumulators__address")]
         if line_taken:
             address = self.get("operands__address")
             line = self.memory[address]
@@ -305,7 +305,7 @@ class Surroundings(Bench):
         self.before.append(
             _Before(
                 {name: [replace(entry) for entry in own] for name, own in self.lists.items()},
-                self.get("address") if row_taken else None,
+                self.get("accumulators__address") if row_taken else None,
                 self.get("operands__address") if line_taken else None,
             )
         )

@@ -297,12 +297,15 @@ class Machine(Bench):
         due = self.updated.popleft()
         if due is not None:
             row, accumulate, shift = due
-            raw = self.get("sums").to_bytes(4 * self.config.cols, "little")
+            raw = self.get("update__sums").to_bytes(4 * self.config.cols, "little")
             sums = np.frombuffer(raw, "<i4").astype(np.int64) << (8 * shift)
             self.sums[row] = self.sums[row] + sums if accumulate else sums
             self.summed.append(self.array_now)
             self.written.append(self.cycles + UPDATE_LATENCY - SUMS_LATENCY)
-        new = self.gets("update_row", "accumulate", "shift") if self.get("update") else None
+        enable, *new = self.gets(
+            *(f"update__{name}" for name in ("enable", "address", "adds", "shift"))
+        )
+        new = new if enable else None
         self.updated.append(new)
 
     def fill(self, rows: int = 1000) -> None:
