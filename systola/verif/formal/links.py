@@ -413,8 +413,8 @@ PROOFS = (
             ),
             Fault(
                 unit="pod_barrier",
-                old="(tokens_received >= tokens_wanted)",
-                new="(tokens_received != 0)",
+                old="== tokens_wanted) & (tokens_received >= tokens_wanted)",
+                new="== tokens_wanted) & (tokens_received != 0)",
             ),
         ),
         fault_depth=16,

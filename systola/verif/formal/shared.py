@@ -278,7 +278,7 @@ PROOFS = (
             Fault(
                 unit="weight_broadcast",
                 old="turn.chosen, equal_requests",
-                new="turn.chosen, [asking] * count",
+                new="turn.chosen, [requests_seen] * count",
             ),
             Fault(
                 unit="weight_broadcast", old="Mux(burst_goes, _SETTLES, ", new="Mux(burst_goes, 0, "

@@ -444,7 +444,7 @@ PROOFS = (
             Fault(
                 unit="tag_queue",
                 old="completes = self.retire[unit] & marks_next[0]",
-                new="completes = self.retire[unit] & marks[0]",
+                new="completes = self.retire[unit] & marks_held[0]",
             ),
         ),
         fault_depth=8,
