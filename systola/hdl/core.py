@@ -23,13 +23,7 @@ from systola.hdl.link_joins import join_memories, join_parts
 from systola.hdl.matrix.matrix_unit import MatrixUnit
 from systola.hdl.memories.accumulators import Accumulators
 from systola.hdl.memories.unified_buffer import UnifiedBuffer
-from systola.hdl.scoreboard_joins import (
-    join_activation,
-    join_matrix,
-    join_reader,
-    join_weights,
-    join_writer,
-)
+from systola.hdl.scoreboard_joins import join_units, settled_queue
 from systola.hdl.transfers.host_read_port import HostReadPort
 from systola.hdl.transfers.host_reader import HostReader
 from systola.hdl.transfers.host_writer import HostWriter
@@ -67,11 +61,8 @@ class Core(wiring.Component):
         self._accumulators = self._place(m, "accumulators", memory(config=config))
 
         self._join_control(m)
-        join_reader(m, self._board, self._reader)
-        join_weights(m, config, self._board, self._weights)
-        join_matrix(m, self._board, self._matrix)
-        join_activation(m, self._board, self._activation)
-        join_writer(m, self._board, self._writer)
+        units = self._reader, self._weights, self._matrix, self._activation, self._writer
+        join_units(m, self._board, *units)
         self._join_buses(m)
         self._join_memories(m)
         if config.links:
@@ -134,30 +125,22 @@ class Core(wiring.Component):
         activation, buffer, accumulators = self._activation, self._buffer, self._accumulators
         connect(m, reader.buffer, buffer.dma_in)
         connect(m, matrix.buffer, buffer.mxu)
+        connect(m, weights.rows, matrix.weight_rows)
+        connect(m, matrix.update, accumulators.update)
+        connect(m, activation.accumulators, accumulators.read)
         connect(m, activation.buffer, buffer.activate)
         connect(m, activation.operands, buffer.operands)
         connect(m, self._writer.buffer, buffer.dma_out)
         connect(m, reader.parameters, activation.parameters)
         if self._config.training:
             connect(m, weights.buffer, buffer.tiles)
+            settled = settled_queue(m, self._board.weights, "weights_settled")
+            m.d.comb += weights.settled.eq(settled)
         if self._config.tables:
             connect(m, reader.tables, activation.tables)
         if self._config.columns_per_lane > 1:
             m.d.comb += activation.running.eq(self.running)
         m.d.comb += [
-            matrix.weight_row.eq(weights.row),
-            matrix.weight_arrived.eq(weights.row_valid),
-            weights.row_take.eq(matrix.weight_take),
-            accumulators.update.eq(matrix.update),
-            accumulators.reads.eq(matrix.update_reads),
-            accumulators.row.eq(matrix.update_row),
-            accumulators.accumulate.eq(matrix.accumulate),
-            accumulators.shift.eq(matrix.shift),
-            accumulators.sums.eq(matrix.sums),
-            accumulators.enable.eq(activation.enable),
-            accumulators.address.eq(activation.address),
-            activation.ready.eq(accumulators.ready),
-            activation.accumulators.eq(accumulators.data),
             self.corrupt.eq(
                 Mux(buffer.flawed, int(CheckedMemory.UNIFIED_BUFFER), 0)
                 | Mux(accumulators.flawed, int(CheckedMemory.ACCUMULATORS), 0)

@@ -5,7 +5,7 @@ from amaranth.hdl import Cat, Module, Value
 from amaranth.lib.wiring import connect
 
 from systola.hdl.control.scoreboard import Scoreboard
-from systola.hdl.link.link_unit import SIDES, LinkUnit
+from systola.hdl.link.link_unit import PARTS, LinkUnit
 from systola.hdl.link.linked_accumulators import LinkedAccumulators
 from systola.hdl.memories.unified_buffer import UnifiedBuffer
 from systola.hdl.scoreboard_joins import settled_queue
@@ -13,28 +13,15 @@ from systola.hdl.scoreboard_joins import settled_queue
 
 def join_parts(m: Module, board: Scoreboard, links: LinkUnit) -> None:
     """Connect the parts of the link unit with their queues and lists."""
-    for side in SIDES:
-        for queue_name, list_name in (
-            (f"send_{side}", f"sending_{side}"),
-            (f"receive_{side}", f"receiving_{side}"),
-        ):
-            part, queue, uses = (
-                getattr(links, queue_name),
-                getattr(board, queue_name),
-                getattr(board, list_name),
-            )
-            settled = settled_queue(m, queue, f"{queue_name}_settled")
-            connect(m, part.rows, uses.rows)
-            connect(m, uses.cleared, part.cleared)
-            m.d.comb += [
-                part.command.valid.eq(queue.unblocked & settled),
-                part.command.payload.eq(queue.command),
-                queue.pop.eq(part.command.valid & part.command.ready),
-                uses.taken.eq(queue.pop),
-                uses.advance.eq(part.advance),
-                uses.advance_to.eq(part.advance_to),
-                uses.retire.eq(part.done),
-            ]
+    for queue_name, list_name in PARTS.items():
+        queue, commands = getattr(board, queue_name), getattr(links, queue_name)
+        settled = settled_queue(m, queue, f"{queue_name}_settled")
+        connect(m, getattr(links, list_name), getattr(board, list_name))
+        m.d.comb += [
+            commands.valid.eq(queue.unblocked & settled),
+            commands.payload.eq(queue.command),
+            queue.pop.eq(commands.valid & commands.ready),
+        ]
 
 
 def join_memories(

@@ -124,6 +124,43 @@ class BufferWriteSignature(wiring.Signature):
         )
 
 
+class AccumulatorReadSignature(wiring.Signature):
+    """A signature that reads rows of the accumulators, seen from the reader.
+
+    | member    | meaning |
+    |---|---|
+    | `enable`  | asks for a read |
+    | `ready`   | the read is accepted |
+    | `address` | the row |
+    | `data`    | the row, for one cycle, `accumulators.READ_LATENCY` cycles after `enable` &
+                  `ready` |
+    """
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {
+                "enable": Out(1),
+                "ready": In(1),
+                "address": Out(ceil_log2(config.accumulator_rows)),
+                "data": In(32 * config.cols),
+            }
+        )
+
+
+class WeightRowSignature(wiring.Signature):
+    """A signature that takes rows out of the weight FIFO, seen from the FIFO.
+
+    | member  | meaning |
+    |---|---|
+    | `valid` | there is an oldest row |
+    | `pop`   | drops the oldest row |
+    | `row`   | the oldest row, in the cycle after a cycle with `valid` |
+    """
+
+    def __init__(self, *, width: int):
+        super().__init__({"valid": Out(1), "pop": In(1), "row": Out(width)})
+
+
 class ParameterWriteSignature(wiring.Signature):
     """A signature that writes planes of one parameter entry, seen from the writer.
 

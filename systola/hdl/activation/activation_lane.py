@@ -191,10 +191,11 @@ class ActivationLane(wiring.Component):
                 self.magnitude.eq(value[:-1] ^ value[-1].replicate(MAGNITUDE_BITS)),
                 requantiser.dither.eq(self.dither),
             ]
-        waiting = Signal(lane_bits(config), reset_less=True)  # waits as long as a table takes
-        plain = Signal(lane_bits(config), reset_less=True)
-        m.d.sync += [waiting.eq(requantiser.result), plain.eq(waiting)]
-        m.d.comb += self.byte_out.eq(plain[:8])
+        # waits as long as a table takes
+        waiting_result = Signal(lane_bits(config), reset_less=True)
+        plain_result = Signal(lane_bits(config), reset_less=True)
+        m.d.sync += [waiting_result.eq(requantiser.result), plain_result.eq(waiting_result)]
+        m.d.comb += self.byte_out.eq(plain_result[:8])
         if config.attention:
             m.submodules.table_lane = tables = TableLane(tables=config.tables)
             connect(m, flipped(self.write), tables.write)
@@ -202,12 +203,12 @@ class ActivationLane(wiring.Component):
                 tables.argument.eq(requantiser.result),
                 tables.table.eq(self.table),
                 tables.on_curve.eq(self.on_curve),
-                tables.plain.eq(waiting),
+                tables.plain.eq(waiting_result),
                 tables.gathers.eq(self.gathers),
                 tables.index.eq(vector.value[:8]),
                 vector.gathered.eq(tables.gathered),
             ]
-            m.d.sync += plain.eq(tables.number)
+            m.d.sync += plain_result.eq(tables.number)
             with m.If(self.pick == Pick.TABLE):
                 m.d.comb += self.byte_out.eq(tables.byte)
         elif config.tables:
@@ -240,7 +241,7 @@ class ActivationLane(wiring.Component):
                 requantiser.second.eq(gate.second),
                 gate.product.eq(requantiser.lent),
             ]
-            m.d.sync += high[0].eq(plain[8:])
+            m.d.sync += high[0].eq(plain_result[8:])
             with m.If(self.pick == Pick.GATE):
                 m.d.comb += self.byte_out.eq(gate.result[:8])
                 m.d.sync += high[0].eq(gate.result[8:])

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import TANH_INTEGER_BITS, Function, Operation
@@ -14,7 +13,7 @@ from systola.hdl.activation.controls import INSTRUCTIONS
 from systola.hdl.activation.gate_queue import GateQueue
 from systola.hdl.activation.result_lanes import ResultLanes
 from systola.hdl.activation.spacings import GATHER_SPACING, SLOT_DISTANCE
-from systola.hdl.activation.step_checks import checks, watched
+from systola.hdl.activation.step_checks import checks
 from systola.hdl.activation.step_planner import PLAN_LATENCY, StepPlanner
 from systola.hdl.activation.steps import Pause, Phase, Step, steps_left_out
 from systola.hdl.activation.vector_lane import Coefficient
@@ -23,14 +22,15 @@ from systola.hdl.commands import (
     ActivateCommand,
     Other,
     Source,
-    address_bits,
     is_gate,
     measures,
-    row_bits,
 )
-from systola.hdl.parts.in_flight import Awaited, Progress, kept
+from systola.hdl.control.hazards import masks_of
+from systola.hdl.control.signatures import list_signature, queue_signature
+from systola.hdl.parts.in_flight import kept
 from systola.hdl.parts.interlock import Interlock
 from systola.hdl.ports import (
+    AccumulatorReadSignature,
     BufferReadSignature,
     BufferWriteSignature,
     ParameterWriteSignature,
@@ -55,32 +55,22 @@ class ActivationUnit(wiring.Component):
     accumulator row or of a buffer line. A step of a `paired` command reads both lines of an int16
     operand or addend. The last step of a vector issues the vector.
 
-    | port               | meaning |
+    | port                | meaning |
     |---|---|
-    | `command`          | the instruction; it stays until `command_pop` |
-    | `command_valid`    | there is an instruction |
-    | `command_pop`      | all steps of `command` were taken off; the unit needs it no longer |
-    | `masks`            | the entries of each list that `command` awaits |
-    | `progress`         | the reports of the lists that `masks` name |
-    | `enable`           | a row of the accumulators is read |
-    | `address`          | the row |
-    | `ready`            | the accumulators take the read |
-    | `accumulators`     | the sums of the row, ROW_LATENCY cycles after the read |
-    | `operands`         | reads of buffer lines, with their `ready` and their data |
-    | `parameters`       | writes into the parameter memory |
-    | `tables`           | writes into the tables, with tables |
-    | `buffer`           | writes of result lines |
-    | `advance_read`     | accumulator rows below `advance_read_to` have been read, in the cycle
-                           before |
-    | `advance_read_to`  | the first row that has not been read |
-    | `rows_done`        | all rows of the instruction have been read, in the cycle before |
-    | `lines_done`       | all lines of the instruction have been read, in the cycle before |
-    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
-    | `advance_write_to` | the first line that is not written by then |
-    | `write_done`       | all lines of the instruction are written in ANNOUNCED cycles |
-    | `takes_line`       | a step that reads no accumulators was made, in the cycle before; a
-                           counter uses it |
-    | `running`          | a program runs, where columns take turns |
+    | `queue`             | the queue of commands; `pop`: all steps of the command were taken off |
+    | `activate_reading`  | the list of accumulator rows: reports each row in the cycle after its
+                            read, and retires when all have been read |
+    | `activate_operands` | the list of buffer lines: retires in the cycle after the last read |
+    | `activate_writing`  | the list of results: reports lines that are written in ANNOUNCED cycles,
+                            and retires when all are written by then |
+    | `accumulators`      | reads of accumulator rows |
+    | `operands`          | reads of buffer lines, with their `ready` and their data |
+    | `parameters`        | writes into the parameter memory |
+    | `tables`            | writes into the tables, with tables |
+    | `buffer`            | writes of result lines |
+    | `takes_line`        | a step that reads no accumulators was made, in the cycle before; a
+                            counter uses it |
+    | `running`           | a program runs, where columns take turns |
 
     - Latency: the first read comes FRONT_LATENCY cycles after the command. The read of a step that
       waits comes FOLLOW_LATENCY cycles after a list lets the step go, or one cycle more. From the
@@ -111,30 +101,14 @@ class ActivationUnit(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        depth = config.queue_depth
-        masks = watched(config)
+        lists = ("activate_reading", "activate_operands", "activate_writing")
         members = {
-            "command": In(ActivateCommand(config=config)),
-            "command_valid": In(1),
-            "command_pop": Out(1),
-            "masks": In(data.StructLayout(dict.fromkeys(masks, Awaited(depth)))),
-            "progress": In(
-                data.StructLayout({name: Progress(bits, depth) for name, bits in masks.items()})
-            ),
-            "enable": Out(1),
-            "ready": In(1),
-            "address": Out(ceil_log2(config.accumulator_rows)),
-            "accumulators": In(32 * config.cols),
+            "queue": In(queue_signature("activate", config)),
+            **{name: In(list_signature(name, config)) for name in lists},
+            "accumulators": Out(AccumulatorReadSignature(config=config)),
             "operands": Out(BufferReadSignature(config=config, pairs=config.reads_pairs)),
             "parameters": In(ParameterWriteSignature(config=config)),
             "buffer": Out(BufferWriteSignature(config=config)),
-            "advance_read": Out(1),
-            "advance_read_to": Out(row_bits(config)),
-            "rows_done": Out(1),
-            "lines_done": Out(1),
-            "advance_write": Out(1),
-            "advance_write_to": Out(address_bits(config)),
-            "write_done": Out(1),
             "takes_line": Out(1),
         }
         if config.tables:
@@ -150,98 +124,99 @@ class ActivationUnit(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._turn = Signal(range(self._config.columns_per_lane))
+        self._column_turn = Signal(range(self._config.columns_per_lane))
         self._shared = self._config.columns_per_lane > 1
         interlock = m.submodules.interlock = Interlock(
             item=Step(config=self._config),
             checks=checks(self._config),
             depth=self._config.queue_depth,
-            widths=watched(self._config),
+            widths=masks_of("activate", self._config),
         )
-        ends = Signal()  # the last step of the instruction is taken
-        command = self._plan(m, interlock, ends)
+        instruction_ends = Signal()  # the last step of the instruction is taken
+        command = self._plan(m, interlock, instruction_ends)
 
         from_accumulators = command.source == Source.ACCUMULATORS
         in_both = Signal()  # a Measure, which is in two lists: of rows read, and of lines read
         if self._config.training:
             m.d.comb += in_both.eq((command.function == OTHER) & measures(command.table))
         adds = (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
-        scaled = Signal()
-        m.d.comb += scaled.eq((command.source == Source.VECTOR) & adds)
+        elements_scaled = Signal()
+        m.d.comb += elements_scaled.eq((command.source == Source.VECTOR) & adds)
         # Bit n: a sum of scaled elements was issued n + 1 cycles ago. Such a sum occupies the
         # requantisers for one cycle in each turn, and so does each of its elements.
         scaled_sums = Signal(SLOT_DISTANCE)
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
-        issues = Signal()
+        vector_issues = Signal()
         if self._config.wide:
-            self._wait_for_gates(m, command, scaled, issues)
-        m.d.sync += scaled_sums.eq(Cat(issues & scaled, scaled_sums))
-        m.d.comb += [issues.eq(done & step.final), ends.eq(done & step.ends)]
+            self._wait_for_gates(m, command, elements_scaled, vector_issues)
+        m.d.sync += scaled_sums.eq(Cat(vector_issues & elements_scaled, scaled_sums))
+        m.d.comb += [vector_issues.eq(done & step.final), instruction_ends.eq(done & step.ends)]
         m.d.sync += [
-            self.advance_read.eq(issues & from_accumulators),
-            self.advance_read_to.eq(step.row + 1),
-            self.rows_done.eq(ends & (from_accumulators | in_both)),
-            self.lines_done.eq(ends & (~from_accumulators | in_both)),
+            self.activate_reading.advance.eq(vector_issues & from_accumulators),
+            self.activate_reading.advance_to.eq(step.row + 1),
+            self.activate_reading.retire.eq(instruction_ends & (from_accumulators | in_both)),
+            self.activate_operands.retire.eq(instruction_ends & (~from_accumulators | in_both)),
             self.takes_line.eq(done & ~from_accumulators),
         ]
 
         lanes = self._place_lanes(m, command)
         if self._config.attention:
             m.d.comb += lanes.gathers.eq(offered & command.gathers & (step.phase == Phase.ELEMENTS))
-        self._control_line(m, lanes.line, command, step, offered, scaled)
-        number = Signal(range(INSTRUCTIONS))
-        with m.If(ends):
-            m.d.sync += number.eq(number + 1)
+        self._control_line(m, lanes.line, command, step, offered, elements_scaled)
+        instruction_number = Signal(range(INSTRUCTIONS))
+        with m.If(instruction_ends):
+            m.d.sync += instruction_number.eq(instruction_number + 1)
         m.d.comb += [
-            lanes.vector.number.eq(number),
+            lanes.vector.number.eq(instruction_number),
             *(lanes.said[name].eq(command[name]) for name in lanes.said.shape().members),
         ]
         self._control_vector(m, lanes.vector, command, step)
         m.d.comb += [
-            lanes.vector.scaled.eq(scaled),
+            lanes.vector.scaled.eq(elements_scaled),
             lanes.issue.eq(offered & step.final),
         ]
         return m
 
-    def _plan(self, m: Module, interlock: Interlock, ends: Signal) -> data.View:
+    def _plan(self, m: Module, interlock: Interlock, instruction_ends: Signal) -> data.View:
         """Give the planned steps to the interlock; return the instruction of the steps taken.
 
         The planner may already have the next instruction. A pause follows the last step of an
-        instruction, which `ends` then.
+        instruction, which `instruction_ends` then.
         """
         planner = m.submodules.planner = StepPlanner(config=self._config)
+        queue = self.queue
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)
         # The masks of the step that the planner offers.
-        masks = Signal.like(self.masks)
-        next_masks = Signal.like(masks)
+        step_masks = Signal.like(queue.masks)
+        next_masks = Signal.like(step_masks)
         m.d.comb += [
-            next_masks.eq(Mux(planner.loads, self.masks, masks)),
-            interlock.awaited.eq(masks),
-            interlock.progress.eq(self.progress),
+            next_masks.eq(Mux(planner.loads, queue.masks, step_masks)),
+            interlock.awaited.eq(step_masks),
+            interlock.progress.eq(queue.progress),
         ]
-        m.d.sync += masks.eq(kept(next_masks, self.progress))
+        m.d.sync += step_masks.eq(kept(next_masks, queue.progress))
 
         command = Signal(ActivateCommand(config=self._config), reset_less=True)
-        present = Signal()
-        follows = Signal()  # the planner already has the instruction after `command`
+        command_present = Signal()
+        command_follows = Signal()  # the planner already has the instruction after `command`
         m.d.comb += [
-            planner.command.eq(self.command),
-            planner.command_valid.eq(self.command_valid),
-            planner.hold.eq(follows & present),
-            self.command_pop.eq(planner.ends),
+            planner.commands.payload.eq(queue.command),
+            planner.commands.valid.eq(queue.valid),
+            planner.hold.eq(command_follows & command_present),
+            queue.pop.eq(planner.commands.ready),
         ]
         m.d.sync += [
-            present.eq(Mux(present, ~ends, follows)),
-            follows.eq(planner.begins | (follows & present)),
+            command_present.eq(Mux(command_present, ~instruction_ends, command_follows)),
+            command_follows.eq(planner.begins | (command_follows & command_present)),
         ]
-        with m.If(~present):
+        with m.If(~command_present):
             m.d.sync += command.eq(planner.planned)
         return command
 
     def _wait_for_gates(
-        self, m: Module, command: data.View, scaled: Signal, issues: Signal
+        self, m: Module, command: data.View, elements_scaled: Signal, vector_issues: Signal
     ) -> None:
         """Hold up steps that would meet the gates, or tables, of older vectors."""
         from_accumulators = command.source == Source.ACCUMULATORS
@@ -249,34 +224,36 @@ class ActivationUnit(wiring.Component):
         queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
         hold_all: Value = queue.hold_all
         if self._config.attention:
-            hold_all |= self._awaits_tables(m, command, issues)
+            hold_all |= self._awaits_tables(m, command, vector_issues)
         m.d.comb += [
             queue.gate.eq(is_gate(command.function)),
             queue.sums_lines.eq(~from_accumulators),
-            queue.alone.eq(scaled | (inverts if self._config.training else 0)),
-            queue.issues.eq(issues),
+            queue.alone.eq(elements_scaled | (inverts if self._config.training else 0)),
+            queue.issues.eq(vector_issues),
             self._hold_all.eq(hold_all),
             self._hold_issue.eq(queue.hold_issue),
         ]
         if self._shared:
-            m.d.comb += queue.turn.eq(self._turn)
+            m.d.comb += queue.turn.eq(self._column_turn)
 
     def _place_lanes(self, m: Module, command: data.View) -> ResultLanes:
         """Place the result lanes, with all ports but the controls of lines and of vectors."""
         lanes = m.submodules.lanes = ResultLanes(config=self._config)
         if self._shared:
-            ran = Signal()
-            m.d.sync += [ran.eq(self.running), self._turn.eq(self._turn + 1)]
-            with m.If(self.running & ~ran):
-                m.d.sync += self._turn.eq(0)
+            was_running = Signal()
+            m.d.sync += [was_running.eq(self.running), self._column_turn.eq(self._column_turn + 1)]
+            with m.If(self.running & ~was_running):
+                m.d.sync += self._column_turn.eq(0)
             m.d.comb += [
-                lanes.turn.eq(self._turn),
-                lanes.made.eq(self._made),
+                lanes.turn.eq(self._column_turn),
+                lanes.made.eq(self._read_made),
                 lanes.reads.eq(
-                    (self.enable & self.ready) | (self.operands.enable & self.operands.ready)
+                    (self.accumulators.enable & self.accumulators.ready)
+                    | (self.operands.enable & self.operands.ready)
                 ),
             ]
         connect(m, lanes.buffer, flipped(self.buffer))
+        connect(m, lanes.activate_writing, flipped(self.activate_writing))
         connect(m, flipped(self.parameters), lanes.parameters)
         if self._config.tables:
             connect(m, flipped(self.tables), lanes.tables)
@@ -287,23 +264,20 @@ class ActivationUnit(wiring.Component):
                 lanes.seed.eq(Cat(scale.multiplier_b, scale.shift_b[0], scale.multiplier_a)),
             ]
         m.d.comb += [
-            lanes.accumulators.eq(self.accumulators),
+            lanes.accumulators.eq(self.accumulators.data),
             lanes.operands.eq(self.operands.data),
             *([lanes.before.eq(self.operands.before)] if self._config.reads_pairs else []),
-            self.advance_write.eq(lanes.advance_write),
-            self.advance_write_to.eq(lanes.advance_write_to),
-            self.write_done.eq(lanes.write_done),
         ]
         return lanes
 
-    def _awaits_tables(self, m: Module, command: data.View, issues: Value) -> Value:
+    def _awaits_tables(self, m: Module, command: data.View, vector_issues: Value) -> Value:
         """Return whether lines that use tables must wait, as results still use the tables."""
-        left = Signal(range(GATHER_SPACING + 1))
-        with m.If(issues & (command.function == Function.TABLE)):
-            m.d.sync += left.eq(GATHER_SPACING)
-        with m.Elif(left != 0):
-            m.d.sync += left.eq(left - 1)
-        return (left != 0) & command.gathers
+        cycles_remaining = Signal(range(GATHER_SPACING + 1))
+        with m.If(vector_issues & (command.function == Function.TABLE)):
+            m.d.sync += cycles_remaining.eq(GATHER_SPACING)
+        with m.Elif(cycles_remaining != 0):
+            m.d.sync += cycles_remaining.eq(cycles_remaining - 1)
+        return (cycles_remaining != 0) & command.gathers
 
     def _step(
         self, m: Module, interlock: Interlock, busy: Value
@@ -317,88 +291,99 @@ class ActivationUnit(wiring.Component):
         sees the step in both cycles. In the cycle after them, `made` shows if the read took place.
         """
         layout, turns = Step(config=self._config), self._config.columns_per_lane
-        step, valid = Signal(layout, reset_less=True), Signal()
+        present_step, step_valid = Signal(layout, reset_less=True), Signal()
         enable_row, enable_line = Signal(), Signal()
-        granted, taken = Signal(), Signal()
-        blocked, held = Signal(), Signal()
+        reads_granted, step_taken = Signal(), Signal()
+        line_blocked, step_held = Signal(), Signal()
         self._hold_all, self._hold_issue = Signal(), Signal()
-        m.d.comb += held.eq(valid & (self._hold_all | (self._hold_issue & step.final)))
-        meets: Value = step.scales & busy
-        reads: Value = (
-            (~enable_row | self.ready) & (~enable_line | (self.operands.ready & ~blocked)) & ~held
+        m.d.comb += step_held.eq(
+            step_valid & (self._hold_all | (self._hold_issue & present_step.final))
         )
-        row, line = enable_row & ~held, enable_line & ~blocked & ~held
-        offered, done = taken, taken
+        meets: Value = present_step.scales & busy
+        reads: Value = (
+            (~enable_row | self.accumulators.ready)
+            & (~enable_line | (self.operands.ready & ~line_blocked))
+            & ~step_held
+        )
+        row, line = enable_row & ~step_held, enable_line & ~line_blocked & ~step_held
+        offered, done = step_taken, step_taken
         if self._shared:
             has_read, was_blocked = Signal(), Signal()  # in the first cycle
-            m.d.sync += [has_read.eq(reads & ~self._turn), was_blocked.eq(meets)]
-            meets = Mux(self._turn, was_blocked, meets)
+            m.d.sync += [has_read.eq(reads & ~self._column_turn), was_blocked.eq(meets)]
+            meets = Mux(self._column_turn, was_blocked, meets)
             row, line, reads = row & ~has_read, line & ~has_read, reads | has_read
-            offered, done = valid, taken & self._turn
-            self._made = Signal()
-            with m.If(self._turn):
-                m.d.sync += self._made.eq(taken)
+            offered, done = step_valid, step_taken & self._column_turn
+            self._read_made = Signal()
+            with m.If(self._column_turn):
+                m.d.sync += self._read_made.eq(step_taken)
         m.d.comb += [
-            blocked.eq(meets),
-            self.enable.eq(row),
-            self.address.eq(step.row),
+            line_blocked.eq(meets),
+            self.accumulators.enable.eq(row),
+            self.accumulators.address.eq(present_step.row),
             self.operands.enable.eq(line),
-            self.operands.address.eq(step.read),
-            *([self.operands.pair.eq(step.pair)] if self._config.reads_pairs else []),
-            granted.eq(reads),
-            taken.eq(valid & granted),
+            self.operands.address.eq(present_step.read),
+            *([self.operands.pair.eq(present_step.pair)] if self._config.reads_pairs else []),
+            reads_granted.eq(reads),
+            step_taken.eq(step_valid & reads_granted),
         ]
 
-        # A step that cannot follow waits in `aside`, so that the interlock's `ready` is a register.
-        # No step follows a step with a pause at once: the step that is loaded then is not valid.
+        # A step that cannot follow waits in `waiting_step`, so that the interlock's `ready` is a
+        # register. No step follows a step with a pause at once: the step that is loaded then is not
+        # valid.
         passed = interlock.output
-        aside, waits = Signal(layout, reset_less=True), Signal()
-        room = Signal(init=1)  # no step waits in `aside`
-        following = Signal(layout)
-        comes = Signal()
-        pauses = Signal()  # a pause follows this step
+        waiting_step, step_waits = Signal(layout, reset_less=True), Signal()
+        waiting_free = Signal(init=1)  # no step waits in `waiting_step`
+        next_step = Signal(layout)
+        step_comes = Signal()
+        pause_follows = Signal()  # a pause follows this step
         left_out_for = steps_left_out(turns)
-        rest, rests = Signal(range(max(left_out_for.values()))), Signal()
-        long_rest = Signal.like(rest)
-        leaves = Signal()
-        proceeds = Signal()
+        rest_remaining, unit_rests = Signal(range(max(left_out_for.values()))), Signal()
+        long_rest = Signal.like(rest_remaining)
+        step_leaves = Signal()
+        step_proceeds = Signal()
         m.d.comb += [
-            passed.ready.eq(room & self._turn if self._shared else room),
-            following.eq(Mux(waits, aside, passed.payload)),
-            comes.eq(waits | passed.valid),
+            passed.ready.eq(waiting_free & self._column_turn if self._shared else waiting_free),
+            next_step.eq(Mux(step_waits, waiting_step, passed.payload)),
+            step_comes.eq(step_waits | passed.valid),
             # There is no step during a pause. Without a step nothing has to be granted.
-            leaves.eq(granted & ~rests),
-            proceeds.eq(comes & ~(valid & pauses)),
+            step_leaves.eq(reads_granted & ~unit_rests),
+            step_proceeds.eq(step_comes & ~(step_valid & pause_follows)),
         ]
-        with m.If(self._turn) if self._shared else nullcontext():
-            with m.If(~waits):
-                m.d.sync += aside.eq(passed.payload)
+        with m.If(self._column_turn) if self._shared else nullcontext():
+            with m.If(~step_waits):
+                m.d.sync += waiting_step.eq(passed.payload)
             m.d.sync += [
-                waits.eq(comes & ~(leaves & proceeds)),
-                room.eq(~comes | (leaves & proceeds)),
+                step_waits.eq(step_comes & ~(step_leaves & step_proceeds)),
+                waiting_free.eq(~step_comes | (step_leaves & step_proceeds)),
             ]
-            with m.If(leaves):
+            with m.If(step_leaves):
                 m.d.sync += [
-                    step.eq(following),
-                    pauses.eq(following.pause != Pause.NONE),
-                    valid.eq(proceeds),
-                    enable_row.eq(proceeds & following.sums),
-                    enable_line.eq(proceeds & following.reads),
+                    present_step.eq(next_step),
+                    pause_follows.eq(next_step.pause != Pause.NONE),
+                    step_valid.eq(step_proceeds),
+                    enable_row.eq(step_proceeds & next_step.sums),
+                    enable_line.eq(step_proceeds & next_step.reads),
                 ]
 
             # Count the steps to leave out after a step. Its `pause` chooses their number; the
             # first of them needs no count.
-            with m.If(leaves):
+            with m.If(step_leaves):
                 m.d.sync += long_rest.eq(0)
-                with m.Switch(following.pause):
+                with m.Switch(next_step.pause):
                     for pause, count in left_out_for.items():
                         with m.Case(pause):
                             m.d.sync += long_rest.eq(count - 1)
-            with m.If(rests):
-                m.d.sync += [rest.eq(rest - 1), rests.eq(rest != 1)]
+            with m.If(unit_rests):
+                m.d.sync += [
+                    rest_remaining.eq(rest_remaining - 1),
+                    unit_rests.eq(rest_remaining != 1),
+                ]
             with m.Else():
-                m.d.sync += [rest.eq(long_rest), rests.eq(taken & (long_rest != 0))]
-        return step, offered, done
+                m.d.sync += [
+                    rest_remaining.eq(long_rest),
+                    unit_rests.eq(step_taken & (long_rest != 0)),
+                ]
+        return present_step, offered, done
 
     def _control_line(
         self,
@@ -407,7 +392,7 @@ class ActivationUnit(wiring.Component):
         command: data.View,
         step: data.View,
         taken: Signal,
-        scaled: Signal,
+        elements_scaled: Signal,
     ) -> None:
         """Set the control of a buffer line."""
         is_vector = command.source == Source.VECTOR
@@ -420,7 +405,7 @@ class ActivationUnit(wiring.Component):
         other = self._config.training & (command.function == OTHER)
         divides = in_operand & command.quotient if self._config.training else Const(0)
         pools = command.source == Source.POOL
-        no_product = ~taken | scaled
+        no_product = ~taken | elements_scaled
         if self._config.attention:
             no_product |= command.gathers
         with m.If(no_product):

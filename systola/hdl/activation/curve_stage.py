@@ -89,12 +89,12 @@ class CurveStage(wiring.Component):
 
         written, row = self.bytes, self.row
         within = exact_log2(TABLE_ROW_BYTES)
-        earlier = Signal(8 * (TABLE_ROW_BYTES - 1), reset_less=True)
+        earlier_bytes = Signal(8 * (TABLE_ROW_BYTES - 1), reset_less=True)
         with m.If(written.enable):
-            m.d.sync += earlier.eq(Cat(earlier, written.data)[8:])
+            m.d.sync += earlier_bytes.eq(Cat(earlier_bytes, written.data)[8:])
         m.d.comb += [
             row.enable.eq(written.enable & written.address[:within].all()),
             row.address.eq(written.address[within:]),
-            row.data.eq(Cat(earlier, written.data)),
+            row.data.eq(Cat(earlier_bytes, written.data)),
         ]
         return m

@@ -70,64 +70,78 @@ class ExponentRegisters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        about = Signal(MeasureLayout(), reset_less=True)
+        measure_fields = Signal(MeasureLayout(), reset_less=True)
         with m.If(self.take):
-            m.d.sync += about.eq(self.about)
+            m.d.sync += measure_fields.eq(self.about)
 
         # ORed together, all magnitudes have as many bits as the largest of them. The registers'
-        # values are added up at the same time, one in each `stage`.
-        row = Signal(MAGNITUDE_BITS)
-        held = Signal(MAGNITUDE_BITS)
-        stage = Signal(MEASURED - 1)
-        first, second, third = Cat(self.last, stage[:2])
-        writes = stage[-1]
-        bits = Signal(range(MAGNITUDE_BITS + 1))
+        # values are added up at the same time, one in each `sum_stage`.
+        row_magnitude = Signal(MAGNITUDE_BITS)
+        held_magnitude = Signal(MAGNITUDE_BITS)
+        sum_stage = Signal(MEASURED - 1)
+        first, second, third = Cat(self.last, sum_stage[:2])
+        writes = sum_stage[-1]
+        magnitude_bits = Signal(range(MAGNITUDE_BITS + 1))
         for bit in range(MAGNITUDE_BITS):
-            with m.If(held[bit]):
-                m.d.comb += bits.eq(bit + 1)
-        excess = Signal(signed(len(bits) + 1), reset_less=True)
+            with m.If(held_magnitude[bit]):
+                m.d.comb += magnitude_bits.eq(bit + 1)
+        bits_excess = Signal(signed(len(magnitude_bits) + 1), reset_less=True)
         m.d.sync += [
-            row.eq(Mux(self.counts, self.magnitude, 0)),
-            held.eq(Mux(writes, 0, held | row)),
-            stage.eq(Cat(self.last, stage)),
-            excess.eq(bits - about.bits),
+            row_magnitude.eq(Mux(self.counts, self.magnitude, 0)),
+            held_magnitude.eq(Mux(writes, 0, held_magnitude | row_magnitude)),
+            sum_stage.eq(Cat(self.last, sum_stage)),
+            bits_excess.eq(magnitude_bits - measure_fields.bits),
         ]
 
         memory = m.submodules.memory = Memory(shape=8, depth=EXPONENT_REGISTERS, init=[])
         read, write = memory.read_port(domain="comb"), memory.write_port()
-        known = Signal(EXPONENT_REGISTERS)  # bit n: register n has been set
-        value = Signal(signed(8))
+        registers_set = Signal(EXPONENT_REGISTERS)  # bit n: register n has been set
+        register_value = Signal(signed(8))
         m.d.comb += [
             read.addr.eq(self.select),
-            value.eq(Mux(known.bit_select(read.addr, 1), read.data, 0)),
+            register_value.eq(Mux(registers_set.bit_select(read.addr, 1), read.data, 0)),
         ]
-        total = Signal(signed(8), reset_less=True)
-        base, term = Signal(8), Signal(8)
-        m.d.comb += [base.eq(total), term.eq(value)]
+        exponent_total = Signal(signed(8), reset_less=True)
+        sum_base, sum_term = Signal(8), Signal(8)
+        m.d.comb += [sum_base.eq(exponent_total), sum_term.eq(register_value)]
         with m.If(first):
-            m.d.comb += [base.eq(about.value), read.addr.eq(about.first)]
+            m.d.comb += [sum_base.eq(measure_fields.value), read.addr.eq(measure_fields.first)]
         with m.If(second):
-            m.d.comb += read.addr.eq(about.second)
+            m.d.comb += read.addr.eq(measure_fields.second)
         with m.If(third):
-            m.d.comb += [read.addr.eq(about.third), term.eq(~value)]
+            m.d.comb += [read.addr.eq(measure_fields.third), sum_term.eq(~register_value)]
         with m.If(first | second | third):
-            m.d.sync += total.eq(base + term + third)
+            m.d.sync += exponent_total.eq(sum_base + sum_term + third)
         by_magnitude = Signal()
         with m.If(first):
             m.d.sync += by_magnitude.eq(self.magnitudes)
         m.d.comb += [
             write.en.eq(writes),
-            write.addr.eq(about.exponent),
-            write.data.eq(Mux(by_magnitude & (excess > total), excess, total)),
+            write.addr.eq(measure_fields.exponent),
+            write.data.eq(
+                Mux(by_magnitude & (bits_excess > exponent_total), bits_excess, exponent_total)
+            ),
         ]
         with m.If(writes):
-            m.d.sync += known.bit_select(about.exponent, 1).eq(1)
+            m.d.sync += registers_set.bit_select(measure_fields.exponent, 1).eq(1)
 
-        negative = Signal(8)
+        negative_value = Signal(8)
         m.d.comb += [
-            negative.eq(-value),
+            negative_value.eq(-register_value),
             self.shifts.replaces.eq(self.select != 0),
-            self.shifts.right.eq(Mux(value[7], 0, value[:5] | value[5:7].any().replicate(5))),
-            self.shifts.left.eq(Mux(value[7], negative[:3] | negative[3:8].any().replicate(3), 0)),
+            self.shifts.right.eq(
+                Mux(
+                    register_value[7],
+                    0,
+                    register_value[:5] | register_value[5:7].any().replicate(5),
+                )
+            ),
+            self.shifts.left.eq(
+                Mux(
+                    register_value[7],
+                    negative_value[:3] | negative_value[3:8].any().replicate(3),
+                    0,
+                )
+            ),
         ]
         return m

@@ -56,28 +56,28 @@ class GateQueue(wiring.Component):
         turns = self._turns
         places = slots(turns)
         after_rows, after_lines = (alone_after(turns, sums_lines=lines) for lines in (False, True))
-        left = Signal(range(after_lines))  # steps until `hold_all` ends
-        place = Signal(range(places))
+        steps_remaining = Signal(range(after_lines))  # steps until `hold_all` ends
+        slot_place = Signal(range(places))
         # `sums_lines` and `alone` of the last vector with gates.
         lines_there, alone_there = Signal(), Signal()
-        waits = Signal()
-        m.d.sync += waits.eq(
+        vector_waits = Signal()
+        m.d.sync += vector_waits.eq(
             ~self.gate | self.alone | alone_there | (self.sums_lines != lines_there)
         )
         # Both holds come out of registers, for the next step.
-        stays = Signal()
-        m.d.comb += stays.eq(left > 1)
+        hold_stays = Signal()
+        m.d.comb += hold_stays.eq(steps_remaining > 1)
         with m.If(self.turn) if turns > 1 else nullcontext():
             m.d.sync += [
-                place.eq(stepped(place, places)),
-                self.hold_all.eq(stays & waits),
-                self.hold_issue.eq(stays & (place != (gate_spacing(turns) - 1) % places)),
+                slot_place.eq(stepped(slot_place, places)),
+                self.hold_all.eq(hold_stays & vector_waits),
+                self.hold_issue.eq(hold_stays & (slot_place != (gate_spacing(turns) - 1) % places)),
             ]
-            with m.If(left != 0):
-                m.d.sync += left.eq(left - 1)
+            with m.If(steps_remaining != 0):
+                m.d.sync += steps_remaining.eq(steps_remaining - 1)
         with m.If(self.issues & self.gate):
-            m.d.sync += [left.eq(after_rows - 1), place.eq(1)]
+            m.d.sync += [steps_remaining.eq(after_rows - 1), slot_place.eq(1)]
             with m.If(self.sums_lines):
-                m.d.sync += left.eq(after_lines - 1)
+                m.d.sync += steps_remaining.eq(after_lines - 1)
             m.d.sync += [lines_there.eq(self.sums_lines), alone_there.eq(self.alone)]
         return m

@@ -126,17 +126,19 @@ class GateSequencer(wiring.Component):
         sums = factors + sum_steps(turns)
         times = {"factors": factors, "terms": sums - 1, "sum": sums}
 
-        # A bit for each vector moves through `place`, past all rows. In each place it selects the
-        # row's bits of every program. Then the vector's program is chosen, and the row goes into a
-        # register.
-        place = Signal(self.latency(turns))
-        m.d.sync += place.eq(Cat(self.start, place))
-        m.d.comb += self.finishes.eq(place[-1])
+        # A bit for each vector moves through `vector_places`, past all rows. In each place it
+        # selects the row's bits of every program. Then the vector's program is chosen, and the row
+        # goes into a register.
+        vector_places = Signal(self.latency(turns))
+        m.d.sync += vector_places.eq(Cat(self.start, vector_places))
+        m.d.comb += self.finishes.eq(vector_places[-1])
 
         def passed(part: str, numbers: Iterable[int], name: str) -> Signal:
             """Return a register: the next step belongs to `part` of one of the rows `numbers`."""
             at = Signal(name=name)
-            m.d.sync += at.eq(Cat(place[times[part] + places * number] for number in numbers).any())
+            m.d.sync += at.eq(
+                Cat(vector_places[times[part] + places * number] for number in numbers).any()
+            )
             return at
 
         def kept(value: Value, name: str) -> dict[str, Signal]:
@@ -146,12 +148,12 @@ class GateSequencer(wiring.Component):
                 m.d.sync += ring[0].eq(value)
             return {part: ring[(time + 1) % places] for part, time in times.items()}
 
-        row = Signal(layout)
+        control_row = Signal(layout)
         is_tanh, is_exp = kept(self.tanh, "is_tanh"), kept(self.exp, "is_exp")
         programs = PROGRAMS | ({"inverse": INVERSE} if self._training else {})
         rows: dict[str, Any] = {}
         for name, program in programs.items():
-            rows[name] = Signal(layout, name=f"row_of_{name}")
+            rows[name] = Signal(layout, name=f"control_row_of_{name}")
             for part, fields in PARTS.items():
                 words = [
                     fields.const({k: v for k, v in each.items() if k in fields.members}).as_bits()
@@ -161,44 +163,48 @@ class GateSequencer(wiring.Component):
                     numbers = [number for number, word in enumerate(words) if word >> bit & 1]
                     m.d.comb += target.eq(passed(part, numbers, f"{name}_{part}_{bit}"))
         for part in times:
-            m.d.sync += row[part].eq(Mux(is_tanh[part], rows["tanh"][part], rows["sigmoid"][part]))
+            m.d.sync += control_row[part].eq(
+                Mux(is_tanh[part], rows["tanh"][part], rows["sigmoid"][part])
+            )
         past_exp = passed("terms", range(EXP_ROWS, ROWS - 1), "past_exp")
         with m.If(is_exp["terms"] & past_exp):
-            m.d.sync += row.terms.update.eq(0)
+            m.d.sync += control_row.terms.update.eq(0)
         with m.If(is_exp["sum"] & passed("sum", [ROWS - 1], "at_zero")):
-            m.d.sync += row.sum.offset.eq(HIGHEST)
+            m.d.sync += control_row.sum.offset.eq(HIGHEST)
 
         # tanh(x) is computed from exp(2x), so its argument is shifted by one bit more.
-        shifts = Signal(range(TANH_INTEGER_BITS + 2))
+        shifts_remaining = Signal(range(TANH_INTEGER_BITS + 2))
         with m.If(self.start):
-            m.d.sync += shifts.eq(
+            m.d.sync += shifts_remaining.eq(
                 Mux(
                     self.tanh | self.exp,
                     self.integer_bits + self.tanh,
                     SIGMOID_INTEGER_BITS,
                 )
             )
-        with m.Elif(shifts != 0):
-            m.d.sync += shifts.eq(shifts - 1)
+        with m.Elif(shifts_remaining != 0):
+            m.d.sync += shifts_remaining.eq(shifts_remaining - 1)
         # The conditions of the factors lie in one register for all vectors, so a vector takes them
         # just before its factors. 1/x is alone in the lanes, and takes them at its start.
-        taken = passed("sum", [TAKING_ROW], "taken")
-        m.d.sync += row.take.eq(taken)
+        factors_taken = passed("sum", [TAKING_ROW], "taken")
+        m.d.sync += control_row.take.eq(factors_taken)
         if self._training:
             inverts = kept(self.exp & (self.integer_bits > TANH_INTEGER_BITS), "inverts")
             is_root = kept(self.integer_bits == INVERSE_ROOT, "is_root")
             with m.If(self.start & self.exp & (self.integer_bits > TANH_INTEGER_BITS)):
-                m.d.sync += shifts.eq(0)
-            m.d.sync += row.take.eq(Mux(inverts["sum"], passed("sum", [-1], "taken_soon"), taken))
+                m.d.sync += shifts_remaining.eq(0)
+            m.d.sync += control_row.take.eq(
+                Mux(inverts["sum"], passed("sum", [-1], "taken_soon"), factors_taken)
+            )
             for part in times:
                 with m.If(inverts[part]):
-                    m.d.sync += row[part].eq(rows["inverse"][part])
+                    m.d.sync += control_row[part].eq(rows["inverse"][part])
             at_square = passed("terms", [SQUARE_ROW], "at_square")
             with m.If(inverts["terms"] & at_square & is_root["terms"]):
-                m.d.sync += row.terms.update.eq(0)
+                m.d.sync += control_row.terms.update.eq(0)
         m.d.comb += [
-            self.following.eq(row),
+            self.following.eq(control_row),
             self.following.load.eq(self.start),
-            self.following.shift.eq(shifts != 0),
+            self.following.shift.eq(shifts_remaining != 0),
         ]
         return m

@@ -52,11 +52,11 @@ class IssuedVectors(wiring.Component):
         depth = 1 << SCALED_LATENCY.bit_length()
         kept = m.submodules.kept = Memory(shape=self.vector.shape(), depth=depth, init=[])
         write, read = kept.write_port(), kept.read_port(domain="comb")
-        place = Signal(range(depth))
-        sums, scaled = Signal(SUM_LATENCY), Signal(SCALED_LATENCY)
-        summed = Signal()
+        write_place = Signal(range(depth))
+        sums_waiting, scaled_waiting = Signal(SUM_LATENCY), Signal(SCALED_LATENCY)
+        sum_complete = Signal()
         issue, use_sum, is_scaled = self.issue, self.vector.use_sum, self.vector.scaled
-        late: Value = Mux(scaled[-1], SCALED_LATENCY, SUM_LATENCY)
+        late: Value = Mux(scaled_waiting[-1], SCALED_LATENCY, SUM_LATENCY)
         unsummed: Value = self.vector
         if self._shared:
             stages: list[Value] = [Cat(issue, use_sum, is_scaled)]
@@ -67,20 +67,20 @@ class IssuedVectors(wiring.Component):
             promised(m, platform, stays, "an issue is for the columns of all turns")
             issue, use_sum, is_scaled = stages[-1]
             issue &= self.made
-            late = READ_SLACK + Mux(summed, late, 0)
+            late = READ_SLACK + Mux(sum_complete, late, 0)
             unsummed = read.data
         m.d.sync += [
-            place.eq(place + 1),
-            sums.eq(Cat(issue & use_sum & ~is_scaled, sums)),
-            scaled.eq(Cat(issue & use_sum & is_scaled, scaled)),
+            write_place.eq(write_place + 1),
+            sums_waiting.eq(Cat(issue & use_sum & ~is_scaled, sums_waiting)),
+            scaled_waiting.eq(Cat(issue & use_sum & is_scaled, scaled_waiting)),
         ]
         m.d.comb += [
             write.en.eq(1),
-            write.addr.eq(place),
+            write.addr.eq(write_place),
             write.data.eq(self.vector),
-            read.addr.eq(place - late),
-            summed.eq(sums[-1] | scaled[-1]),
-            self.control.eq(Mux(summed, read.data, unsummed)),
-            self.valid.eq(summed | (issue & ~use_sum)),
+            read.addr.eq(write_place - late),
+            sum_complete.eq(sums_waiting[-1] | scaled_waiting[-1]),
+            self.control.eq(Mux(sum_complete, read.data, unsummed)),
+            self.valid.eq(sum_complete | (issue & ~use_sum)),
         ]
         return m

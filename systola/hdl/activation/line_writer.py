@@ -12,6 +12,7 @@ from systola.arch.config import Config
 from systola.hdl.activation.activation_lane import Pick
 from systola.hdl.activation.controls import EndControl
 from systola.hdl.commands import OTHER, address_bits, is_gate, measures
+from systola.hdl.control.signatures import list_signature
 
 GATES = 4
 """Number of vectors with lines that can wait for the gates: one more than the lanes have."""
@@ -40,9 +41,8 @@ class LineWriter(wiring.Component):
     | `pick`             | choice of the bytes that the lanes give in the next cycle |
     | `enable`           | a line is written, in the cycle after its bytes |
     | `address`          | the line |
-    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
-    | `advance_write_to` | the first line that is not written by then |
-    | `write_done`       | the lines that are announced are the last of their instruction |
+    | `activate_writing` | reports lines that are written in ANNOUNCED cycles, and retires when all
+                           lines of an instruction are |
     | `turn`             | the turn of `end`, where columns take turns |
 
     Throughput: one line a cycle. No back-pressure. The results of the gates come in the order of
@@ -71,9 +71,7 @@ class LineWriter(wiring.Component):
                 "pick": Out(Pick),
                 "enable": Out(1),
                 "address": Out(address_bits(config)),
-                "advance_write": Out(1),
-                "advance_write_to": Out(address_bits(config)),
-                "write_done": Out(1),
+                "activate_writing": In(list_signature("activate_writing", config)),
             }
         )
 
@@ -84,14 +82,14 @@ class LineWriter(wiring.Component):
         silent: Any = 0
         if self._config.training:
             silent = (end.control.function == OTHER) & measures(end.control.table)
-        done = Signal()  # the lanes give the low bytes of a vector
-        finished = Signal.like(end.control)
+        vector_done = Signal()  # the lanes give the low bytes of a vector
+        vector_control = Signal.like(end.control)
         m.d.comb += [
-            done.eq((end.valid & ~is_gate(end.control.function) & ~silent) | gate.valid),
-            finished.eq(Mux(gate.valid, gate.control, end.control)),
+            vector_done.eq((end.valid & ~is_gate(end.control.function) & ~silent) | gate.valid),
+            vector_control.eq(Mux(gate.valid, gate.control, end.control)),
         ]
         # The high bytes follow when all columns have had their turn.
-        wide: list[Value] = [done & finished.wide]
+        wide: list[Value] = [vector_done & vector_control.wide]
         for turn in range(turns):
             wide.append(Signal(name=f"wide_{turn}"))
             m.d.sync += wide[-1].eq(wide[-2])
@@ -102,42 +100,42 @@ class LineWriter(wiring.Component):
             m.d.comb += self.pick.eq(Pick.GATE)
         with m.Elif(self.next_looks_up):
             m.d.comb += self.pick.eq(Pick.TABLE)
-        writes = done | high
+        writes = vector_done | high
         if turns > 1:
             writes &= self.turn
         m.d.sync += self.enable.eq(writes)
         with m.If(writes):
-            m.d.sync += self.address.eq(Mux(high, self.address + 1, finished.line))
+            m.d.sync += self.address.eq(Mux(high, self.address + 1, vector_control.line))
         self._announce(m, gate)
         return m
 
     def _gate(self, m: Module) -> data.View:
         """Return the vector with a result from the gates that the lanes give in this cycle."""
         turns = self._config.columns_per_lane
-        gate = Signal(EndingVector(config=self._config))
-        started, there = Signal(), Signal()
-        m.d.sync += [started.eq(self.starts), there.eq(self.finishes)]
+        gate_vector = Signal(EndingVector(config=self._config))
+        gate_starts, gate_ends = Signal(), Signal()
+        m.d.sync += [gate_starts.eq(self.starts), gate_ends.eq(self.finishes)]
 
         # The lines of vectors in the gates wait in a ring.
         memory = m.submodules.gates = Memory(
             shape=EndControl(config=self._config), depth=GATES, init=[]
         )
         write, read = memory.write_port(), memory.read_port(domain="comb")
-        newest, oldest = Signal(range(GATES)), Signal(range(GATES))
+        newest_place, oldest_place = Signal(range(GATES)), Signal(range(GATES))
         last_turn = self.turn if turns > 1 else 1
         m.d.sync += [
-            newest.eq(newest + (started & last_turn)),
-            oldest.eq(oldest + (there & last_turn)),
+            newest_place.eq(newest_place + (gate_starts & last_turn)),
+            oldest_place.eq(oldest_place + (gate_ends & last_turn)),
         ]
         m.d.comb += [
-            write.en.eq(started),
-            write.addr.eq(newest),
+            write.en.eq(gate_starts),
+            write.addr.eq(newest_place),
             write.data.eq(self.at_gate.control),
-            read.addr.eq(oldest),
-            gate.valid.eq(there),
-            gate.control.eq(read.data),
+            read.addr.eq(oldest_place),
+            gate_vector.valid.eq(gate_ends),
+            gate_vector.control.eq(read.data),
         ]
-        return gate
+        return gate_vector
 
     def _announce(self, m: Module, gate: data.View) -> None:
         """Announce one line, or two lines together with the second of them."""
@@ -146,23 +144,23 @@ class LineWriter(wiring.Component):
         for cycle in range(self._config.columns_per_lane):
             lines.append(Signal.like(self.written, name=f"written_{cycle}", reset_less=True))
             m.d.sync += lines[-1].eq(lines[-2])
-        by_one, by_two, by_gate, announces = Signal(), Signal(), Signal(), Signal()
-        ends = Signal()
+        by_one, by_two, by_gate, line_announced = Signal(), Signal(), Signal(), Signal()
+        instruction_ends = Signal()
         line_of_gate = Signal.like(self.written, reset_less=True)
         m.d.sync += line_of_gate.eq(gate.control.line + 1 + gate.control.wide)
         m.d.comb += [
             by_one.eq(one.valid & ~one.control.wide),
             by_two.eq(two.valid & two.control.wide & ~is_gate(two.control.function)),
             by_gate.eq(gate.valid if shared else self.finishes),
-            announces.eq((by_one | by_two | by_gate) & (self.turn if shared else 1)),
-            ends.eq(
+            line_announced.eq((by_one | by_two | by_gate) & (self.turn if shared else 1)),
+            instruction_ends.eq(
                 Mux(by_gate, gate.control.last, Mux(by_two, two.control.last, one.control.last))
             ),
         ]
         m.d.sync += [
-            self.advance_write.eq(announces),
-            self.advance_write_to.eq(
+            self.activate_writing.advance.eq(line_announced),
+            self.activate_writing.advance_to.eq(
                 Mux(by_gate, line_of_gate, Mux(by_two, lines[-1], self.written))
             ),
-            self.write_done.eq(announces & ends),
+            self.activate_writing.retire.eq(line_announced & instruction_ends),
         ]

@@ -76,33 +76,33 @@ class OtherResults(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         registers = m.submodules.exponents = ExponentRegisters()
-        counts = Signal()
+        magnitude_counts = Signal()
         m.d.comb += [
             registers.select.eq(self.coming.exponent),
             self.shifts.eq(registers.shifts),
             registers.take.eq(is_other(self.issued) & self.issued.last),
             registers.about.eq(self.about),
-            counts.eq(is_other(self.valued) & measures(self.valued.table)),
-            registers.counts.eq(counts),
+            magnitude_counts.eq(is_other(self.valued) & measures(self.valued.table)),
+            registers.counts.eq(magnitude_counts),
             registers.magnitude.eq(self.magnitude),
-            registers.last.eq(counts & self.valued.last),
+            registers.last.eq(magnitude_counts & self.valued.last),
             registers.magnitudes.eq(self.valued.table == Other.MEASURE),
         ]
         tiles = m.submodules.transposer = Transposer(cols=self._cols)
         random = m.submodules.random_bytes = RandomBytes(cols=self._cols)
-        ends = Signal()
-        ended = Signal()
+        line_ends = Signal()
+        line_ended = Signal()
         m.d.comb += [
-            ends.eq(is_other(self.ending)),
+            line_ends.eq(is_other(self.ending)),
             tiles.load.eq(self.load_tile),
             tiles.line.eq(self.bytes),
-            tiles.take.eq(ends & (self.ending.table == Other.TRANSPOSE)),
+            tiles.take.eq(line_ends & (self.ending.table == Other.TRANSPOSE)),
             random.load.eq(self.load_seed),
             random.seed.eq(self.seed),
             random.draw.eq(self.draw),
             self.dither.eq(random.dither),
-            random.take.eq(ends & (self.ending.table == Other.RANDOM)),
-            self.line.eq(Mux(ended, 0, self.plain) | tiles.result | random.result),
+            random.take.eq(line_ends & (self.ending.table == Other.RANDOM)),
+            self.line.eq(Mux(line_ended, 0, self.plain) | tiles.result | random.result),
         ]
-        m.d.sync += ended.eq(ends)
+        m.d.sync += line_ended.eq(line_ends)
         return m

@@ -54,9 +54,9 @@ class ParameterPlanes(wiring.Component):
         m = Module()
         entries = [self.entry]
         for stage in range(self.LATE - ENTRY_LATENCY):
-            kept = Signal.like(self.entry, name=f"entry_{stage}", reset_less=True)
-            m.d.sync += kept.eq(entries[-1])
-            entries.append(kept)
+            entry_later = Signal.like(self.entry, name=f"entry_{stage}", reset_less=True)
+            m.d.sync += entry_later.eq(entries[-1])
+            entries.append(entry_later)
         for plane in range(PARAMETER_PLANES):
             memory = m.submodules[f"plane_{plane}"] = Sram(
                 width=8 * self._config.cols,

@@ -55,27 +55,28 @@ class RandomBytes(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        left = Signal(range(READY))  # steps left until the state is the state of the first line
-        steps = Signal()
-        m.d.comb += steps.eq((left != 0) | self.take | self.draw)
+        # steps left until the state is the state of the first line
+        steps_remaining = Signal(range(READY))
+        state_steps = Signal()
+        m.d.comb += state_steps.eq((steps_remaining != 0) | self.take | self.draw)
         with m.If(self.load):
-            m.d.sync += left.eq(READY - 1)
-        with m.Elif(left != 0):
-            m.d.sync += left.eq(left - 1)
+            m.d.sync += steps_remaining.eq(READY - 1)
+        with m.Elif(steps_remaining != 0):
+            m.d.sync += steps_remaining.eq(steps_remaining - 1)
         lines: list[Value] = []
         low: list[Value] = []
         for group in range(-(-self._cols // RANDOM_LANES)):
-            state = Signal(BITS, name=f"state_{group}")
+            lane_state = Signal(BITS, name=f"lane_state_{group}")
             differs = Const(group * RANDOM_GROUP % (1 << SEED_BITS), BITS)
-            with m.If(self.load | steps):
-                m.d.sync += state.eq(
+            with m.If(self.load | state_steps):
+                m.d.sync += lane_state.eq(
                     Mux(
                         self.load,
                         Cat(self.seed, 1) ^ differs,
-                        stepped(m, f"state_{group}_after", state),
+                        stepped(m, f"state_{group}_after", lane_state),
                     )
                 )
-            x = [state.word_select(number, 8) for number in range(RANDOM_LANES)]
+            x = [lane_state.word_select(number, 8) for number in range(RANDOM_LANES)]
             lines += [
                 byte ^ (x[(number + 1) % RANDOM_LANES] & x[(number + 2) % RANDOM_LANES])
                 for number, byte in enumerate(x)

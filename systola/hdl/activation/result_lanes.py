@@ -57,6 +57,7 @@ from systola.hdl.activation.spacings import (
 )
 from systola.hdl.activation.vector_lane import VectorLane, lane_bits
 from systola.hdl.commands import MeasureLayout, address_bits, is_gate
+from systola.hdl.control.signatures import list_signature
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.delay_line import DelayLine, delayed
@@ -99,9 +100,8 @@ class ResultLanes(wiring.Component):
     | `parameters`       | writes into the parameter memory |
     | `tables`           | writes into the tables |
     | `buffer`           | writes of result lines |
-    | `advance_write`    | lines below `advance_write_to` are written in ANNOUNCED cycles |
-    | `advance_write_to` | the first line that is not written by then |
-    | `write_done`       | all lines of an instruction are written by then |
+    | `activate_writing` | reports lines that are written in ANNOUNCED cycles, and retires when all
+                           lines of an instruction are |
     | `about`            | with the last vector of a Measure: its fields |
     | `seed`             | with the load of a seed: the seed |
     | `turn`             | number of the column that has its turn, where columns take turns |
@@ -138,9 +138,7 @@ class ResultLanes(wiring.Component):
             "operands": In(8 * config.line_bytes),
             "parameters": In(ParameterWriteSignature(config=config)),
             "buffer": Out(BufferWriteSignature(config=config)),
-            "advance_write": Out(1),
-            "advance_write_to": Out(address_bits(config)),
-            "write_done": Out(1),
+            "activate_writing": In(list_signature("activate_writing", config)),
         }
         if config.tables:
             members["tables"] = In(TableWriteSignature(tables=config.tables))
@@ -165,14 +163,14 @@ class ResultLanes(wiring.Component):
         self._turns = ColumnTurns(self.turn if self._shared else None)
         self._inputs: dict[str, Any] = {}  # ports of all lanes alike
         self._copied: dict[str, ValueLike] = {}  # ports of lanes by way of registers
-        operands = Signal(8 * config.cols, reset_less=True)
-        self._line_controls(m, operands)
+        line_bytes = Signal(8 * config.cols, reset_less=True)
+        self._line_controls(m, line_bytes)
         rows, line_read = self.accumulators, self.operands
         if self._shared:
-            rows, line_read = arrived(m, self.reads, rows, line_read[: len(operands)])
-        m.d.sync += operands.eq(line_read)
+            rows, line_read = arrived(m, self.reads, rows, line_read[: len(line_bytes)])
+        m.d.sync += line_bytes.eq(line_read)
         with m.If(self._stages[self._operand_latency - 1].outside):
-            m.d.sync += operands.eq(0)
+            m.d.sync += line_bytes.eq(0)
 
         vectors = m.submodules.issued = IssuedVectors(config=config)
         m.d.comb += [vectors.issue.eq(self.issue), vectors.vector.eq(self.vector)]
@@ -191,14 +189,14 @@ class ResultLanes(wiring.Component):
         }
         line: Value = Cat(self._outputs["byte_out"])
         if self._shared:
-            earlier = Signal(len(line), reset_less=True)  # the bytes of the first turn
-            m.d.sync += earlier.eq(line)
-            line = Cat(earlier, line)
+            first_turn_bytes = Signal(len(line), reset_less=True)  # the bytes of the first turn
+            m.d.sync += first_turn_bytes.eq(line)
+            line = Cat(first_turn_bytes, line)
         if config.training:
-            others = self._other(m, operands, line)
+            others = self._other(m, line_bytes, line)
             line = others.line
             self._inputs["dithers"] = self._dithers(m, others, draws)
-        operands_now = self._turns.now(m, operands, OPERAND_LATENCY, once=True)
+        operands_now = self._turns.now(m, line_bytes, OPERAND_LATENCY, once=True)
         rows = self._turns.now(m, rows, ROW_LATENCY, once=True)
         lanes = self._lanes(m, operands_now, rows, planes)
         place = place_groups if lanes_are_instances(config) else place_lanes
@@ -209,9 +207,12 @@ class ResultLanes(wiring.Component):
     def _delayed_controls(self, m: Module, vectors: IssuedVectors) -> dict[int, DelayLine]:
         """Return the control of each vector in the stages before END_STAGE that use it."""
         at: dict[int, DelayLine] = {}
-        passing = Signal(PassingControl())
-        m.d.comb += [passing[name].eq(vectors.control[name]) for name in passing.shape().members]
-        last, value, valid = -ROW_LATENCY, passing, vectors.valid
+        passing_control = Signal(PassingControl())
+        m.d.comb += [
+            passing_control[name].eq(vectors.control[name])
+            for name in passing_control.shape().members
+        ]
+        last, value, valid = -ROW_LATENCY, passing_control, vectors.valid
         for stage in (-1, 0, ROUNDING_STAGE, CLAMP_STAGE, END_STAGE - 1):
             at[stage] = delayed(m, f"to_stage_{stage}", value, valid, stage - last)
             last, value, valid = stage, at[stage].output, at[stage].output_valid
@@ -250,30 +251,30 @@ class ResultLanes(wiring.Component):
         hold the vector's own settings.
         """
         config, before = self._config, self._at[END_STAGE - 1]
-        ending = Signal(EndControl(config=config))
+        ending_control = Signal(EndControl(config=config))
         said = self._said(m, before.output, "wide", "function", "table")
         m.submodules.lines = lines = DelayRing(
             width=address_bits(config), cycles=ROW_LATENCY + END_STAGE - 1
         )
         m.d.comb += [
             lines.input.eq(control.line),
-            ending.line.eq(lines.output),
-            ending.last.eq(before.output.last),
+            ending_control.line.eq(lines.output),
+            ending_control.last.eq(before.output.last),
         ]
-        m.d.comb += [ending[name].eq(said[name]) for name in ("wide", "function", "table")]
+        m.d.comb += [ending_control[name].eq(said[name]) for name in ("wide", "function", "table")]
         valid: Value = before.output_valid
         curves = CurveStage(config=config) if config.attention else None
         if curves:
             m.submodules.curves = curves
-            m.d.comb += [curves.control.eq(ending), curves.valid.eq(valid)]
-            ending, valid = curves.passed, curves.passed_valid
-        value = ending
+            m.d.comb += [curves.control.eq(ending_control), curves.valid.eq(valid)]
+            ending_control, valid = curves.passed, curves.passed_valid
+        value = ending_control
         for stage in range(END_STAGE, ActivationLane.PICK_STAGE + 1):
             self._at[stage] = delayed(m, f"to_stage_{stage}", value, valid, 1)
             value, valid = self._at[stage].output, self._at[stage].output_valid
         if config.tables:
             self._choose_table(m, curves)
-        return ending
+        return ending_control
 
     def _choose_table(self, m: Module, curves: CurveStage | None) -> None:
         """Give the lanes the number of the table, and the writes into the tables."""
@@ -295,8 +296,8 @@ class ResultLanes(wiring.Component):
         """Control the choice of each result and the write of its line."""
         config = self._config
         # The first line after the lines of this vector.
-        written = Signal(address_bits(config), reset_less=True)
-        m.d.sync += written.eq(ending.line + 1 + ending.wide)
+        next_line = Signal(address_bits(config), reset_less=True)
+        m.d.sync += next_line.eq(ending.line + 1 + ending.wide)
         if config.wide:
             gates = GateSequencer(training=config.training, turns=config.columns_per_lane)
             if self._shared:  # A step takes a cycle a turn.
@@ -313,7 +314,7 @@ class ResultLanes(wiring.Component):
             ]
             self._copied |= {
                 "gate": gates.following,
-                "pick": self._writer(m, written, starts, gates.finishes).pick,
+                "pick": self._writer(m, next_line, starts, gates.finishes).pick,
             }
         else:
             pick = ActivationLane.PICK_STAGE
@@ -324,9 +325,9 @@ class ResultLanes(wiring.Component):
             m.d.sync += [
                 self.buffer.enable.eq(self._turns.last(end.output_valid, ROW_LATENCY + pick)),
                 self.buffer.address.eq(end.output.line),
-                self.advance_write.eq(announces),
-                self.advance_write_to.eq(written),
-                self.write_done.eq(announces & announced.output.last),
+                self.activate_writing.advance.eq(announces),
+                self.activate_writing.advance_to.eq(next_line),
+                self.activate_writing.retire.eq(announces & announced.output.last),
             ]
 
     def _lanes(
@@ -446,10 +447,8 @@ class ResultLanes(wiring.Component):
             writer.written.eq(written),
             self.buffer.enable.eq(writer.enable),
             self.buffer.address.eq(writer.address),
-            self.advance_write.eq(writer.advance_write),
-            self.advance_write_to.eq(writer.advance_write_to),
-            self.write_done.eq(writer.write_done),
         ]
+        connect(m, writer.activate_writing, flipped(self.activate_writing))
         if self._shared:
             m.d.comb += writer.turn.eq(self._turns.at(ROW_LATENCY + pick))
         return writer

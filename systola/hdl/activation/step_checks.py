@@ -2,19 +2,8 @@
 """The comparisons of a step of the activation unit with older instructions."""
 
 from systola.arch.config import Config
-from systola.hdl.commands import address_bits, parameter_space, row_bits, table_space
+from systola.hdl.commands import parameter_space, table_space
 from systola.hdl.parts.interlock import Check
-
-
-def watched(config: Config) -> dict[str, int]:
-    """Return the names of the lists that steps wait for, each with the bits of its addresses."""
-    line, row = address_bits(config), row_bits(config)
-    masks = (
-        *("matrix_reading", "activate_writing", "operand_writing"),
-        *("host_writing", "host_reading", "loading"),
-    )
-    tiles = ("tiles_reading",) if config.training else ()
-    return dict.fromkeys(("matrix_summing", *tiles), row) | dict.fromkeys(masks, line)
 
 
 def checks(config: Config) -> list[Check]:

@@ -91,22 +91,21 @@ class _Ends:
 
 
 class StepPlanner(wiring.Component):
-    """A unit that offers the steps of `command`, one a cycle.
+    """A unit that offers the steps of one command after the other, one a cycle.
 
-    | port            | meaning |
+    | port       | meaning |
     |---|---|
-    | `command`       | the instruction; it stays until `ends` |
-    | `command_valid` | there is an instruction; the next one may follow `ends` at once |
-    | `hold`          | another unit still needs `command` |
-    | `begins`        | the steps of `command` begin |
-    | `ends`          | the last step was taken off, and `hold` is low |
-    | `planned`       | `command`, with `low` <= `high` |
-    | `loads`         | the step that is offered in the next cycle, if any, is another than in this
-                        cycle |
-    | `steps`         | the steps, from registers by an addition |
-    | `frees`         | the value of `steps.ready` in the next cycle |
+    | `commands` | the instructions; one is taken when its last step was taken off, and `hold` is
+                   low |
+    | `hold`     | another unit still needs the command |
+    | `begins`   | the steps of the command begin |
+    | `planned`  | the command, with `low` <= `high` |
+    | `loads`    | the step that is offered in the next cycle, if any, is another than in this cycle
+                   |
+    | `steps`    | the steps, from registers by an addition |
+    | `frees`    | the value of `steps.ready` in the next cycle |
 
-    Latency: PLAN_LATENCY cycles from `command_valid` to the first step. Throughput: one step a
+    Latency: PLAN_LATENCY cycles from `commands.valid` to the first step. Throughput: one step a
     cycle; WALK_GAP cycles lie between the steps of two commands. docs/architecture.md, "Ready a
     cycle ahead", has the timing of `frees`.
     """
@@ -115,11 +114,9 @@ class StepPlanner(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "command": In(ActivateCommand(config=config)),
-                "command_valid": In(1),
+                "commands": In(stream.Signature(ActivateCommand(config=config))),
                 "hold": In(1),
                 "begins": Out(1),
-                "ends": Out(1),
                 "planned": Out(ActivateCommand(config=config)),
                 "loads": Out(1),
                 "steps": Out(stream.Signature(Step(config=config))),
@@ -129,115 +126,121 @@ class StepPlanner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, command = self._config, self.command
+        config, command = self._config, self.commands.payload
         self._paired, self._halves = pairs_of(config, command), halves_of(config, command)
         self._walker = walker = Walker(walk=vector_walk(config))
         m.submodules.walker = walker
         self._place = place = Signal(Place(config=config))
-        self._coming = coming = Signal(StepKind(config=config))
+        self._next_kind = coming = Signal(StepKind(config=config))
         self._kind = kind = Signal(StepKind(config=config), reset_less=True)
         m.d.comb += [coming[name].eq(value) for name, value in kind_of(config, command).items()]
         with m.If(~walker.present):
             m.d.sync += kind.eq(coming)
 
         # No walk is present. After a reset this may be a cycle late, but no command comes so early.
-        absent = m.submodules.absent = Replica()
-        m.d.comb += absent.input.eq(~walker.will_be_present)
+        walk_absent = m.submodules.absent = Replica()
+        m.d.comb += walk_absent.input.eq(~walker.will_be_present)
         # Whenever `steps.ready` is high, the planner goes on, and offers the next step in the next
         # cycle. Two copies of `steps.ready` serve this: one for the place in the instruction, and
         # one for the step.
-        goes_on = Signal()
-        for name, copy in (("goes_on", goes_on), ("loads", self.loads)):
+        plan_goes_on = Signal()
+        for name, copy in (("goes_on", plan_goes_on), ("loads", self.loads)):
             replica = m.submodules[name] = Replica()
             m.d.comb += [replica.input.eq(self.frees), copy.eq(replica.output)]
 
-        self._walk(m, goes_on)
-        ends = self._ends(m)
-        follows = self._follows(m, ends)
-        with m.If(absent.output):
+        self._walk(m, plan_goes_on)
+        parts_end = self._ends(m)
+        next_phase = self._follows(m, parts_end)
+        with m.If(walk_absent.output):
             self._begin(m)
-        with m.Elif(goes_on):
-            self._go_on(m, ends, follows)
-        in_window = place.phase.elements & ~ends.taps
-        m.d.comb += walker.advance.eq(goes_on & (place.moves_on | in_window))
-        self._offer(m, ends, self._pause(m, ends))
+        with m.Elif(plan_goes_on):
+            self._go_on(m, parts_end, next_phase)
+        in_window = place.phase.elements & ~parts_end.taps
+        m.d.comb += walker.advance.eq(plan_goes_on & (place.moves_on | in_window))
+        self._offer(m, parts_end, self._pause(m, parts_end))
         return m
 
-    def _walk(self, m: Module, goes_on: Value) -> None:
+    def _walk(self, m: Module, plan_goes_on: Value) -> None:
         """Give the command to the walker, and keep it until all of its steps are made."""
-        command, walker = self.command, self._walker
-        low = Signal.like(command.low, reset_less=True)
-        walked = Signal()  # all steps of the command are made, but units still need it
-        ended = Signal()
+        command, walker = self.commands.payload, self._walker
+        least_result = Signal.like(command.low, reset_less=True)
+        command_walked = Signal()  # all steps of the command are made, but units still need it
+        command_ended = Signal()
         with m.If(~walker.present):
-            # `low` must not exceed `high`. (The sign of a difference comes directly out of a carry
-            # chain, a comparison does not.)
-            m.d.sync += low.eq(Mux((command.high - command.low)[-1], command.high, command.low))
+            # `least_result` must not exceed `high`. (The sign of a difference comes directly out of
+            # a carry chain, a comparison does not.)
+            m.d.sync += least_result.eq(
+                Mux((command.high - command.low)[-1], command.high, command.low)
+            )
         m.d.comb += [
             self.planned.eq(command),
-            self.planned.low.eq(low),
+            self.planned.low.eq(least_result),
             walker.walk.payload.eq(command.walk),
-            walker.walk.valid.eq(self.command_valid & ~walked),
+            walker.walk.valid.eq(self.commands.valid & ~command_walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
             # This equals `walk.ready`, but is known sooner in the cycle: it need not look at the
             # taps, as all taps have been walked when the last place ends.
-            ended.eq((goes_on & self._place.moves_on & walker.present & walker.ends) | walked),
-            self.ends.eq(ended & ~self.hold),
+            command_ended.eq(
+                (plan_goes_on & self._place.moves_on & walker.present & walker.ends)
+                | command_walked
+            ),
+            self.commands.ready.eq(command_ended & ~self.hold),
         ]
-        m.d.sync += walked.eq(ended & self.hold)
+        m.d.sync += command_walked.eq(command_ended & self.hold)
 
     def _ends(self, m: Module) -> _Ends:
         """Find the parts of the instruction that end with the present step."""
         place, last = self._place, self._walker.last
         last_tap = last.kx & last.ky
-        final = Signal()
-        ends = Signal()
+        vector_ends = Signal()
+        instruction_ends = Signal()
         m.d.comb += [
-            final.eq((place.ends_by_tap & last_tap) | place.ends_by_line),
-            ends.eq(final & self._walker.ends),
+            vector_ends.eq((place.ends_by_tap & last_tap) | place.ends_by_line),
+            instruction_ends.eq(vector_ends & self._walker.ends),
         ]
         return _Ends(
             taps=last_tap,
             loads=place.phase.taps & place.last_load,
             operand=~self._halves | place.half,
             addend=place.half | self._paired,
-            vector=final,
+            vector=vector_ends,
             block=last.ox & last.oy,
-            instruction=ends,
+            instruction=instruction_ends,
         )
 
-    def _follows(self, m: Module, ends: _Ends) -> data.View:
+    def _follows(self, m: Module, parts_end: _Ends) -> data.View:
         """Return the phase of the next step.
 
         The end of a vector stands for phases that complete a vector. Phases that do not complete a
         vector have terms of their own.
         """
         kind, place, now = self._kind, self._place, self._place.phase
-        begins_block = ends.block & kind.depthwise
-        follows = Signal(PHASES)
+        begins_block = parts_end.block & kind.depthwise
+        next_phase = Signal(PHASES)
         m.d.comb += [
-            follows.taps.eq(Mux(ends.vector, begins_block, now.taps & ~place.last_load)),
-            follows.elements.eq(
-                (ends.vector & ~kind.addend_first & ~begins_block)
-                | ends.loads
-                | (now.elements & ~ends.taps)
-                | (now.addend & ends.addend & kind.from_accumulators)
+            next_phase.taps.eq(Mux(parts_end.vector, begins_block, now.taps & ~place.last_load)),
+            next_phase.elements.eq(
+                (parts_end.vector & ~kind.addend_first & ~begins_block)
+                | parts_end.loads
+                | (now.elements & ~parts_end.taps)
+                | (now.addend & parts_end.addend & kind.from_accumulators)
             ),
-            follows.operand.eq(
-                (now.elements & ends.taps & kind.has_operand) | (now.operand & ~ends.operand)
+            next_phase.operand.eq(
+                (now.elements & parts_end.taps & kind.has_operand)
+                | (now.operand & ~parts_end.operand)
             ),
-            follows.addend.eq(
-                (ends.vector & kind.addend_first)
-                | (now.elements & ends.taps & ~kind.has_operand & ~kind.elements_end)
-                | (now.operand & ends.operand & self.command.accumulate)
-                | (now.addend & ~ends.addend)
+            next_phase.addend.eq(
+                (parts_end.vector & kind.addend_first)
+                | (now.elements & parts_end.taps & ~kind.has_operand & ~kind.elements_end)
+                | (now.operand & parts_end.operand & self.commands.payload.accumulate)
+                | (now.addend & ~parts_end.addend)
             ),
         ]
-        return follows
+        return next_phase
 
     def _begin(self, m: Module) -> None:
         """Load the place of the first step of the command."""
-        command, coming, place = self.command, self._coming, self._place
+        command, coming, place = self.commands.payload, self._next_kind, self._place
         elements = ~coming.depthwise & ~coming.addend_first
         m.d.sync += [
             place.phase.taps.eq(coming.depthwise),
@@ -257,27 +260,29 @@ class StepPlanner(wiring.Component):
             place.parameter.eq(command.parameter),
         ]
 
-    def _go_on(self, m: Module, ends: _Ends, follows: data.View) -> None:
+    def _go_on(self, m: Module, parts_end: _Ends, next_phase: data.View) -> None:
         """Load the place of the next step of the command."""
-        command, kind = self.command, self._kind
+        command, kind = self.commands.payload, self._kind
         place, now, paired = self._place, self._place.phase, self._paired
         in_pair = paired & command.wide_operands
         operand_step = Cat(now.taps | (now.operand & ~in_pair), now.operand & in_pair)
         if self._config.training:
             operand_step = Mux(
-                ends.vector & ends.block & kind.other, command.walk.step.block.line, operand_step
+                parts_end.vector & parts_end.block & kind.other,
+                command.walk.step.block.line,
+                operand_step,
             )
-        by_tap = follows.elements & kind.elements_end
+        by_tap = next_phase.elements & kind.elements_end
         by_line = (
-            (now.elements & ends.taps & kind.one_line)
-            | (now.operand & ~ends.operand & ~command.accumulate)
-            | (now.addend & ~ends.addend & ~kind.from_accumulators)
-            | (follows.addend & paired & ~kind.from_accumulators)
+            (now.elements & parts_end.taps & kind.one_line)
+            | (now.operand & ~parts_end.operand & ~command.accumulate)
+            | (now.addend & ~parts_end.addend & ~kind.from_accumulators)
+            | (next_phase.addend & paired & ~kind.from_accumulators)
         )
         m.d.sync += [
-            now.eq(follows),
-            place.tap.eq(Mux(ends.vector | ends.loads, 0, place.tap + 1)),
-            place.half.eq((now.operand & ~ends.operand) | (now.addend & ~ends.addend)),
+            now.eq(next_phase),
+            place.tap.eq(Mux(parts_end.vector | parts_end.loads, 0, place.tap + 1)),
+            place.half.eq((now.operand & ~parts_end.operand) | (now.addend & ~parts_end.addend)),
             place.last_load.eq(Mux(now.taps, place.tap == kind.last_but_one, kind.one_tap)),
             place.ends_by_tap.eq(by_tap),
             place.ends_by_line.eq(by_line),
@@ -285,19 +290,19 @@ class StepPlanner(wiring.Component):
             place.operand.eq(place.operand + operand_step),
             place.addend.eq(place.addend + Cat(now.addend & ~paired, now.addend & paired)),
         ]
-        with m.If(ends.vector):
+        with m.If(parts_end.vector):
             m.d.sync += [
                 place.row.eq(place.row + 1),
                 place.line.eq(place.line + 1 + command.wide),
             ]
-            with m.If(ends.block & command.by_block):
+            with m.If(parts_end.block & command.by_block):
                 m.d.sync += place.parameter.eq(place.parameter + 1)
 
-    def _pause(self, m: Module, ends: _Ends) -> Signal:
+    def _pause(self, m: Module, parts_end: _Ends) -> Signal:
         """Return the pause that follows the present step."""
-        config, command, kind = self._config, self.command, self._kind
-        final = ends.vector
-        drains = ends.instruction & ~kind.from_accumulators
+        config, command, kind = self._config, self.commands.payload, self._kind
+        final = parts_end.vector
+        drains = parts_end.instruction & ~kind.from_accumulators
         # An addend that is read before the other operands needs no pause.
         adds_soon = final & command.accumulate & ~kind.from_accumulators
         if config.training:
@@ -308,41 +313,41 @@ class StepPlanner(wiring.Component):
             (drains, Pause.DRAIN),
             (adds_soon, Pause.ADDEND),
             (
-                final & (kind.two_lines | ends.instruction),
-                Mux(kind.addend_first & ~ends.instruction, Pause.NONE, Pause.ONE),
+                final & (kind.two_lines | parts_end.instruction),
+                Mux(kind.addend_first & ~parts_end.instruction, Pause.NONE, Pause.ONE),
             ),
-            (ends.loads & kind.few_taps, Pause.TAPS),
+            (parts_end.loads & kind.few_taps, Pause.TAPS),
         ]
         if config.training:
             # A pause follows a transposed tile, a Measure, random bytes and a seed.
             few_loads = self._place.last_load & kind.few_taps
-            rests = kind.other & Mux(self._place.phase.taps, few_loads, final & ends.block)
+            rests = kind.other & Mux(self._place.phase.taps, few_loads, final & parts_end.block)
             pauses.insert(0, (rests, Pause.LONG))
             # The generators of random numbers make their steps late, and the next seed must come
             # after them. A gate's pause is longer, so it needs no second one.
-            pauses.insert(2, (ends.instruction & command.stochastic, Pause.LONG))
+            pauses.insert(2, (parts_end.instruction & command.stochastic, Pause.LONG))
         if config.attention:
             # Numbers on curves come late. Without the pause, results of the next instruction could
             # pass them.
-            pauses.insert(0, (ends.instruction & kind.curve & kind.scaled, Pause.GATE))
-            pauses.insert(1, (ends.instruction & kind.curve, Pause.LONG))
-        pause = Signal(Pause)
+            pauses.insert(0, (parts_end.instruction & kind.curve & kind.scaled, Pause.GATE))
+            pauses.insert(1, (parts_end.instruction & kind.curve, Pause.LONG))
+        step_pause = Signal(Pause)
         for number, (holds, which) in enumerate(pauses):
             with m.Elif(holds) if number else m.If(holds):
-                m.d.comb += pause.eq(which)
-        return pause
+                m.d.comb += step_pause.eq(which)
+        return step_pause
 
-    def _offer(self, m: Module, ends: _Ends, pause: Signal) -> None:
+    def _offer(self, m: Module, parts_end: _Ends, step_pause: Signal) -> None:
         """Load the step, and offer it with two more facts that follow from its place.
 
         These facts are whether the place lies outside the map, and the parameter entry of the step.
         """
-        config, command, kind = self._config, self.command, self._kind
-        place, now, final = self._place, self._place.phase, ends.vector
+        config, command, kind = self._config, self.commands.payload, self._kind
+        place, now, final = self._place, self._place.phase, parts_end.vector
         first, position = self._walker.first, self._walker.position
         first_half = self._halves & Mux(now.elements, first.kx, ~place.half)
         halved = Mux(now.elements, kind.halved_a, kind.halved_b)
-        step = Signal(Step(config=config), reset_less=True)
+        offered_step = Signal(Step(config=config), reset_less=True)
         in_window = Signal(reset_less=True)
         in_rows, in_columns = Signal(reset_less=True), Signal(reset_less=True)
         by_taps = Signal(reset_less=True)
@@ -358,72 +363,80 @@ class StepPlanner(wiring.Component):
         with m.If(self.loads):
             if config.reads_pairs:
                 in_pair = now.addend | (command.wide_operands & ~kind.from_accumulators)
-                m.d.sync += step.pair.eq(self._paired & in_pair)
+                m.d.sync += offered_step.pair.eq(self._paired & in_pair)
             m.d.sync += [
                 self.steps.valid.eq(self._walker.present),
-                step.phase.eq(Cat(now.elements | now.addend, now.operand | now.addend)),
-                step.reads.eq(reads),
-                step.reads_first.eq(reads & ~of_operand),
-                step.reads_operand.eq(reads & of_operand),
-                step.read.eq(
+                offered_step.phase.eq(Cat(now.elements | now.addend, now.operand | now.addend)),
+                offered_step.reads.eq(reads),
+                offered_step.reads_first.eq(reads & ~of_operand),
+                offered_step.reads_operand.eq(reads & of_operand),
+                offered_step.read.eq(
                     Mux(now.elements, position.line, Mux(now.addend, place.addend, place.operand))
                 ),
-                step.sums.eq(now.elements & kind.from_accumulators),
-                step.row.eq(place.row),
-                step.tap.eq(place.tap),
-                step.low.eq(Mux(now.addend, ~ends.addend, first_half)),
-                step.scales.eq(kind.scaled & ~now.addend & ~first_half & ~halved),
-                step.halves.eq(kind.scaled & ~now.addend & halved),
-                step.begins.eq(now.elements & first.kx & first.ky),
-                step.final.eq(final),
-                step.narrow.eq(narrow),
-                step.wide.eq(final & command.wide),
-                step.looks_up.eq(looks_up),
-                step.line.eq(place.line),
-                step.parameter.eq(place.parameter),
-                step.table.eq(table),
-                step.ends.eq(ends.instruction),
-                step.pause.eq(pause),
+                offered_step.sums.eq(now.elements & kind.from_accumulators),
+                offered_step.row.eq(place.row),
+                offered_step.tap.eq(place.tap),
+                offered_step.low.eq(Mux(now.addend, ~parts_end.addend, first_half)),
+                offered_step.scales.eq(kind.scaled & ~now.addend & ~first_half & ~halved),
+                offered_step.halves.eq(kind.scaled & ~now.addend & halved),
+                offered_step.begins.eq(now.elements & first.kx & first.ky),
+                offered_step.final.eq(final),
+                offered_step.narrow.eq(narrow),
+                offered_step.wide.eq(final & command.wide),
+                offered_step.looks_up.eq(looks_up),
+                offered_step.line.eq(place.line),
+                offered_step.parameter.eq(place.parameter),
+                offered_step.table.eq(table),
+                offered_step.ends.eq(parts_end.instruction),
+                offered_step.pause.eq(step_pause),
                 in_window.eq(now.elements & kind.from_map),
                 in_rows.eq((position.y >= 0) & (position.y < command.height)),
                 in_columns.eq((position.x >= 0) & (position.x < command.width)),
                 by_taps.eq(command.by_taps & now.elements),
             ]
-        self._complete(m, step, in_window & ~(in_rows & in_columns), by_taps)
+        self._complete(m, offered_step, in_window & ~(in_rows & in_columns), by_taps)
 
     def _table(self, final: Value) -> tuple[Value, Value]:
         """Return whether the present step uses a table for its result, and the table's number.
 
         The load of the last of several tables is the last one that matters.
         """
-        command = self.command
+        command = self.commands.payload
         looks_up = final & (command.function == Function.TABLE)
         if not self._config.attention:
             return looks_up, command.table
         more = Mux(self._kind.curve, CURVE_TABLES - 1, Mux(command.gathers, LONG_TABLES - 1, 0))
         return looks_up | command.gathers, (command.table + more)[: len(command.table)]
 
-    def _complete(self, m: Module, step: data.View, is_outside: Value, by_taps: Value) -> None:
+    def _complete(
+        self, m: Module, offered_step: data.View, is_outside: Value, by_taps: Value
+    ) -> None:
         """Drive `steps` with the step, which reads nothing outside the map.
 
         Each tap inside the map takes the next parameter entry; the first takes the vector's own.
         """
-        outside = Signal()
-        counts = Signal()
-        entry = Signal.like(self.command.parameter)
-        kept_entry = Signal.like(self.command.parameter)
+        tap_outside = Signal()
+        entry_counts = Signal()
+        parameter_entry = Signal.like(self.commands.payload.parameter)
+        kept_entry = Signal.like(self.commands.payload.parameter)
         kept_counted = Signal()
-        counted = Signal()
+        entry_counted = Signal()
         m.d.comb += [
-            outside.eq(is_outside),
-            counts.eq(by_taps & ~outside),
-            counted.eq(kept_counted & ~step.begins),
-            entry.eq(Mux(step.begins, step.parameter, kept_entry) + (counts & counted)),
-            self.steps.payload.eq(step),
-            self.steps.payload.reads.eq(step.reads & ~outside),
-            self.steps.payload.reads_first.eq(step.reads_first & ~outside),
-            self.steps.payload.outside.eq(outside),
-            self.steps.payload.parameter.eq(entry),
+            tap_outside.eq(is_outside),
+            entry_counts.eq(by_taps & ~tap_outside),
+            entry_counted.eq(kept_counted & ~offered_step.begins),
+            parameter_entry.eq(
+                Mux(offered_step.begins, offered_step.parameter, kept_entry)
+                + (entry_counts & entry_counted)
+            ),
+            self.steps.payload.eq(offered_step),
+            self.steps.payload.reads.eq(offered_step.reads & ~tap_outside),
+            self.steps.payload.reads_first.eq(offered_step.reads_first & ~tap_outside),
+            self.steps.payload.outside.eq(tap_outside),
+            self.steps.payload.parameter.eq(parameter_entry),
         ]
         with m.If(self.loads):
-            m.d.sync += [kept_entry.eq(entry), kept_counted.eq(counted | counts)]
+            m.d.sync += [
+                kept_entry.eq(parameter_entry),
+                kept_counted.eq(entry_counted | entry_counts),
+            ]

@@ -85,66 +85,66 @@ class TableLane(wiring.Component):
 
         # Item n of `curve`: an argument for a curve came n cycles ago.
         curve = later("curve", self.on_curve, CURVE_LATENCY + 1)
-        place = Signal(CURVE_SHIFT)
-        odd = Signal()  # the straight line begins at the second number of a row
-        position = Signal(range(TABLE_ROW_BYTES))
+        line_place = Signal(CURVE_SHIFT)
+        second_begins = Signal()  # the straight line begins at the second number of a row
+        byte_place = Signal(range(TABLE_ROW_BYTES))
         m.d.comb += [
-            place.eq(argument[:CURVE_SHIFT]),
-            odd.eq(argument[CURVE_SHIFT]),
-            position.eq(argument[: len(position)]),
+            line_place.eq(argument[:CURVE_SHIFT]),
+            second_begins.eq(argument[CURVE_SHIFT]),
+            byte_place.eq(argument[: len(byte_place)]),
         ]
-        odds = later("odd", odd, TABLE_LATENCY + 1)
-        positions = later("position", position, TABLE_LATENCY)
+        odds = later("odd", second_begins, TABLE_LATENCY + 1)
+        positions = later("position", byte_place, TABLE_LATENCY)
 
         # The row of the first number. A cycle later, the row of the second number: it is the same
         # row, or the next.
-        row, before = Signal(len(memory.read_address)), Signal(len(memory.read_address))
+        row_address, row_before = Signal(len(memory.read_address)), Signal(len(memory.read_address))
         size = (TABLE_BYTES // TABLE_ROW_BYTES - 1).bit_length()
         of_curve = Cat(argument[_FIRST:-1], ~argument[-1])
-        m.submodules.adder = adder = SelectingAdder(width=len(row))
+        m.submodules.adder = adder = SelectingAdder(width=len(row_address))
         m.d.comb += [
             adder.a.eq(Mux(curve[1], 0, self.table << size)),
-            adder.choose_b.eq(curve[1].replicate(len(row))),
-            adder.b.eq(before),
+            adder.choose_b.eq(curve[1].replicate(len(row_address))),
+            adder.b.eq(row_before),
             adder.c.eq(
                 Mux(
                     self.gathers,
                     self.index,
-                    Mux(self.on_curve, of_curve, argument[len(position) : 8]),
+                    Mux(self.on_curve, of_curve, argument[len(byte_place) : 8]),
                 )
             ),
             adder.carry.eq(curve[1] & odds[1]),
-            row.eq(adder.total),
+            row_address.eq(adder.total),
             memory.read_enable.eq(1),
-            memory.read_address.eq(row),
+            memory.read_address.eq(row_address),
             memory.write_enable.eq(self.write.enable),
             memory.write_address.eq(self.write.address),
             memory.write_data.eq(self.write.data),
         ]
-        m.d.sync += before.eq(row)
+        m.d.sync += row_before.eq(row_address)
 
         # Half of the row: a number of the curve, or the two bytes with the table's byte.
-        half = Signal(16)
+        row_half = Signal(16)
         second = curve[TABLE_LATENCY + 1] & ~odds[TABLE_LATENCY + 1]
         first = Mux(curve[TABLE_LATENCY], odds[TABLE_LATENCY], positions[TABLE_LATENCY][1])
         upper = Mux(curve[TABLE_LATENCY + 1], second, first)
         m.d.comb += [
-            half.eq(Mux(upper, memory.read_data[16:], memory.read_data[:16])),
-            self.byte.eq(Mux(positions[TABLE_LATENCY][0], half[8:], half[:8])),
+            row_half.eq(Mux(upper, memory.read_data[16:], memory.read_data[:16])),
+            self.byte.eq(Mux(positions[TABLE_LATENCY][0], row_half[8:], row_half[:8])),
         ]
 
         gathered = later("gather", self.gathers, TABLE_LATENCY)[-1]
         m.d.comb += self.gathered.eq(memory.read_data & gathered.replicate(len(self.gathered)))
 
-        starts = later("start", half, CURVE_LATENCY + 1 - TABLE_LATENCY)
-        places = later("place", place, TABLE_LATENCY + 1)
+        starts = later("start", row_half, CURVE_LATENCY + 1 - TABLE_LATENCY)
+        places = later("place", line_place, TABLE_LATENCY + 1)
         m.submodules.multiplier = multiplier = Multiplier(
             a=signed(17), b=Shape.cast(CURVE_SHIFT), pipeline=False
         )
         meets = curve[TABLE_LATENCY + 1]
         m.d.comb += [
             multiplier.enable.eq(1),
-            multiplier.a.eq(half.as_signed() - starts[1].as_signed()),
+            multiplier.a.eq(row_half.as_signed() - starts[1].as_signed()),
             multiplier.b.eq(Mux(meets, places[TABLE_LATENCY + 1], 0)),
         ]
         m.submodules.sum = total = SelectingAdder(width=16)

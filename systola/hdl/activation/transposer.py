@@ -39,10 +39,10 @@ class Transposer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = ceil_log2(self._cols)
-        number = Signal(bits)  # number of the next load or take
-        ends = number == self._cols - 1
+        line_number = Signal(bits)  # number of the next load or take
+        ends = line_number == self._cols - 1
         with m.If(self.load | self.take):
-            m.d.sync += number.eq(Mux(ends, 0, number + 1))
+            m.d.sync += line_number.eq(Mux(ends, 0, line_number + 1))
 
         permuted: list[Value] = []
         writes: list[Value] = []
@@ -52,8 +52,8 @@ class Transposer(wiring.Component):
             write, port = memory.write_port(), memory.read_port(domain="comb")
             m.d.comb += [
                 write.en.eq(self.load),
-                write.addr.eq(number),
-                port.addr.eq(number ^ column),
+                write.addr.eq(line_number),
+                port.addr.eq(line_number ^ column),
             ]
             writes.append(write.data)
             there = self.line.word_select(column, 8) if column < self._cols else 0
@@ -61,11 +61,13 @@ class Transposer(wiring.Component):
         for bit in range(bits):
             stage: list[Value] = []
             for column in range(1 << bits):
-                byte = Signal(8, name=f"byte_{column}_of_{bit}")
-                m.d.comb += byte.eq(Mux(number[bit], permuted[column ^ 1 << bit], permuted[column]))
-                stage.append(byte)
+                permuted_byte = Signal(8, name=f"permuted_byte_{column}_of_{bit}")
+                m.d.comb += permuted_byte.eq(
+                    Mux(line_number[bit], permuted[column ^ 1 << bit], permuted[column])
+                )
+                stage.append(permuted_byte)
             permuted = list(stage)
-        for write, byte in zip(writes, permuted, strict=True):
-            m.d.comb += write.eq(byte)
+        for write, permuted_byte in zip(writes, permuted, strict=True):
+            m.d.comb += write.eq(permuted_byte)
         m.d.sync += self.result.eq(Mux(self.take, Cat(permuted[: self._cols]), 0))
         return m

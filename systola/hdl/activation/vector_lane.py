@@ -210,29 +210,31 @@ class VectorLane(wiring.Component):
 
     def _ring(self, m: Module, width: int) -> tuple[Signal, Signal]:
         """Return input and output of a delay line with the places of `waits_at`."""
-        coming, leaving = Signal(width), Signal(width)
+        ring_input, ring_output = Signal(width), Signal(width)
         memory = m.submodules.waiting = Memory(shape=width, depth=1 << PLACE_BITS, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
         m.d.comb += [
             write.en.eq(1),
             write.addr.eq(self.waits_at.write),
-            write.data.eq(coming),
+            write.data.eq(ring_input),
             read.addr.eq(self.waits_at.read),
-            leaving.eq(read.data),
+            ring_output.eq(read.data),
         ]
-        return coming, leaving
+        return ring_input, ring_output
 
     def _element(self, m: Module) -> Signal:
         """Return the element in stage 0: the number in the buffer less its zero point."""
         element = self.element
-        value = Signal.like(self.value)
-        m.submodules.difference = difference = SelectingAdder(width=len(value), subtracted=True)
+        element_value = Signal.like(self.value)
+        m.submodules.difference = difference = SelectingAdder(
+            width=len(element_value), subtracted=True
+        )
         m.d.comb += [
             difference.a.eq(element.zero),
-            difference.choose_b.eq(element.wide.replicate(len(value))),
+            difference.choose_b.eq(element.wide.replicate(len(element_value))),
             difference.c.eq(self.byte),
             difference.carry.eq(1),
-            value.eq(difference.total),
+            element_value.eq(difference.total),
         ]
         if self._config.wide:
             low = registers_in_turn(m, unsigned(8), turns=self._turns, name="low")
@@ -250,7 +252,7 @@ class VectorLane(wiring.Component):
             if self._config.reads_pairs:
                 with m.If(self.pair):
                     m.d.sync += low[0].eq(self.before)
-        return value
+        return element_value
 
     def _product(self, m: Module, value: Signal) -> Signal:
         """Return the product of element and coefficient, in 32 bits: stages 0 to 2."""
@@ -271,48 +273,48 @@ class VectorLane(wiring.Component):
                 with m.Case(Coefficient.TAP):
                     m.d.comb += coefficient.eq(self.tap)
 
-        held = Signal.like(value, reset_less=True)
-        m.d.sync += held.eq(value)
+        held_value = Signal.like(value, reset_less=True)
+        m.d.sync += held_value.eq(value)
         m.submodules.multiplier = block = Multiplier(a=value.shape(), b=value.shape())
         m.d.comb += [
-            self.value.eq(held),
+            self.value.eq(held_value),
             block.a.eq(value),
             block.b.eq(coefficient),
             block.enable.eq(1),
         ]
-        product = Signal(signed(32))
-        m.d.comb += product.eq(block.product)
-        return product
+        lane_product = Signal(signed(32))
+        m.d.comb += lane_product.eq(block.product)
+        return lane_product
 
     def _sum(self, m: Module, product: Signal) -> None:
         """Add a product (at SUM_STAGE), or a scaled or halved element, to the sum."""
         summing = self.summing
         totals = registers_in_turn(m, signed(32), turns=self._turns, name="total")
         total = totals[-1]
-        term = Signal(33)
+        sum_term = Signal(33)
         m.d.comb += self.sum.eq(totals[0])
         # An element that is halved waits as long as the requantiser takes for a scaled element.
-        half = Signal(signed(33))
+        halved_element = Signal(signed(33))
         m.d.comb += [
             self._waiting_in[:HALF_BITS].eq(self.value[:HALF_BITS]),
-            half.eq(self._waiting_out[:HALF_BITS].as_signed() << (1 + HALF_SHIFT)),
+            halved_element.eq(self._waiting_out[:HALF_BITS].as_signed() << (1 + HALF_SHIFT)),
         ]
         number = (
             Mux(summing.scaled, Cat(self.carry, self.number), 0)
-            | Mux(summing.halved, half, 0)
+            | Mux(summing.halved, halved_element, 0)
             | Cat(0, product)
         )
         if self._config.attention:
             number |= Cat(0, self.gathered)
-        distance = Signal(signed(9))
+        maximum_distance = Signal(signed(9))
         m.submodules.adder = adder = SelectingAdder(width=32)
         m.d.comb += [
-            term.eq(number ^ summing.subtract.replicate(33)),
-            distance.eq(total[:8].as_signed() - product[:8].as_signed()),
-            adder.a.eq(term[1:]),
+            sum_term.eq(number ^ summing.subtract.replicate(33)),
+            maximum_distance.eq(total[:8].as_signed() - product[:8].as_signed()),
+            adder.a.eq(sum_term[1:]),
             adder.choose_b.eq((~summing.first & ~summing.maximum).replicate(32)),
             adder.b.eq(total),
-            adder.carry.eq(term[0]),
+            adder.carry.eq(sum_term[0]),
         ]
-        with m.If(summing.update & (~summing.maximum | summing.first | (distance < 0))):
+        with m.If(summing.update & (~summing.maximum | summing.first | (maximum_distance < 0))):
             m.d.sync += totals[0].eq(adder.total)

@@ -75,8 +75,8 @@ class ActivateDecoder(wiring.Component):
         m = Module()
         command, walk, kind = self.command, self.command.walk, self.given.kind
         shape, products, found = self.shape, self.products, self.found
-        paired = Signal()
-        entries = self._entries(paired)
+        lines_paired = Signal()
+        entries = self._entries(lines_paired)
 
         def chosen(name: str, signal: Value) -> Value:
             """Set `signal` to the entry `name` of the present instruction, or to 0 without one."""
@@ -102,9 +102,9 @@ class ActivateDecoder(wiring.Component):
         source, operand = found.source.base, found.operand.base
         if self._config.reads_pairs:
             # A pair of lines has the address of its second line.
-            second_line = paired & wide_operands
+            second_line = lines_paired & wide_operands
             source, operand = source | second_line, operand | second_line
-            m.d.comb += [paired.eq(self._paired()), command.paired.eq(paired)]
+            m.d.comb += [lines_paired.eq(self._paired()), command.paired.eq(lines_paired)]
         m.d.comb += [
             *walk_rows(walk, shape, products),
             *walk_columns(walk, shape),

@@ -88,38 +88,43 @@ class CommandMemory(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         words = self._words
-        free, oldest = (Signal(range(self._places), name=name) for name in ("free", "oldest"))
-        shown = Signal.like(oldest)
-        waiting = Signal(self._depth)  # as many ones, from bit 0, as there are issued commands
-        left = Signal.like(waiting)
-        used = Signal(self._places)
+        push_place, oldest_place = (
+            Signal(range(self._places), name=name) for name in ("push_place", "oldest_place")
+        )
+        shown_place = Signal.like(oldest_place)
+        # as many ones, from bit 0, as there are issued commands
+        commands_waiting = Signal(self._depth)
+        commands_kept = Signal.like(commands_waiting)
+        places_used = Signal(self._places)
         m.d.comb += [
-            shown.eq(oldest + self.pop),
-            left.eq(Mux(self.pop, waiting[1:], waiting)),
-            self.full.eq(waiting[-1]),
+            shown_place.eq(oldest_place + self.pop),
+            commands_kept.eq(Mux(self.pop, commands_waiting[1:], commands_waiting)),
+            self.full.eq(commands_waiting[-1]),
         ]
         m.d.sync += [
-            free.eq(free + self.takes),
-            oldest.eq(shown),
-            waiting.eq(left | Mux(self.push, Cat(1, left), 0)),
-            self.valid.eq(left[0]),
-            used.eq((used & ~(self.pop << oldest)) | (self.takes << free)),
+            push_place.eq(push_place + self.takes),
+            oldest_place.eq(shown_place),
+            commands_waiting.eq(commands_kept | Mux(self.push, Cat(1, commands_kept), 0)),
+            self.valid.eq(commands_kept[0]),
+            places_used.eq(
+                (places_used & ~(self.pop << oldest_place)) | (self.takes << push_place)
+            ),
         ]
-        self._keep(m, words.own, free, shown, self._places, ())
+        self._keep(m, words.own, push_place, shown_place, self._places, ())
         if words.window:
             two_lines = Signal()
             with m.If(self.writes & (self.written.word == self._numbers.get(TWO_LINES, 0))):
                 m.d.sync += two_lines.eq(self.written.data[0])
             with m.If(self.ends):
                 m.d.sync += two_lines.eq(0)
-            window = self._name(m, Mux(self.windowed, self.window, two_lines), free, "window")
-            m.d.comb += self.holds_window.eq(_holds(used, window, self.next_window))
-            chosen = Array(window)[shown]
-            self._keep(m, words.window, self.next_window, chosen, NUMBERS, words.fixed)
+            window = self._name(m, Mux(self.windowed, self.window, two_lines), push_place, "window")
+            m.d.comb += self.holds_window.eq(_holds(places_used, window, self.next_window))
+            window_shown = Array(window)[shown_place]
+            self._keep(m, words.window, self.next_window, window_shown, NUMBERS, words.fixed)
         if words.scale:
-            scale = self._name(m, self.scale, free, "scale")
-            m.d.comb += self.holds_scale.eq(_holds(used, scale, self.next_scale))
-            self._keep(m, words.scale, self.next_scale, Array(scale)[shown], NUMBERS, ())
+            scale = self._name(m, self.scale, push_place, "scale")
+            m.d.comb += self.holds_scale.eq(_holds(places_used, scale, self.next_scale))
+            self._keep(m, words.scale, self.next_scale, Array(scale)[shown_place], NUMBERS, ())
         promised(m, platform, ~(self.push & self.full), "a command for a full queue")
         promised(m, platform, ~self.pop | self.valid, "a command is taken that is not there")
         return m

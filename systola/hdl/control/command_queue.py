@@ -78,22 +78,22 @@ class CommandQueue(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        waiting = Signal(self._depth)  # as many ones, from bit 0, as there are commands
-        left = Signal.like(waiting)
+        commands_waiting = Signal(self._depth)  # as many ones, from bit 0, as there are commands
+        commands_kept = Signal.like(commands_waiting)
         layout = self.command.shape()
         ring = BlockRing if layout.size >= BLOCK_BITS else PayloadRing
         commands = m.submodules.commands = ring(payload=layout, depth=self._depth)
         m.d.comb += [
-            self.full.eq(waiting[-1]),
-            left.eq(Mux(self.pop, waiting[1:], waiting)),
+            self.full.eq(commands_waiting[-1]),
+            commands_kept.eq(Mux(self.pop, commands_waiting[1:], commands_waiting)),
             commands.push.eq(self.push),
             commands.pushed.eq(self.pushed),
-            commands.retire.eq(self.pop),
+            commands.pop.eq(self.pop),
             self.command.eq(commands.oldest),
         ]
         m.d.sync += [
-            waiting.eq(left | Mux(self.push, Cat(1, left), 0)),
-            self.valid.eq(left[0]),
+            commands_waiting.eq(commands_kept | Mux(self.push, Cat(1, commands_kept), 0)),
+            self.valid.eq(commands_kept[0]),
         ]
         if self._has_masks:
             self._keep_masks(m)
@@ -103,25 +103,29 @@ class CommandQueue(wiring.Component):
 
     def _keep_masks(self, m: Module) -> None:
         """Keep the masks of each place; they arrive one cycle after its command."""
-        free, oldest = (Signal(ceil_log2(self._depth), name=name) for name in ("free", "oldest"))
-        comes = Signal()
-        to = Signal.like(free)
+        push_place, oldest_place = (
+            Signal(ceil_log2(self._depth), name=name) for name in ("push_place", "oldest_place")
+        )
+        masks_come = Signal()
+        masks_place = Signal.like(push_place)
         m.d.sync += [
-            free.eq(free + self.push),
-            oldest.eq(oldest + self.pop),
-            comes.eq(self.push),
-            to.eq(free),
+            push_place.eq(push_place + self.push),
+            oldest_place.eq(oldest_place + self.pop),
+            masks_come.eq(self.push),
+            masks_place.eq(push_place),
         ]
         places: list[data.View] = []
-        for place in range(1 << len(free)):
+        for place in range(1 << len(push_place)):
             masks = Signal.like(self.masks, name=f"masks_{place}", reset_less=True)
-            now = Signal.like(masks, name=f"masks_{place}_now")
-            m.d.comb += now.eq(Mux(comes & (to == place), self.pushed_masks, masks))
-            m.d.sync += masks.eq(kept(now, self.progress))
+            masks_now = Signal.like(masks, name=f"masks_{place}_now")
+            m.d.comb += masks_now.eq(
+                Mux(masks_come & (masks_place == place), self.pushed_masks, masks)
+            )
+            m.d.sync += masks.eq(kept(masks_now, self.progress))
             places.append(masks)
         pending: list[Value] = [self.masks[name].pending for name, _ in self.masks.shape()]
         m.d.comb += [
-            self.masks.eq(Array(places)[oldest]),
+            self.masks.eq(Array(places)[oldest_place]),
             self.blocked.eq(Cat(pending)),
             self.unblocked.eq(self.valid & ~Cat(pending).any()),
         ]

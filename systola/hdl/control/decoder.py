@@ -107,149 +107,153 @@ class Decoder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        self._shape = Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW), reset_less=True)
-        self._window = Signal(WindowProducts(), reset_less=True)
-        self._windowed = Signal()  # a window has been set
-        self._found = Signal(Found(config=config), reset_less=True)
-        self._result = Signal(RESULT)
-        self._sum = Signal(RESULT, reset_less=True)
-        self._limit = Signal(HOST_OFFSET_BITS, reset_less=True)
-        self._base = Signal(HOST_OFFSET_BITS, reset_less=True)
-        self._given = Signal(EffectiveInstruction(links=config.links), reset_less=True)
+        self._window_shape = Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW), reset_less=True)
+        self._window_products = Signal(WindowProducts(), reset_less=True)
+        self._window_set = Signal()  # a window has been set
+        self._found_regions = Signal(Found(config=config), reset_less=True)
+        self._step_result = Signal(RESULT)
+        self._step_sum = Signal(RESULT, reset_less=True)
+        self._step_limit = Signal(HOST_OFFSET_BITS, reset_less=True)
+        self._region_base = Signal(HOST_OFFSET_BITS, reset_less=True)
+        self._finished_instruction = Signal(
+            EffectiveInstruction(links=config.links), reset_less=True
+        )
         steps = walks(
             config,
             self.coming.payload.word,
             self.instruction.word,
             self.instruction.sums,
             Known(
-                shape=self._shape,
-                products=self._window,
-                found=self._found,
+                shape=self._window_shape,
+                products=self._window_products,
+                found=self._found_regions,
                 host_limit=self.host_limit,
                 weight_tiles=self.weight_tiles,
             ),
         )
-        table = self._table = WalkTable(steps, self._sum, links=config.links)
-        self._row = Signal(table.results, reset_less=True)  # row of the step in the adder
-        self._zero = Signal(reset_less=True)  # the product of a step with a minimum is zero
-        self._fault = Signal(Fault, reset_less=True)  # fault if the compared step fails
-        self._exact = Signal(reset_less=True)  # the compared overlap is allowed
+        table = self._table = WalkTable(steps, self._step_sum, links=config.links)
+        self._added_row = Signal(table.results, reset_less=True)  # row of the step in the adder
+        self._product_zero = Signal(reset_less=True)  # the product of a step with a minimum is zero
+        self._step_fault = Signal(Fault, reset_less=True)  # fault if the compared step fails
+        self._overlap_allowed = Signal(reset_less=True)  # the compared overlap is allowed
 
-        moving = Signal(init=1)
-        tokens, low, high = self._factors(m, moving)
-        multiplied, adds = tokens[-2:]
-        compared = Signal.like(adds)  # follows the step that meets its limit
-        finish = self._finish(m, platform, moving, tokens)
+        stages_move = Signal(init=1)
+        tokens, low, high = self._factors(m, stages_move)
+        multiplied_step, added_step = tokens[-2:]
+        compared_step = Signal.like(added_step)  # follows the step that meets its limit
+        finish = self._finish(m, platform, stages_move, tokens)
         m.d.sync += [
-            adds.eq(multiplied),
-            adds.valid.eq(multiplied.valid & moving),
-            self._row.eq(table.row(multiplied.place)),
-            compared.eq(adds),
-            self._fault.eq(table.fault(self._row.limit)),
+            added_step.eq(multiplied_step),
+            added_step.valid.eq(multiplied_step.valid & stages_move),
+            self._added_row.eq(table.row(multiplied_step.place)),
+            compared_step.eq(added_step),
+            self._step_fault.eq(table.fault(self._added_row.limit)),
             # A product is zero if both of its parts are zero.
-            self._zero.eq(self._row.least & ~(low.any() | high.any())),
+            self._product_zero.eq(self._added_row.least & ~(low.any() | high.any())),
         ]
         # An operand of Vector may occupy exactly the lines of the results.
         given = self.instruction
         vector = fields_of(given.word)[Opcode.VECTOR]
         replaces = is_one_of(given.kind, Opcode.VECTOR) & (vector.wide == vector.wide_operands)
-        allowed = table.overlaps(self._row.limit, self._found.buffer.base)
-        m.d.sync += self._exact.eq(replaces & allowed)
+        allowed = table.overlaps(self._added_row.limit, self._found_regions.buffer.base)
+        m.d.sync += self._overlap_allowed.eq(replaces & allowed)
 
-        product = self._add(m, adds, low, high, self._found)
-        self._show(m, finish, product, self._judge(m, compared))
+        product = self._add(m, added_step, low, high, self._found_regions)
+        self._show(m, finish, product, self._judge(m, compared_step))
         return m
 
-    def _factors(self, m: Module, moving: Signal) -> tuple[list[data.View], Value, Value]:
+    def _factors(self, m: Module, stages_move: Signal) -> tuple[list[data.View], Value, Value]:
         """Give the factors of a step to the multiplier; return the tokens and both products.
 
         The tokens follow the steps through the multiplier. The last one is the step in the adder.
         """
         table = self._table
-        step = Signal(table.operands, reset_less=True)  # takes its factors now
-        place = Signal(range(table.places + 1), reset_less=True)
-        begins = Signal(reset_less=True)
+        factor_step = Signal(table.operands, reset_less=True)  # takes its factors now
+        step_place = Signal(range(table.places + 1), reset_less=True)
+        step_begins = Signal(reset_less=True)
         token = data.StructLayout(
-            {**dict.fromkeys(("valid", "first", "last"), 1), "place": len(place)}
+            {**dict.fromkeys(("valid", "first", "last"), 1), "place": len(step_place)}
         )
         tokens = [Signal(token, name=f"token_{i}") for i in range(1, MULTIPLIED + 1)]
         first_place, first_step = table.start(self.opcode)
-        goes_on = self.coming.valid & ~step.last
-        with m.If(moving | ~self.coming.valid):
+        goes_on = self.coming.valid & ~factor_step.last
+        with m.If(stages_move | ~self.coming.valid):
             m.d.sync += [
-                step.eq(Mux(goes_on, table.behind(place), first_step)),
-                place.eq(Mux(goes_on, place + 1, first_place)),
-                begins.eq(~goes_on),
+                factor_step.eq(Mux(goes_on, table.behind(step_place), first_step)),
+                step_place.eq(Mux(goes_on, step_place + 1, first_place)),
+                step_begins.eq(~goes_on),
             ]
-        a, b = Signal(A), Signal(B)
+        factor_a, factor_b = Signal(A), Signal(B)
         m.d.comb += [
-            a.eq(table.a.selected(step.a)),
-            b.eq(table.b.selected(step.b)),
-            self.coming.ready.eq(moving & step.last),
+            factor_a.eq(table.a.selected(factor_step.a)),
+            factor_b.eq(table.b.selected(factor_step.b)),
+            self.coming.ready.eq(stages_move & factor_step.last),
         ]
-        with m.If(moving):
+        with m.If(stages_move):
             m.d.sync += [
                 tokens[0].valid.eq(self.coming.valid),
-                tokens[0].first.eq(begins),
-                tokens[0].last.eq(step.last),
-                tokens[0].place.eq(place),
+                tokens[0].first.eq(step_begins),
+                tokens[0].last.eq(factor_step.last),
+                tokens[0].place.eq(step_place),
                 *(later.eq(earlier) for earlier, later in pairwise(tokens[:-1])),
             ]
-        return tokens, *self._multiply(m, a, b, moving)
+        return tokens, *self._multiply(m, factor_a, factor_b, stages_move)
 
     def _finish(
-        self, m: Module, platform: object, moving: Signal, tokens: list[data.View]
+        self, m: Module, platform: object, stages_move: Signal, tokens: list[data.View]
     ) -> _Finish:
         """Move the instructions; one that is finished waits until `decoded` is free.
 
         The instructions after it wait, too.
         """
         decoded = self.decoded
-        entering, multiplied, adds = tokens[-3:]
-        free = Signal()
-        pending = Signal()
-        finished = Signal()
-        copies = Signal()
-        judged = Signal()
-        last_added = adds.valid & adds.last
+        entering, multiplied, added_step = tokens[-3:]
+        decoded_free = Signal()
+        finished_waits = Signal()
+        step_finished = Signal()
+        instruction_copies = Signal()
+        verdict_due = Signal()
+        last_added = added_step.valid & added_step.last
         enters = multiplied.valid & multiplied.first
         m.d.comb += [
-            free.eq(~decoded.valid | decoded.ready),
-            finished.eq(last_added | pending),
-            copies.eq(finished & free),
-            self.moves.eq(enters & moving),
+            decoded_free.eq(~decoded.valid | decoded.ready),
+            step_finished.eq(last_added | finished_waits),
+            instruction_copies.eq(step_finished & decoded_free),
+            self.moves.eq(enters & stages_move),
             self.idle.eq(
                 ~Cat(
                     self.coming.valid,
                     *(token.valid for token in tokens),
-                    pending,
+                    finished_waits,
                     decoded.valid,
                 ).any()
             ),
         ]
-        # `moving` is a register, as it goes back through all stages to the fetch. An instruction
-        # that enters in the next cycle is still `coming` then: it has at least as many steps as
-        # the multiplier has stages.
+        # `stages_move` is a register, as it goes back through all stages to the fetch. An
+        # instruction that enters in the next cycle is still `coming` then: it has at least as many
+        # steps as the multiplier has stages.
         assert LEAST_STEPS >= MULTIPLIED
         sets_window = is_one_of(self.coming.payload.kind, Opcode.SET_CONFIG_WINDOW)
-        will_enter = Mux(moving, entering.valid & entering.first, enters)
-        will_wait = finished & ~free
-        will_finish = (multiplied.valid & moving & multiplied.last) | will_wait
-        will_show = copies | (decoded.valid & ~decoded.ready)
+        will_enter = Mux(stages_move, entering.valid & entering.first, enters)
+        will_wait = step_finished & ~decoded_free
+        will_finish = (multiplied.valid & stages_move & multiplied.last) | will_wait
+        will_show = instruction_copies | (decoded.valid & ~decoded.ready)
         will_be_free = ~will_show | self.frees
-        freed = Signal()
-        m.d.sync += freed.eq(self.frees)
-        promised(m, platform, decoded.ready == freed, "decoded.ready is what frees has said")
+        decoded_freed = Signal()
+        m.d.sync += decoded_freed.eq(self.frees)
+        promised(
+            m, platform, decoded.ready == decoded_freed, "decoded.ready is what frees has said"
+        )
         m.d.sync += [
-            pending.eq(will_wait),
-            judged.eq(copies),
+            finished_waits.eq(will_wait),
+            verdict_due.eq(instruction_copies),
             decoded.valid.eq(will_show),
-            moving.eq(
+            stages_move.eq(
                 ~will_enter
                 | Mux(sets_window, ~will_finish & will_be_free, ~will_finish | will_be_free)
             ),
         ]
-        return _Finish(pending=pending, copies=copies, judged=judged)
+        return _Finish(pending=finished_waits, copies=instruction_copies, judged=verdict_due)
 
     def _ways_of(self, given: data.View) -> Value:
         """Return a bit for each group of instructions: `given` is in it."""
@@ -259,7 +263,7 @@ class Decoder(wiring.Component):
             for group in groups_of(self._config)
         )
 
-    def _multiply(self, m: Module, a: Value, b: Value, moving: Value) -> tuple[Value, Value]:
+    def _multiply(self, m: Module, a: Value, b: Value, stages_move: Value) -> tuple[Value, Value]:
         """Return the products of `b` with the lower and with the upper bits of `a`.
 
         The lower part has WIDTH_LIMIT bits, as a multiplier block is no wider.
@@ -271,90 +275,104 @@ class Decoder(wiring.Component):
             high.a.eq(a[WIDTH_LIMIT:]),
             low.b.eq(b),
             high.b.eq(b),
-            low.enable.eq(moving),
-            high.enable.eq(moving),
+            low.enable.eq(stages_move),
+            high.enable.eq(stages_move),
         ]
         return low.product, high.product
 
-    def _add(self, m: Module, adds: data.View, low: Value, high: Value, found: data.View) -> Value:
+    def _add(
+        self, m: Module, added_step: data.View, low: Value, high: Value, found: data.View
+    ) -> Value:
         """Add up a step, store its result, and choose its limit; return its product."""
         product = Cat(low[:WIDTH_LIMIT], low[WIDTH_LIMIT:] + high).as_signed()
-        table, row, word = self._table, self._row, self.instruction.word
+        table, row, word = self._table, self._added_row, self.instruction.word
         stride = fields_of(word)[Opcode.READ_HOST_MEMORY].stride
-        base, first, second = Signal(RESULT), Signal(RESULT), Signal(RESULT)
+        region_base, first_base, second_base = Signal(RESULT), Signal(RESULT), Signal(RESULT)
         limits = [Const(0) if each is None else Value.cast(each.value) for each in table.limits]
-        begins = adds.valid & table.begins(row.base)
-        adder = m.submodules.adder = SelectingAdder(width=len(self._result))
+        begins = added_step.valid & table.begins(row.base)
+        adder = m.submodules.adder = SelectingAdder(width=len(self._step_result))
         # The adder itself chooses between the two halves of the bases.
         m.d.comb += [
-            first.eq(table.bases.selected(row.base, 0)),
-            second.eq(table.bases.selected(row.base, 1)),
-            base.eq(Mux(row.base.half, second, first)),
+            first_base.eq(table.bases.selected(row.base, 0)),
+            second_base.eq(table.bases.selected(row.base, 1)),
+            region_base.eq(Mux(row.base.half, second_base, first_base)),
             adder.a.eq(product),
-            adder.b.eq(second),
-            adder.c.eq(first),
-            adder.choose_b.eq(row.base.half.replicate(len(first))),
-            self._result.eq(adder.total),
+            adder.b.eq(second_base),
+            adder.c.eq(first_base),
+            adder.choose_b.eq(row.base.half.replicate(len(first_base))),
+            self._step_result.eq(adder.total),
         ]
-        with m.If(adds.valid):
-            m.d.sync += [self._sum.eq(self._result), self._limit.eq(selected(limits, row.limit))]
+        with m.If(added_step.valid):
+            m.d.sync += [
+                self._step_sum.eq(self._step_result),
+                self._step_limit.eq(selected(limits, row.limit)),
+            ]
         with m.If(begins):
             # A constant base is not an address: a failed check of the window has address 0.
             addresses = (table.bases.selected(row.base, half, constants=False) for half in (0, 1))
-            m.d.sync += self._base.eq(Mux(row.base.half, *reversed(tuple(addresses))))
+            m.d.sync += self._region_base.eq(Mux(row.base.half, *reversed(tuple(addresses))))
         assert not self._config.input_pitch >> WIDTH_LIMIT  # so `low` has the whole product
         special: dict[str, ValueLike] = {"run": product, "dense": low == stride}
         regions = [n for n, shape in found.shape().members.items() if isinstance(shape, Region)]
-        with m.If(adds.valid & adds.first):
+        with m.If(added_step.valid & added_step.first):
             m.d.sync += [found[name].eq(0) for name in regions]
-        for target in (found, self._window):
+        for target in (found, self._window_products):
             for name, shape in target.shape().members.items():
                 numbers = [i for i, names in enumerate(table.intos) if name in names]
-                goes_here = adds.valid & Cat(row.into == number for number in numbers).any()
+                goes_here = added_step.valid & Cat(row.into == number for number in numbers).any()
                 with m.If(goes_here):
                     if isinstance(shape, Region):
-                        m.d.sync += target[name].end.eq(self._result)
+                        m.d.sync += target[name].end.eq(self._step_result)
                     else:
-                        m.d.sync += target[name].eq(special.get(name, self._result))
+                        m.d.sync += target[name].eq(special.get(name, self._step_result))
                 if isinstance(shape, Region):
                     with m.If(goes_here & begins):
-                        m.d.sync += target[name].base.eq(base)
+                        m.d.sync += target[name].base.eq(region_base)
         is_window = is_one_of(self.instruction.kind, Opcode.SET_CONFIG_WINDOW)
-        with m.If(adds.valid & adds.first & is_window):
-            m.d.sync += [self._shape.eq(word), self._windowed.eq(1)]
+        with m.If(added_step.valid & added_step.first & is_window):
+            m.d.sync += [self._window_shape.eq(word), self._window_set.eq(1)]
         return product
 
-    def _judge(self, m: Module, compared: data.View) -> data.View:
+    def _judge(self, m: Module, compared_step: data.View) -> data.View:
         """Return the verdict on the instruction in `decoded`, in its first cycle."""
-        fault, begins = self._fault, compared.valid & compared.first
-        beyond = Signal()
-        half = Signal()
-        counts = Signal()
-        fails = Signal()
+        fault, begins = self._step_fault, compared_step.valid & compared_step.first
+        sum_beyond = Signal()
+        half_beyond = Signal()
+        check_counts = Signal()
+        check_fails = Signal()
         # The first failed check of the steps so far; its address is else the first base.
-        kept = Signal(Verdict(), reset_less=True)
+        kept_verdict = Signal(Verdict(), reset_less=True)
         m.d.comb += [
             # As an unsigned number, a negative sum is very large and exceeds every limit.
-            beyond.eq(self._limit - self._sum.as_unsigned() < 0),
-            counts.eq(
-                compared.valid
+            sum_beyond.eq(self._step_limit - self._step_sum.as_unsigned() < 0),
+            check_counts.eq(
+                compared_step.valid
                 & (fault != Fault.NONE)
-                & ((fault != Fault.OVERLAP) | (half & ~self._exact))
-                & (compared.first | ~kept.failed)
+                & ((fault != Fault.OVERLAP) | (half_beyond & ~self._overlap_allowed))
+                & (compared_step.first | ~kept_verdict.failed)
             ),
-            fails.eq(counts & beyond),
+            check_fails.eq(check_counts & sum_beyond),
         ]
-        m.d.sync += kept.failed.eq(fails | (kept.failed & ~begins))
-        with m.If(begins | fails):
-            m.d.sync += [kept.cause.eq(Mux(fails, fault, Fault.NONE)), kept.address.eq(self._base)]
-        least = Signal(reset_less=True)
+        m.d.sync += kept_verdict.failed.eq(check_fails | (kept_verdict.failed & ~begins))
+        with m.If(begins | check_fails):
+            m.d.sync += [
+                kept_verdict.cause.eq(Mux(check_fails, fault, Fault.NONE)),
+                kept_verdict.address.eq(self._region_base),
+            ]
+        least_zero = Signal(reset_less=True)
         least_now = Signal()
-        m.d.comb += least_now.eq(Mux(compared.valid, (least & ~compared.first) | self._zero, least))
-        with m.If(compared.valid):
-            m.d.sync += half.eq(beyond)
-        m.d.sync += least.eq(least_now)
+        m.d.comb += least_now.eq(
+            Mux(
+                compared_step.valid,
+                (least_zero & ~compared_step.first) | self._product_zero,
+                least_zero,
+            )
+        )
+        with m.If(compared_step.valid):
+            m.d.sync += half_beyond.eq(sum_beyond)
+        m.d.sync += least_zero.eq(least_now)
 
-        given = self._given
+        given = self._finished_instruction
         opcode = given.word[:OPCODE_BITS]
         unknown: ValueLike = Fault.ILLEGAL_OPCODE
         if not self._config.links:
@@ -365,11 +383,15 @@ class Decoder(wiring.Component):
         # These checks look at `instruction`, and are a cycle old: the word stayed there for at
         # least three cycles.
         checks = word_checks(
-            self._config, self.instruction, self._table.checked, self._shape, self._windowed
+            self._config,
+            self.instruction,
+            self._table.checked,
+            self._window_shape,
+            self._window_set,
         )
-        flags = Signal(len(checks), reset_less=True)
-        m.d.sync += flags.eq(Cat(checks))
-        no_kind, *wrong, other_machine, unavailable, no_window = flags
+        word_faults = Signal(len(checks), reset_less=True)
+        m.d.sync += word_faults.eq(Cat(checks))
+        no_kind, *wrong, other_machine, unavailable, no_window = word_faults
         early: tuple[tuple[Value, ValueLike, ValueLike], ...] = (
             (given.error, Fault.FETCH_ERROR, 0),
             (no_kind, unknown, opcode),
@@ -379,65 +401,65 @@ class Decoder(wiring.Component):
             (unavailable, Fault.UNAVAILABLE, opcode),
             (no_window, Fault.WINDOW, 0),
         )
-        # `otherwise` is the verdict if the last step's check holds; this check is known late.
-        otherwise = Signal(Verdict())
-        sooner = Signal()
+        # `earlier_verdict` is the verdict if the last step's check holds; this check is known late.
+        earlier_verdict = Signal(Verdict())
+        word_fails = Signal()
         m.d.comb += [
-            otherwise.failed.eq(kept.failed & ~begins),
-            otherwise.cause.eq(Mux(begins, Fault.NONE, kept.cause)),
-            otherwise.address.eq(Mux(begins, self._base, kept.address)),
-            sooner.eq(Cat(condition for condition, _, _ in early).any()),
+            earlier_verdict.failed.eq(kept_verdict.failed & ~begins),
+            earlier_verdict.cause.eq(Mux(begins, Fault.NONE, kept_verdict.cause)),
+            earlier_verdict.address.eq(Mux(begins, self._region_base, kept_verdict.address)),
+            word_fails.eq(Cat(condition for condition, _, _ in early).any()),
         ]
         for condition, cause, address in reversed(early):
             with m.If(condition):
                 m.d.comb += [
-                    otherwise.failed.eq(1),
-                    otherwise.cause.eq(cause),
-                    otherwise.address.eq(address),
+                    earlier_verdict.failed.eq(1),
+                    earlier_verdict.cause.eq(cause),
+                    earlier_verdict.address.eq(address),
                 ]
         verdict = Signal(Verdict())
-        last = Signal(Verdict())
+        last_verdict = Signal(Verdict())
         m.d.comb += [
-            last.failed.eq(1),
-            last.cause.eq(fault),
-            last.address.eq(self._base),
-            verdict.eq(Mux(fails & ~sooner, last, otherwise)),
+            last_verdict.failed.eq(1),
+            last_verdict.cause.eq(fault),
+            last_verdict.address.eq(self._region_base),
+            verdict.eq(Mux(check_fails & ~word_fails, last_verdict, earlier_verdict)),
         ]
         return verdict
 
     def _show(self, m: Module, finish: _Finish, product: Value, verdict: data.View) -> None:
         """Copy the finished instruction to registers, and drive `decoded` from them."""
-        given, found = self.instruction, self._found
-        tiles = Signal(TILE_COUNT_BITS, reset_less=True)  # the last product
+        given, found = self.instruction, self._found_regions
+        tile_count = Signal(TILE_COUNT_BITS, reset_less=True)  # the last product
         host_end = Signal(HOST_OFFSET_BITS, reset_less=True)  # the last result
-        shown = Signal(Found(config=self._config), reset_less=True)
+        shown_found = Signal(Found(config=self._config), reset_less=True)
         kept_verdict = Signal(Verdict(), reset_less=True)
-        ways = Signal(len(groups_of(self._config)), reset_less=True)
-        linear = Signal(reset_less=True)
+        groups_entered = Signal(len(groups_of(self._config)), reset_less=True)
+        lines_linear = Signal(reset_less=True)
         # If the lines follow one another, the copy is one run instead of one for each line.
         copy = fields_of(given.word)[Opcode.READ_HOST_MEMORY]
         one_block = is_one_of(given.kind, *ALTERNATE) | (copy.blocks == 1)
         with m.If(finish.copies):
             m.d.sync += [
-                self._given.eq(given),
-                shown.eq(found),
-                ways.eq(self._ways_of(given)),
-                linear.eq((copy.rows == 1) | (one_block & found.dense)),
+                self._finished_instruction.eq(given),
+                shown_found.eq(found),
+                groups_entered.eq(self._ways_of(given)),
+                lines_linear.eq((copy.rows == 1) | (one_block & found.dense)),
                 # In steps that count tiles the base is 0, so the sum is the product.
-                tiles.eq(Mux(finish.pending, self._sum, product)),
+                tile_count.eq(Mux(finish.pending, self._step_sum, product)),
             ]
         with m.If(finish.judged):
-            m.d.sync += [kept_verdict.eq(verdict), host_end.eq(self._sum)]
+            m.d.sync += [kept_verdict.eq(verdict), host_end.eq(self._step_sum)]
         fields = m.submodules.fields = DecodedFields(config=self._config)
         m.d.comb += [
-            fields.given.eq(self._given),
+            fields.given.eq(self._finished_instruction),
             fields.leaves.eq(self.decoded.valid & self.decoded.ready),
-            fields.shape.eq(self._shape),
-            fields.products.eq(self._window),
-            fields.found.eq(shown),
-            fields.ways.eq(ways),
-            fields.linear.eq(linear),
-            fields.tiles.eq(tiles),
+            fields.shape.eq(self._window_shape),
+            fields.products.eq(self._window_products),
+            fields.found.eq(shown_found),
+            fields.ways.eq(groups_entered),
+            fields.linear.eq(lines_linear),
+            fields.tiles.eq(tile_count),
             fields.host_end.eq(host_end),
             fields.verdict.eq(kept_verdict),
             self.decoded.payload.eq(fields.decoded),

@@ -129,124 +129,155 @@ class Fetch(wiring.Component):
         width = 8 * unit_bytes + per_unit + 1
         ring = m.submodules.ring = Sram(width=width, depth=depth, output_register=True)
 
-        following = Signal(PC_BITS)  # number of the instruction on offer, or to be offered next
-        unit = following[index_bits:]
-        requested = Signal(PC_BITS - index_bits + 1)  # the first unit not requested
-        oldest = Signal.like(requested)  # the oldest unit that is in the ring or on its way
+        offered_pc = Signal(PC_BITS)  # number of the instruction on offer, or to be offered next
+        offered_unit = offered_pc[index_bits:]
+        units_requested = Signal(PC_BITS - index_bits + 1)  # the first unit not requested
+        # the oldest unit that is in the ring or on its way
+        oldest_unit = Signal.like(units_requested)
         # Two units differ by no more than the depth, so their low bits show which is first.
         few = exact_log2(depth) + 2
         skipped = exact_log2(chunk)
-        arrived = Signal(few)  # the first unit that has not arrived
-        readable = Signal(few)  # the first unit that cannot be read yet
-        kept = Signal(range(depth))  # units from `oldest` to `requested`
-        full = Signal()  # `kept` has reached its maximum
-        on_their_way = Signal(range(2 * ahead + 1))
-        unwanted = Signal.like(on_their_way)  # units on their way, dropped by a jump
-        dropping = Signal()  # `unwanted` is not 0
+        units_arrived = Signal(few)  # the first unit that has not arrived
+        units_readable = Signal(few)  # the first unit that cannot be read yet
+        units_kept = Signal(range(depth))  # units from `oldest_unit` to `units_requested`
+        ring_full = Signal()  # `units_kept` has reached its maximum
+        units_coming = Signal(range(2 * ahead + 1))
+        units_unwanted = Signal.like(units_coming)  # units on their way, dropped by a jump
+        units_drop = Signal()  # `units_unwanted` is not 0
 
         def before(first: Value, second: Value) -> Value:
             return (first[:few] - second)[few - 1]
 
-        # A jump is examined in the next cycle (`jumped`). It may leave the ring: then the other
-        # signals mean nothing in this cycle, and all is dropped in the cycle after (`drops`).
-        jumped = Signal()
-        leaves = Signal()
-        drops = Signal()
-        unsure = Signal()  # `jumped` or `drops`
-        lost = Signal()  # `offset` does not belong to `requested`
-        some = Signal()
+        # A jump is examined in the next cycle (`jump_examined`). It may leave the ring: then the
+        # other signals mean nothing in this cycle, and all is dropped in the cycle after
+        # (`ring_drops`).
+        jump_examined = Signal()
+        jump_leaves = Signal()
+        ring_drops = Signal()
+        jump_unsure = Signal()  # `jump_examined` or `ring_drops`
+        request_lost = Signal()  # `offset` does not belong to `units_requested`
+        unit_readable = Signal()
         all_came = Signal(init=1)  # all units that were requested, a cycle late
-        empty = Signal()
+        ring_empty = Signal()
         m.d.comb += [
-            leaves.eq(jumped & (unit - oldest < 0)),
-            some.eq(before(unit, readable)),
-            empty.eq(~some & all_came & ~unsure),
+            jump_leaves.eq(jump_examined & (offered_unit - oldest_unit < 0)),
+            unit_readable.eq(before(offered_unit, units_readable)),
+            ring_empty.eq(~unit_readable & all_came & ~jump_unsure),
         ]
-        m.d.sync += [jumped.eq(self.jump), drops.eq(leaves), unsure.eq(self.jump | leaves)]
+        m.d.sync += [
+            jump_examined.eq(self.jump),
+            ring_drops.eq(jump_leaves),
+            jump_unsure.eq(self.jump | jump_leaves),
+        ]
 
         # The next chunk may be requested once this unit is offered.
-        allowed = Signal(few, init=(chunk - ahead) % (1 << few))
-        offered, inside, granted = self._request(
-            m, ~before(unit, allowed), unsure=unsure, lost=lost, lost_from=requested[skipped:]
+        units_allowed = Signal(few, init=(chunk - ahead) % (1 << few))
+        request_offered, request_inside, request_granted = self._request(
+            m,
+            ~before(offered_unit, units_allowed),
+            jump_unsure=jump_unsure,
+            request_lost=request_lost,
+            lost_from=units_requested[skipped:],
         )
         m.d.sync += [
-            full.eq(kept == depth - chunk),
-            all_came.eq((requested[:few] == readable) & ~(granted & ~lost)),
+            ring_full.eq(units_kept == depth - chunk),
+            all_came.eq(
+                (units_requested[:few] == units_readable) & ~(request_granted & ~request_lost)
+            ),
         ]
-        with m.If(granted & ~lost):
-            m.d.sync += [requested.eq(requested + chunk), allowed.eq(allowed + chunk)]
-            with m.If(full):
-                m.d.sync += oldest.eq(oldest + chunk)
+        with m.If(request_granted & ~request_lost):
+            m.d.sync += [
+                units_requested.eq(units_requested + chunk),
+                units_allowed.eq(units_allowed + chunk),
+            ]
+            with m.If(ring_full):
+                m.d.sync += oldest_unit.eq(oldest_unit + chunk)
             with m.Else():
-                m.d.sync += kept.eq(kept + chunk)
+                m.d.sync += units_kept.eq(units_kept + chunk)
 
-        arrives, arriving, failing = self._gather(m, unit_bytes)
+        unit_arrives, unit_data, unit_failed = self._gather(m, unit_bytes)
         m.d.comb += [
-            ring.write_enable.eq(arrives & ~dropping),
-            ring.write_address.eq(arrived),
+            ring.write_enable.eq(unit_arrives & ~units_drop),
+            ring.write_address.eq(units_arrived),
             ring.write_data.eq(
                 Cat(
-                    arriving,
+                    unit_data,
                     *(
-                        arriving.word_select(i, word)[:OPCODE_BITS] == Opcode.END_LOOP
+                        unit_data.word_select(i, word)[:OPCODE_BITS] == Opcode.END_LOOP
                         for i in range(per_unit)
                     ),
-                    failing,
+                    unit_failed,
                 )
             ),
         ]
-        # A request is counted one cycle late: in this cycle `lost` still shows if it was lost.
-        asked = Signal()
-        left = Signal.like(on_their_way)
-        m.d.comb += left.eq(on_their_way + Mux(asked, chunk, 0) - arrives)
-        m.d.sync += asked.eq(granted)
+        # A request is counted one cycle late: in this cycle `request_lost` still shows if it was
+        # lost.
+        request_counted = Signal()
+        units_remaining = Signal.like(units_coming)
+        m.d.comb += units_remaining.eq(units_coming + Mux(request_counted, chunk, 0) - unit_arrives)
+        m.d.sync += request_counted.eq(request_granted)
 
         def none_left(count: Value, more: Value, fewer: Value) -> Value:
             """Return whether a count will be zero, without waiting for its new value."""
             return ~more & ((count == 0) | ((count == 1) & fewer))
 
         m.d.sync += [
-            readable.eq(arrived),
-            on_their_way.eq(left),
-            unwanted.eq(unwanted + Mux(asked & lost, chunk, 0) - (arrives & dropping)),
-            dropping.eq(~none_left(unwanted, asked & lost, arrives)),
+            units_readable.eq(units_arrived),
+            units_coming.eq(units_remaining),
+            units_unwanted.eq(
+                units_unwanted
+                + Mux(request_counted & request_lost, chunk, 0)
+                - (unit_arrives & units_drop)
+            ),
+            units_drop.eq(~none_left(units_unwanted, request_counted & request_lost, unit_arrives)),
         ]
         with m.If(ring.write_enable):
-            m.d.sync += arrived.eq(arrived + 1)
+            m.d.sync += units_arrived.eq(units_arrived + 1)
 
-        self._hand_out(m, ring, following, some, (leaves, drops))
+        self._hand_out(m, ring, offered_pc, unit_readable, (jump_leaves, ring_drops))
 
-        # An instruction is handed out only when all dropped units have come: none is `unwanted`.
-        with m.If(drops):
-            first = Cat(Const(0, skipped), unit[skipped:])
+        # An instruction is handed out only when all dropped units have come: none is
+        # `units_unwanted`.
+        with m.If(ring_drops):
+            first = Cat(Const(0, skipped), offered_unit[skipped:])
             m.d.sync += [
-                lost.eq(1),
-                requested.eq(first),
-                allowed.eq(first - (ahead - chunk)),
-                arrived.eq(first),
-                readable.eq(first),
-                oldest.eq(first),
+                request_lost.eq(1),
+                units_requested.eq(first),
+                units_allowed.eq(first - (ahead - chunk)),
+                units_arrived.eq(first),
+                units_readable.eq(first),
+                oldest_unit.eq(first),
                 all_came.eq(1),
-                kept.eq(0),
-                unwanted.eq(left),
-                dropping.eq(~none_left(on_their_way, asked, arrives)),
+                units_kept.eq(0),
+                units_unwanted.eq(units_remaining),
+                units_drop.eq(~none_left(units_coming, request_counted, unit_arrives)),
             ]
 
-        self._show_end(m, empty, offered, inside, lost)
+        self._show_end(m, ring_empty, request_offered, request_inside, request_lost)
         return m
 
     def _show_end(
-        self, m: Module, empty: Signal, offered: Signal, inside: Signal, lost: Signal
+        self,
+        m: Module,
+        ring_empty: Signal,
+        request_offered: Signal,
+        request_inside: Signal,
+        request_lost: Signal,
     ) -> None:
         """Show whether no instruction is here, and whether none will come any longer."""
-        nothing = Signal(init=1)
-        settled = Signal()
+        nothing_here = Signal(init=1)
+        requests_settled = Signal()
         m.d.sync += [
-            nothing.eq(empty),
-            settled.eq(~(offered | lost)),
-            self.exhausted.eq(self.enable & nothing & settled & ~(offered | inside | lost)),
+            nothing_here.eq(ring_empty),
+            requests_settled.eq(~(request_offered | request_lost)),
+            self.exhausted.eq(
+                self.enable
+                & nothing_here
+                & requests_settled
+                & ~(request_offered | request_inside | request_lost)
+            ),
         ]
-        m.d.comb += self.urgent.eq(nothing & self.starved)
+        m.d.comb += self.urgent.eq(nothing_here & self.starved)
 
     def _gather(self, m: Module, unit_bytes: int) -> tuple[Signal, Signal, Signal]:
         """Gather the beats of a narrow bus to an instruction.
@@ -255,43 +286,48 @@ class Fetch(wiring.Component):
         The bits stored beside a word come from registers, not from the bus.
         """
         bus_bytes = self._config.host_bus_bytes
-        arrives = Signal()
-        arriving = Signal(8 * unit_bytes)
-        failing = Signal()
+        unit_arrives = Signal()
+        unit_data = Signal(8 * unit_bytes)
+        unit_failed = Signal()
         beats = unit_bytes // bus_bytes
-        beat = Signal.like(self.beat.payload, reset_less=True)
-        m.d.sync += beat.eq(self.beat.payload)
+        last_beat = Signal.like(self.beat.payload, reset_less=True)
+        m.d.sync += last_beat.eq(self.beat.payload)
         m.d.comb += self.beat.ready.eq(1)
         if beats == 1:
-            m.d.sync += arrives.eq(self.beat.valid)
-            m.d.comb += [arriving.eq(beat.data), failing.eq(beat.error)]
+            m.d.sync += unit_arrives.eq(self.beat.valid)
+            m.d.comb += [unit_data.eq(last_beat.data), unit_failed.eq(last_beat.error)]
         else:
-            came = Signal()
-            earlier = Signal((beats - 1) * 8 * bus_bytes, reset_less=True)
+            beat_came = Signal()
+            earlier_data = Signal((beats - 1) * 8 * bus_bytes, reset_less=True)
             earlier_error = Signal()
-            count = Signal(range(beats))
-            complete = count == beats - 1
-            m.d.sync += [came.eq(self.beat.valid), arrives.eq(self.beat.valid & complete)]
+            beat_count = Signal(range(beats))
+            complete = beat_count == beats - 1
+            m.d.sync += [beat_came.eq(self.beat.valid), unit_arrives.eq(self.beat.valid & complete)]
             with m.If(self.beat.valid):
                 with m.If(complete):
-                    m.d.sync += count.eq(0)
+                    m.d.sync += beat_count.eq(0)
                 with m.Else():
-                    m.d.sync += count.eq(count + 1)
+                    m.d.sync += beat_count.eq(beat_count + 1)
             m.d.comb += [
-                arriving.eq(Cat(earlier, beat.data)),
-                failing.eq(earlier_error | beat.error),
+                unit_data.eq(Cat(earlier_data, last_beat.data)),
+                unit_failed.eq(earlier_error | last_beat.error),
             ]
-            with m.If(came):
+            with m.If(beat_came):
                 m.d.sync += [
-                    earlier.eq(arriving[8 * bus_bytes :]),
-                    earlier_error.eq(failing & ~arrives),
+                    earlier_data.eq(unit_data[8 * bus_bytes :]),
+                    earlier_error.eq(unit_failed & ~unit_arrives),
                 ]
-        return arrives, arriving, failing
+        return unit_arrives, unit_data, unit_failed
 
     def _hand_out(
-        self, m: Module, ring: Sram, following: Signal, some: Signal, holds: tuple[Signal, Signal]
+        self,
+        m: Module,
+        ring: Sram,
+        offered_pc: Signal,
+        unit_readable: Signal,
+        holds: tuple[Signal, Signal],
     ) -> None:
-        """Offer instruction number `following` if its unit is there (`some`) and no signal `holds`.
+        """Offer instruction number `offered_pc` if it is readable and no signal `holds` it back.
 
         On wide buses a unit holds several instructions. An address is there for two cycles before
         its instruction is offered.
@@ -299,66 +335,74 @@ class Fetch(wiring.Component):
         word = 8 * INSTRUCTION_BYTES
         unit_bytes = max(self._config.host_bus_bytes, INSTRUCTION_BYTES)
         index_bits = exact_log2(unit_bytes // INSTRUCTION_BYTES)
-        leaves, drops = holds
-        valid = Signal()
-        taken = valid & self.instruction.ready
-        behind = Signal(PC_BITS)
-        successor = Signal(PC_BITS)
+        jump_leaves, ring_drops = holds
+        instruction_valid = Signal()
+        instruction_taken = instruction_valid & self.instruction.ready
+        pc_after = Signal(PC_BITS)
+        next_pc = Signal(PC_BITS)
         m.d.comb += [
-            self.instruction.valid.eq(valid),
+            self.instruction.valid.eq(instruction_valid),
             self.instruction.payload.word.eq(
-                ring.read_data.word_select(following[:index_bits], word)
+                ring.read_data.word_select(offered_pc[:index_bits], word)
             ),
             self.instruction.payload.ends.eq(
-                ring.read_data[8 * unit_bytes : -1].word_select(following[:index_bits], 1)
+                ring.read_data[8 * unit_bytes : -1].word_select(offered_pc[:index_bits], 1)
             ),
             self.instruction.payload.error.eq(ring.read_data[-1]),
-            self.instruction.payload.pc.eq(following),
-            successor.eq(Mux(self.jump, self.jump_to, Mux(taken, behind, following))),
+            self.instruction.payload.pc.eq(offered_pc),
+            next_pc.eq(Mux(self.jump, self.jump_to, Mux(instruction_taken, pc_after, offered_pc))),
             ring.read_enable.eq(1),
-            ring.read_address.eq(successor[index_bits:]),
+            ring.read_address.eq(next_pc[index_bits:]),
         ]
         m.d.sync += [
-            following.eq(successor),
-            behind.eq(following + 1),
-            valid.eq(some & ~(taken | leaves | drops)),
+            offered_pc.eq(next_pc),
+            pc_after.eq(offered_pc + 1),
+            instruction_valid.eq(unit_readable & ~(instruction_taken | jump_leaves | ring_drops)),
         ]
 
     def _request(
-        self, m: Module, has_room: Value, *, unsure: Signal, lost: Signal, lost_from: Value
+        self,
+        m: Module,
+        has_room: Value,
+        *,
+        jump_unsure: Signal,
+        request_lost: Signal,
+        lost_from: Value,
     ) -> tuple[Signal, Signal, Signal]:
         """Request chunks: programs begin, and the window ends, at a multiple of a chunk.
 
         A request that has been offered stays until it is taken. If a jump comes between, its data
-        is unwanted. The first request is there before the program starts. After `lost`, requests go
-        on at chunk number `lost_from` of the program.
+        is unwanted. The first request is there before the program starts. After `request_lost`,
+        requests go on at chunk number `lost_from` of the program.
 
         Returns whether a request is offered, whether it is inside the window, and whether it is
         granted.
         """
         bus_bytes, chunk_bytes = self._config.host_bus_bytes, fetch_chunk_bytes(self._config)
         whole = exact_log2(chunk_bytes)
-        offset = Signal(HOST_OFFSET_BITS - whole, reset_less=True)
-        offered = Signal(reset_less=True)
-        inside = Signal()
-        room = Signal()
-        granted = Signal()
-        started = Signal()
+        chunk_offset = Signal(HOST_OFFSET_BITS - whole, reset_less=True)
+        request_offered = Signal(reset_less=True)
+        request_inside = Signal()
+        ring_has_room = Signal()
+        request_granted = Signal()
+        program_started = Signal()
         m.d.comb += [
-            inside.eq(offset - self.limit[whole:] < 0),
-            room.eq(has_room),
-            self.request.valid.eq(self.enable & offered),
-            self.request.payload.offset.eq(offset << whole),
+            request_inside.eq(chunk_offset - self.limit[whole:] < 0),
+            ring_has_room.eq(has_room),
+            self.request.valid.eq(self.enable & request_offered),
+            self.request.payload.offset.eq(chunk_offset << whole),
             self.request.payload.length.eq(chunk_bytes // bus_bytes - 1),
-            granted.eq(self.request.valid & self.request.ready),
+            request_granted.eq(self.request.valid & self.request.ready),
         ]
-        m.d.sync += started.eq(self.enable)
-        with m.If(granted):
-            m.d.sync += [offered.eq(0), offset.eq(offset + 1)]
-        with m.Elif(~started):
-            m.d.sync += [offered.eq(inside), offset.eq(self.program[whole:])]
-        with m.Elif(~offered):
-            m.d.sync += offered.eq(inside & room & ~(unsure | lost))
-            with m.If(lost):
-                m.d.sync += [lost.eq(0), offset.eq(self.program[whole:] + lost_from)]
-        return offered, inside, granted
+        m.d.sync += program_started.eq(self.enable)
+        with m.If(request_granted):
+            m.d.sync += [request_offered.eq(0), chunk_offset.eq(chunk_offset + 1)]
+        with m.Elif(~program_started):
+            m.d.sync += [request_offered.eq(request_inside), chunk_offset.eq(self.program[whole:])]
+        with m.Elif(~request_offered):
+            m.d.sync += request_offered.eq(
+                request_inside & ring_has_room & ~(jump_unsure | request_lost)
+            )
+            with m.If(request_lost):
+                m.d.sync += [request_lost.eq(0), chunk_offset.eq(self.program[whole:] + lost_from)]
+        return request_offered, request_inside, request_granted

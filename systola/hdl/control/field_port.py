@@ -46,20 +46,22 @@ class FieldPort(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        shifted = Signal(CELL_BITS, reset_less=True)
+        shifted_pair = Signal(CELL_BITS, reset_less=True)
         rest: Value = self.pair
         for level in reversed(range(len(self.offset))):
             # Drop the bits that are too high for any field with the offset bits still to come.
             reach = CELL_BITS + PLACE_BITS * ((1 << level) - 1)
             rest = Mux(self.offset[level], rest[PLACE_BITS << level :], rest)[:reach]
-        m.d.sync += shifted.eq(rest)
-        sign = Signal()
-        inside = Signal(CELL_BITS)
+        m.d.sync += shifted_pair.eq(rest)
+        field_sign = Signal()
+        field_mask = Signal(CELL_BITS)
         with m.Switch(self.width):
             for number, width in enumerate(self._widths):
                 with m.Case(number):
-                    m.d.comb += inside.eq((1 << width) - 1)
+                    m.d.comb += field_mask.eq((1 << width) - 1)
                     if width in self._signed:
-                        m.d.comb += sign.eq(self.signed & shifted[width - 1])
-        m.d.comb += self.field.eq((shifted & inside) | (sign.replicate(CELL_BITS) & ~inside))
+                        m.d.comb += field_sign.eq(self.signed & shifted_pair[width - 1])
+        m.d.comb += self.field.eq(
+            (shifted_pair & field_mask) | (field_sign.replicate(CELL_BITS) & ~field_mask)
+        )
         return m

@@ -119,8 +119,8 @@ MASKS = {
     ),
     "matrix": ("host_reading", "activate_writing", "activate_reading"),
     "activate": (
-        *("matrix_summing", "matrix_reading", "activate_writing", "host_writing"),
-        *("operand_writing", "host_reading", "loading", "tiles_reading"),
+        *("matrix_summing", "tiles_reading", "matrix_reading", "activate_writing"),
+        *("operand_writing", "host_writing", "host_reading", "loading"),
     ),
     "host_writes": ("host_reading", "activate_writing", "host_memory"),
     "weights": ("tiles_loading", "tiles_writing"),
@@ -201,3 +201,12 @@ def list_bits(name: str, config: Config) -> int:
     """Return the bits of the addresses that the instructions in a list walk through."""
     is_rows = name in ("matrix_summing", "activate_reading")
     return row_bits(config) if is_rows else address_bits(config)
+
+
+def masks_of(queue: str, config: Config) -> dict[str, int]:
+    """Return the masks of the commands in a queue, each with the bits of its list's addresses."""
+    return {
+        mask: list_bits(list_of(mask), config)
+        for mask in (MASKS | LINK_MASKS).get(queue, ())
+        if config.training or mask not in TILES
+    }

@@ -65,24 +65,24 @@ class LinkGate(wiring.Component):
         bits = place_bits(self._config)
 
         # Numbers of two entries: the entry being fetched, and the entry being compared.
-        fetched = Signal(range(count))
-        compared = Signal.like(fetched)
-        there, sound, begins = Signal(), Signal(), Signal()
-        used = Signal(reset_less=True)
+        fetched_entry = Signal(range(count))
+        compared_entry = Signal.like(fetched_entry)
+        entry_valid, gate_unneeded, scan_begins = Signal(), Signal(), Signal()
+        entry_used = Signal(reset_less=True)
         entry = Signal(Region(bits + 1), reset_less=True)
         places_of = Signal(Region(bits))
         is_rows = entry.base[-1]
-        done, hit = Signal(), Signal()
+        scan_done, entry_conflicts = Signal(), Signal()
         valid = Array(view.valid[i] for view in lists for i in range(places))
         regions = Array(view.regions[i] for view in lists for i in range(places))
         m.d.comb += [places_of.base.eq(entry.base), places_of.end.eq(entry.end)]
         fills = overlaps(self.buffer, places_of) & ~is_rows
         reads = (overlaps(self.source, places_of) | overlaps(self.operand, places_of)) & ~is_rows
         rows = overlaps(self.accumulator, places_of) & is_rows
-        from_sender = compared < places * len(self._sending)
-        m.d.comb += hit.eq(
-            there
-            & used
+        from_sender = compared_entry < places * len(self._sending)
+        m.d.comb += entry_conflicts.eq(
+            entry_valid
+            & entry_used
             & (
                 (fills & (self.fills | ~from_sender))
                 | (reads & ~from_sender)
@@ -90,18 +90,22 @@ class LinkGate(wiring.Component):
             )
         )
         m.d.sync += [
-            begins.eq(self.restart),
-            entry.eq(regions[fetched]),
-            used.eq(valid[fetched]),
-            compared.eq(fetched),
-            there.eq(~begins & ~hit & ~self.restart),
-            fetched.eq(fetched + 1),
-            done.eq((done | (there & ~hit & (compared == count - 1))) & ~begins & ~self.restart),
-            sound.eq(self.passes | ~Cat(view.valid for view in lists).any()),
+            scan_begins.eq(self.restart),
+            entry.eq(regions[fetched_entry]),
+            entry_used.eq(valid[fetched_entry]),
+            compared_entry.eq(fetched_entry),
+            entry_valid.eq(~scan_begins & ~entry_conflicts & ~self.restart),
+            fetched_entry.eq(fetched_entry + 1),
+            scan_done.eq(
+                (scan_done | (entry_valid & ~entry_conflicts & (compared_entry == count - 1)))
+                & ~scan_begins
+                & ~self.restart
+            ),
+            gate_unneeded.eq(self.passes | ~Cat(view.valid for view in lists).any()),
         ]
-        with m.If(hit):
-            m.d.sync += fetched.eq(compared)
-        with m.If(begins | self.restart):
-            m.d.sync += fetched.eq(0)
-        m.d.comb += self.clear.eq(sound | done)
+        with m.If(entry_conflicts):
+            m.d.sync += fetched_entry.eq(compared_entry)
+        with m.If(scan_begins | self.restart):
+            m.d.sync += fetched_entry.eq(0)
+        m.d.comb += self.clear.eq(gate_unneeded | scan_done)
         return m

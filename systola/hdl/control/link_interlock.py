@@ -54,41 +54,43 @@ class LinkInterlock(wiring.Component):
         # For each place in the own list: the instructions in `others` that were issued before.
         older: list[Value] = []
         leaving = Cat(view.leaving for view in lists)
-        before = Cat(view.valid for view in lists) & ~leaving
-        for place in range(self._places):
-            known = Signal(len(before), name=f"older_{place}", reset_less=True)
-            m.d.sync += known.eq(Mux(self.push & (self.free == place), before, known & ~leaving))
-            older.append(known)
+        older_now = Cat(view.valid for view in lists) & ~leaving
+        for row_place in range(self._places):
+            older_entries = Signal(len(older_now), name=f"older_{row_place}", reset_less=True)
+            m.d.sync += older_entries.eq(
+                Mux(self.push & (self.free == row_place), older_now, older_entries & ~leaving)
+            )
+            older.append(older_entries)
 
-        # The row that comes belongs to the instruction at `place`. Another row may be waiting.
-        following, place = Signal.like(self.free), Signal.like(self.free)
+        # The row that comes belongs to the instruction at `row_place`. Another row may be waiting.
+        next_place, row_place = Signal.like(self.free), Signal.like(self.free)
         with m.If(self.taken):
-            m.d.sync += [place.eq(following), following.eq(following + 1)]
-        waiting = Signal(self.rows.payload.shape(), reset_less=True)
-        waiting_place = Signal.like(place, reset_less=True)
-        there, blocked, moves = Signal(), Signal(), Signal()
-        looked_at = Signal.like(waiting)
-        of = Signal.like(place)
-        address = Signal(lists[0].regions[0].base.shape())
+            m.d.sync += [row_place.eq(next_place), next_place.eq(next_place + 1)]
+        waiting_row = Signal(self.rows.payload.shape(), reset_less=True)
+        waiting_place = Signal.like(row_place, reset_less=True)
+        row_waits, row_blocked, row_moves = Signal(), Signal(), Signal()
+        row_compared = Signal.like(waiting_row)
+        compared_place = Signal.like(row_place)
+        row_address = Signal(lists[0].regions[0].base.shape())
         skid = m.submodules.skid = SkidBuffer(payload=self.rows.payload.shape())
         connect(m, skid.output, flipped(self.cleared))
         m.d.comb += [
-            moves.eq(~there | (skid.input.ready & ~blocked)),
-            self.rows.ready.eq(moves),
-            skid.input.valid.eq(there & ~blocked),
-            skid.input.payload.eq(waiting),
-            looked_at.eq(Mux(moves, self.rows.payload, waiting)),
-            of.eq(Mux(moves, place, waiting_place)),
-            address.eq(link_address(looked_at.place, looked_at.sums, self._config)),
+            row_moves.eq(~row_waits | (skid.input.ready & ~row_blocked)),
+            self.rows.ready.eq(row_moves),
+            skid.input.valid.eq(row_waits & ~row_blocked),
+            skid.input.payload.eq(waiting_row),
+            row_compared.eq(Mux(row_moves, self.rows.payload, waiting_row)),
+            compared_place.eq(Mux(row_moves, row_place, waiting_place)),
+            row_address.eq(link_address(row_compared.place, row_compared.sums, self._config)),
         ]
         regions = [view.regions[i] for view in lists for i in range(self._places)]
-        uses = Cat((region.base <= address) & (address < region.end) for region in regions)
-        meets = (uses & Array(older)[of]).any()
-        m.d.sync += blocked.eq(meets & (moves | blocked))
-        with m.If(moves):
+        uses = Cat((region.base <= row_address) & (row_address < region.end) for region in regions)
+        meets = (uses & Array(older)[compared_place]).any()
+        m.d.sync += row_blocked.eq(meets & (row_moves | row_blocked))
+        with m.If(row_moves):
             m.d.sync += [
-                there.eq(self.rows.valid),
-                waiting.eq(self.rows.payload),
-                waiting_place.eq(place),
+                row_waits.eq(self.rows.valid),
+                waiting_row.eq(self.rows.payload),
+                waiting_place.eq(row_place),
             ]
         return m

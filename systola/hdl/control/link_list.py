@@ -72,30 +72,32 @@ class LinkList(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        oldest = Signal.like(self.free)
-        count = Signal(range(self._depth + 1))
-        valid = Signal(self._places)
-        kept = Signal.like(valid)
+        oldest_place = Signal.like(self.free)
+        entry_count = Signal(range(self._depth + 1))
+        entries_valid = Signal(self._places)
+        entries_kept = Signal.like(entries_valid)
         m.d.comb += [
-            self.full.eq(count == self._depth),
-            self.empties.eq((count == 0) | (self.retire & (count == 1))),
-            self.view.valid.eq(valid),
-            self.view.leaving.eq(self.retire << oldest),
-            kept.eq(valid & ~self.view.leaving),
+            self.full.eq(entry_count == self._depth),
+            self.empties.eq((entry_count == 0) | (self.retire & (entry_count == 1))),
+            self.view.valid.eq(entries_valid),
+            self.view.leaving.eq(self.retire << oldest_place),
+            entries_kept.eq(entries_valid & ~self.view.leaving),
         ]
         m.d.sync += [
-            count.eq(count + self.push - self.retire),
+            entry_count.eq(entry_count + self.push - self.retire),
             self.free.eq(self.free + self.push),
-            oldest.eq(oldest + self.retire),
-            valid.eq(kept | (self.push << self.free)),
+            oldest_place.eq(oldest_place + self.retire),
+            entries_valid.eq(entries_kept | (self.push << self.free)),
         ]
         for place in range(self._places):
             region = Signal(self._region, name=f"region_{place}", reset_less=True)
             m.d.comb += self.view.regions[place].eq(region)
             with m.If(self.push & (self.free == place)):
                 m.d.sync += region.eq(self.pushed)
-            with m.Elif(self.advance & (oldest == place)):
+            with m.Elif(self.advance & (oldest_place == place)):
                 m.d.sync += region.base.eq(self.advance_to)
         promised(m, platform, ~(self.push & self.full), "an instruction for a full list")
-        promised(m, platform, ~self.retire | (count != 0), "an instruction leaves an empty list")
+        promised(
+            m, platform, ~self.retire | (entry_count != 0), "an instruction leaves an empty list"
+        )
         return m

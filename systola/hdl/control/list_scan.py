@@ -83,38 +83,46 @@ class ListScan(wiring.Component):
         list_bits = ceil_log2(len(self._lists))
 
         # The memory's address comes from registers, so the entry can be compared in the same cycle.
-        begins = Signal(init=1)  # the first cycle of an instruction; a reset is a restart
-        todo = Signal(self._flags, reset_less=True)  # lists not yet read to their end
-        first = Signal(self._flags)  # the list being read: the first of `todo`, one-hot
-        at = Signal(list_bits, reset_less=True)  # its number
-        here = Signal(bits, reset_less=True)  # the place being read in this list
-        until = Signal(bits, reset_less=True)  # the place after the list's last entry
-        following = Signal(bits)
-        ends = Signal()  # the list's last entry is being read
-        left = Signal(self._flags)  # lists to read after this list
-        coming = Signal(self._flags)  # lists to read from the next cycle if a list begins
+        scan_begins = Signal(init=1)  # the first cycle of an instruction; a reset is a restart
+        lists_remaining = Signal(self._flags, reset_less=True)  # lists not yet read to their end
+        # the list being read: the first of `lists_remaining`, one-hot
+        list_read = Signal(self._flags)
+        list_number = Signal(list_bits, reset_less=True)  # its number
+        entry_place = Signal(bits, reset_less=True)  # the place being read in this list
+        end_place = Signal(bits, reset_less=True)  # the place after the list's last entry
+        next_place = Signal(bits)
+        list_ends = Signal()  # the list's last entry is being read
+        lists_after = Signal(self._flags)  # lists to read after this list
+        lists_coming = Signal(self._flags)  # lists to read from the next cycle if a list begins
         watched = self.watched.as_value() & Cat(self.valid[name][0] for name in self._lists)
         m.d.comb += [
-            first.eq(
-                Cat(flag & ~todo.as_value()[:i].any() for i, flag in enumerate(todo.as_value()))
+            list_read.eq(
+                Cat(
+                    flag & ~lists_remaining.as_value()[:i].any()
+                    for i, flag in enumerate(lists_remaining.as_value())
+                )
             ),
-            following.eq(here + 1),
-            ends.eq(following == until),
-            left.eq(todo.as_value() & ~first.as_value()),
-            coming.eq(Mux(begins, watched, left)),
-            self.complete.eq(~Mux(ends, left.as_value(), todo.as_value()).any()),
+            next_place.eq(entry_place + 1),
+            list_ends.eq(next_place == end_place),
+            lists_after.eq(lists_remaining.as_value() & ~list_read.as_value()),
+            lists_coming.eq(Mux(scan_begins, watched, lists_after)),
+            self.complete.eq(
+                ~Mux(list_ends, lists_after.as_value(), lists_remaining.as_value()).any()
+            ),
         ]
-        m.d.sync += begins.eq(self.restart)
+        m.d.sync += scan_begins.eq(self.restart)
         with m.If(self.restart):
-            m.d.sync += todo.eq(0)
-        with m.Elif(begins | ends):
-            m.d.sync += todo.eq(coming)
+            m.d.sync += lists_remaining.eq(0)
+        with m.Elif(scan_begins | list_ends):
+            m.d.sync += lists_remaining.eq(lists_coming)
         oldest = [self.oldest[name] + self.retire[name] for name in self._lists]
-        m.d.sync += here.eq(Mux(begins | ends, self._first(coming, oldest), following))
-        with m.If(begins | ends):
+        m.d.sync += entry_place.eq(
+            Mux(scan_begins | list_ends, self._first(lists_coming, oldest), next_place)
+        )
+        with m.If(scan_begins | list_ends):
             m.d.sync += [
-                until.eq(self._first(coming, [self.free[name] for name in self._lists])),
-                at.eq(self._first(coming, range(len(self._lists)))),
+                end_place.eq(self._first(lists_coming, [self.free[name] for name in self._lists])),
+                list_number.eq(self._first(lists_coming, range(len(self._lists)))),
             ]
 
         stored, youngest = self.entry.as_value(), self.entry[self._walked]
@@ -122,68 +130,73 @@ class ListScan(wiring.Component):
             shape=len(stored), depth=1 << (bits + list_bits), init=[]
         )
         write, read = memory.write_port(), memory.read_port(domain="comb")
-        free = Signal(bits)
+        push_place = Signal(bits)
         pushed_at = Signal(list_bits)
-        newest = Signal(bits + list_bits, reset_less=True)  # address of the entry before the push
-        base = Signal.like(self.pushed[self._walked].base, reset_less=True)  # of the pushed entry
+        # address of the entry before the push
+        entry_before = Signal(bits + list_bits, reset_less=True)
+        # of the pushed entry
+        pushed_base = Signal.like(self.pushed[self._walked].base, reset_less=True)
         m.d.comb += [
-            free.eq(self._chosen(self.push, self.free)),
+            push_place.eq(self._chosen(self.push, self.free)),
             pushed_at.eq(self._number(self.push)),
             write.en.eq(self.push.as_value().any()),
-            write.addr.eq(Cat(free, pushed_at)),
+            write.addr.eq(Cat(push_place, pushed_at)),
             write.data.eq(self.pushed),
             # In the first cycle of an instruction no entry is compared. So the memory can be read
             # for `rises`, if there was a push.
-            read.addr.eq(Mux(begins, newest, Cat(here, at))),
+            read.addr.eq(Mux(scan_begins, entry_before, Cat(entry_place, list_number))),
             stored.eq(read.data),
         ]
         m.d.sync += [
             # An entry after an empty region does not rise: an instruction without a region may
             # report progress at meaningless addresses.
-            self.rises.eq(~(base - youngest.end)[-1] & (youngest.base != youngest.end)),
-            newest.eq(Cat((free - 1)[:bits], pushed_at)),
-            base.eq(self.pushed[self._walked].base),
+            self.rises.eq(~(pushed_base - youngest.end)[-1] & (youngest.base != youngest.end)),
+            entry_before.eq(Cat((push_place - 1)[:bits], pushed_at)),
+            pushed_base.eq(self.pushed[self._walked].base),
         ]
 
         # The entry compared in the cycle before; it may have left its list since.
-        judged = Signal(self._flags)
+        lists_judged = Signal(self._flags)
         judged_place = Signal(bits, reset_less=True)
         m.d.sync += [
-            judged.eq(Mux(self.restart, 0, first)),
-            judged_place.eq(here),
+            lists_judged.eq(Mux(self.restart, 0, list_read)),
+            judged_place.eq(entry_place),
         ]
         stays: dict[str, Signal] = {}
         for name in self._lists:
             stays[name] = Signal(name=f"{name}_stays")
-            ahead = Signal(bits, name=f"{name}_ahead")
+            places_ahead = Signal(bits, name=f"{name}_ahead")
             m.d.comb += [
-                ahead.eq(judged_place - self.oldest[name]),
+                places_ahead.eq(judged_place - self.oldest[name]),
                 stays[name].eq(
-                    judged[name]
-                    & Cat(self.valid[name], 0).bit_select(ahead, 1)
-                    & ~(self.retire[name] & (ahead == 0))
+                    lists_judged[name]
+                    & Cat(self.valid[name], 0).bit_select(places_ahead, 1)
+                    & ~(self.retire[name] & (places_ahead == 0))
                 ),
             ]
         for mask, name in self._masks.items():
-            pending = Signal(name=f"{mask}_pending", reset_less=True)
-            last, run_first = (
-                Signal(bits, name=f"{mask}_{which}", reset_less=True) for which in ("last", "first")
+            mask_pending = Signal(name=f"{mask}_pending", reset_less=True)
+            mask_last, run_first = (
+                Signal(bits, name=f"{mask}_{which}", reset_less=True)
+                for which in ("mask_last", "first")
             )
-            running = Signal(name=f"{mask}_running", reset_less=True)  # from `run_first` on
-            hit = Signal(name=f"{mask}_hit")
-            goes_on = running & self.rising[name].bit_select(judged_place, 1)
-            leaves = self.retire[name] & (last == self.oldest[name])
+            run_continues = Signal(name=f"{mask}_running", reset_less=True)  # from `run_first` on
+            entry_conflicts = Signal(name=f"{mask}_hit")
+            goes_on = run_continues & self.rising[name].bit_select(judged_place, 1)
+            mask_entry_leaves = self.retire[name] & (mask_last == self.oldest[name])
             m.d.comb += [
-                hit.eq(stays[name] & self.conflicts[mask]),
-                self.masks[mask].eq(Cat(pending, last, (last - run_first)[:bits])),
+                entry_conflicts.eq(stays[name] & self.conflicts[mask]),
+                self.masks[mask].eq(Cat(mask_pending, mask_last, (mask_last - run_first)[:bits])),
             ]
-            m.d.sync += pending.eq(~begins & (hit | (pending & ~leaves)))
-            with m.If(begins):
-                m.d.sync += running.eq(0)
-            with m.Elif(judged[name]):
-                m.d.sync += running.eq(hit | goes_on)
-            with m.If(hit):
-                m.d.sync += last.eq(judged_place)
+            m.d.sync += mask_pending.eq(
+                ~scan_begins & (entry_conflicts | (mask_pending & ~mask_entry_leaves))
+            )
+            with m.If(scan_begins):
+                m.d.sync += run_continues.eq(0)
+            with m.Elif(lists_judged[name]):
+                m.d.sync += run_continues.eq(entry_conflicts | goes_on)
+            with m.If(entry_conflicts):
+                m.d.sync += mask_last.eq(judged_place)
                 with m.If(~goes_on):
                     m.d.sync += run_first.eq(judged_place)
         return m

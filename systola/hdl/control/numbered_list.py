@@ -72,35 +72,39 @@ class NumberedList(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        oldest, reached = Signal(NUMBER_BITS), Signal.like(self.progress.reached)
-        one, falls = Signal(), Signal()
-        before = Signal(RING_BITS)
+        oldest_number, address_reached = Signal(NUMBER_BITS), Signal.like(self.progress.reached)
+        one_entry, reach_falls = Signal(), Signal()
+        entries_before = Signal(RING_BITS)
         # A bit for each place: the entry after it rises.
         rises = m.submodules.rises = Memory(shape=1, depth=PLACES, init=[])
         write, read = rises.write_port(), rises.read_port(domain="comb")
         m.d.comb += [
-            before.eq(self.youngest - oldest[:RING_BITS]),  # entries before the youngest
-            one.eq(before == 0),
-            self.full.eq(before == self._depth - 1),
-            self.empties.eq(~self.some | (self.retire & one)),
-            self.progress.oldest.eq(oldest),
-            self.progress.reached.eq(reached),
+            entries_before.eq(
+                self.youngest - oldest_number[:RING_BITS]
+            ),  # entries before the youngest
+            one_entry.eq(entries_before == 0),
+            self.full.eq(entries_before == self._depth - 1),
+            self.empties.eq(~self.some | (self.retire & one_entry)),
+            self.progress.oldest.eq(oldest_number),
+            self.progress.reached.eq(address_reached),
             write.en.eq(self.push),
             write.addr.eq(self.youngest),
             write.data.eq(self.rises),
-            read.addr.eq(oldest[:RING_BITS]),
+            read.addr.eq(oldest_number[:RING_BITS]),
             # The next entry becomes the oldest one. In an empty list the new entry does.
-            falls.eq((self.retire & ~one & ~read.data) | (self.push & self.empties & ~self.rises)),
+            reach_falls.eq(
+                (self.retire & ~one_entry & ~read.data) | (self.push & self.empties & ~self.rises)
+            ),
         ]
         m.d.sync += [
-            oldest.eq(oldest + self.retire),
+            oldest_number.eq(oldest_number + self.retire),
             self.youngest.eq(self.youngest + self.push),
             self.some.eq(self.push | ~self.empties),
         ]
-        with m.If(falls):
-            m.d.sync += reached.eq(0)
+        with m.If(reach_falls):
+            m.d.sync += address_reached.eq(0)
         with m.Elif(self.advance):
-            m.d.sync += reached.eq(self.advance_to)
+            m.d.sync += address_reached.eq(self.advance_to)
         promised(m, platform, ~self.push | ~self.full, "an instruction for a full list")
         promised(m, platform, ~self.retire | self.some, "an instruction leaves an empty list")
         return m

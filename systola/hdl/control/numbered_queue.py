@@ -40,11 +40,11 @@ class NumberedQueue(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        waiting = Signal(RING_BITS)
+        commands_waiting = Signal(RING_BITS)
         m.d.comb += [
-            waiting.eq(self.free - self.oldest),
-            self.full.eq(waiting == self._depth),
-            self.valid.eq(waiting != 0),
+            commands_waiting.eq(self.free - self.oldest),
+            self.full.eq(commands_waiting == self._depth),
+            self.valid.eq(commands_waiting != 0),
         ]
         m.d.sync += [self.free.eq(self.free + self.push), self.oldest.eq(self.oldest + self.pop)]
         promised(m, platform, ~self.push | ~self.full, "a command for a full queue")

@@ -134,18 +134,20 @@ class NumberedScoreboard(wiring.Component):
 
         enters = scan.lists_in.any()
         m.d.comb += spans.issue.eq(self.issue & enters)
-        room, settled = Signal(), Signal()
+        places_free, issue_settled = Signal(), Signal()
         full = {name: lists[COMPLETES_IN[name]].full for name in COMPLETES_IN}
         full |= {"weights": queues["weights"].full, "tags": tags.full}
         m.d.sync += [
-            room.eq(~Cat(full[name] & (scan.queue == n) for n, name in enumerate(QUEUES)).any()),
+            places_free.eq(
+                ~Cat(full[name] & (scan.queue == n) for n, name in enumerate(QUEUES)).any()
+            ),
             # After an issue the room is unknown, and another instruction comes.
-            settled.eq(scan.complete & ~self.issue),
+            issue_settled.eq(scan.complete & ~self.issue),
             self.idle.eq(
                 Cat(lists[name].empties for name in COMPLETES.values()).all() & tags.one_at_most
             ),
         ]
-        m.d.comb += self.ready.eq(settled & room & ~(spans.holds & enters))
+        m.d.comb += self.ready.eq(issue_settled & places_free & ~(spans.holds & enters))
         return m
 
     def _make_lists(self, m: Module, scan: RegionScan) -> dict[str, NumberedList]:

@@ -113,9 +113,11 @@ class RegionScan(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._moves = Signal()  # no region has to wait for a write of the decoder
-        self._bank = Signal()  # half of the memory with the regions of the scanned instruction
-        self._walks, self._row = Signal(), Signal(ScanLayout(), reset_less=True)
+        self._stages_move = Signal()  # no region has to wait for a write of the decoder
+        self._scanned_half = (
+            Signal()
+        )  # half of the memory with the regions of the scanned instruction
+        self._walk_runs, self._scan_row = Signal(), Signal(ScanLayout(), reset_less=True)
         row_ends = Signal()
         self._read_rows(m, row_ends)
         stage = data.StructLayout(
@@ -132,15 +134,15 @@ class RegionScan(wiring.Component):
             Signal(stage, name=name) for name in ("addressed", "read", "compared")
         )
         self._walk(m, addressed, row_ends)
-        with m.If(self._moves):
+        with m.If(self._stages_move):
             m.d.sync += [read.eq(addressed), compared.eq(read)]
         self._compare(m, addressed, read, compared)
         m.d.comb += [
-            self.lists_in.eq(self._row.lists),
-            self.queue.eq(self._row.queue),
+            self.lists_in.eq(self._scan_row.lists),
+            self.queue.eq(self._scan_row.queue),
             self.complete.eq(
-                self._walks
-                & (self._row.step == Step.ISSUE)
+                self._walk_runs
+                & (self._scan_row.step == Step.ISSUE)
                 & ~Cat(read.valid, compared.valid, self.finds).any()
             ),
         ]
@@ -157,69 +159,80 @@ class RegionScan(wiring.Component):
         )
         port = memory.read_port()
         opcodes = [Signal.like(self.opcode, name=f"opcode_{i}", reset_less=True) for i in (0, 1)]
-        into = Signal()
-        decoded, judged = Signal(range(DECODED + 1)), Signal(range(DECODED + 1))
-        begins, pointed, reads, loads, done = (
-            Signal(name=name) for name in ("begins", "pointed", "reads", "loads", "done")
+        opcode_half = Signal()
+        decoded_count, judged_count = Signal(range(DECODED + 1)), Signal(range(DECODED + 1))
+        scan_begins, rom_pointed, row_reads, row_loads, row_done = (
+            Signal(name=name)
+            for name in ("scan_begins", "rom_pointed", "row_reads", "row_loads", "row_done")
         )
-        at = Signal(ceil_log2(ROM_ROWS), reset_less=True)
+        row_address = Signal(ceil_log2(ROM_ROWS), reset_less=True)
         for number, opcode in enumerate(opcodes):
-            with m.If(self.taken & (into == number)):
+            with m.If(self.taken & (opcode_half == number)):
                 m.d.sync += opcode.eq(self.opcode)
         m.d.comb += [
-            self.takes.eq(~decoded[1]),
-            begins.eq((judged != 0) & ~(pointed | reads | loads | self._walks)),
-            done.eq(self._walks & row_ends & self._moves),
-            port.addr.eq(Mux(begins, Mux(self._bank, *reversed(opcodes)), at)),
-            port.en.eq(begins | reads | loads | done),
+            self.takes.eq(~decoded_count[1]),
+            scan_begins.eq(
+                (judged_count != 0) & ~(rom_pointed | row_reads | row_loads | self._walk_runs)
+            ),
+            row_done.eq(self._walk_runs & row_ends & self._stages_move),
+            port.addr.eq(
+                Mux(scan_begins, Mux(self._scanned_half, *reversed(opcodes)), row_address)
+            ),
+            port.en.eq(scan_begins | row_reads | row_loads | row_done),
         ]
         m.d.sync += [
-            into.eq(into ^ self.taken),
-            self._bank.eq(self._bank ^ self.issue),
-            decoded.eq(decoded + self.taken - self.issue),
-            judged.eq(judged + self.judged - self.issue),
-            pointed.eq(begins),
-            reads.eq(pointed),
-            loads.eq(reads),
-            self._walks.eq(loads | (self._walks & ~self.issue)),
+            opcode_half.eq(opcode_half ^ self.taken),
+            self._scanned_half.eq(self._scanned_half ^ self.issue),
+            decoded_count.eq(decoded_count + self.taken - self.issue),
+            judged_count.eq(judged_count + self.judged - self.issue),
+            rom_pointed.eq(scan_begins),
+            row_reads.eq(rom_pointed),
+            row_loads.eq(row_reads),
+            self._walk_runs.eq(row_loads | (self._walk_runs & ~self.issue)),
         ]
-        with m.If(pointed):
-            m.d.sync += at.eq(port.data)
-        with m.Elif(reads | loads | done):
-            m.d.sync += at.eq(at + 1)
-        with m.If(loads | done):
-            m.d.sync += self._row.eq(port.data)
+        with m.If(rom_pointed):
+            m.d.sync += row_address.eq(port.data)
+        with m.Elif(row_reads | row_loads | row_done):
+            m.d.sync += row_address.eq(row_address + 1)
+        with m.If(row_loads | row_done):
+            m.d.sync += self._scan_row.eq(port.data)
 
     def _walk(self, m: Module, addressed: data.View, row_ends: Signal) -> None:
         """Step through the entries of the list that a row names, oldest entry first."""
-        row = self._row
-        oldest, youngest = Signal(NUMBER_BITS), Signal(RING_BITS)
-        some, starts = Signal(), Signal()
+        row = self._scan_row
+        oldest_number, youngest_place = Signal(NUMBER_BITS), Signal(RING_BITS)
+        list_filled, row_starts = Signal(), Signal()
         with m.Switch(row.list):
             for number, name in enumerate(LISTS):
                 with m.Case(number):
                     view = self.lists[name]
-                    m.d.comb += Cat(oldest, youngest, some).eq(view)
+                    m.d.comb += Cat(oldest_number, youngest_place, list_filled).eq(view)
         next_number = Signal(NUMBER_BITS, reset_less=True)
-        position = Signal(NUMBER_BITS)
+        entry_number = Signal(NUMBER_BITS)
         is_compare, is_keep = row.step == Step.COMPARE, row.step == Step.KEEP
-        there = ~starts | (some & ~row.never)
+        entry_valid = ~row_starts | (list_filled & ~row.never)
         m.d.comb += [
-            position.eq(Mux(starts, oldest, next_number)),
-            addressed.valid.eq(self._walks & (row.step != Step.ISSUE)),
-            addressed.starts.eq(starts),
-            addressed.there.eq(there),
+            entry_number.eq(Mux(row_starts, oldest_number, next_number)),
+            addressed.valid.eq(self._walk_runs & (row.step != Step.ISSUE)),
+            addressed.starts.eq(row_starts),
+            addressed.there.eq(entry_valid),
             addressed.ends.eq(row_ends),
             addressed.number.eq(
-                Cat(Mux(is_keep, youngest, position[:RING_BITS]), position[RING_BITS:])
+                Cat(
+                    Mux(is_keep, youngest_place, entry_number[:RING_BITS]), entry_number[RING_BITS:]
+                )
             ),
             addressed.row.eq(row),
             row_ends.eq(
-                addressed.valid & (~is_compare | ~there | (position[:RING_BITS] == youngest))
+                addressed.valid
+                & (~is_compare | ~entry_valid | (entry_number[:RING_BITS] == youngest_place))
             ),
         ]
-        with m.If(self._moves):
-            m.d.sync += [starts.eq(row_ends | ~self._walks), next_number.eq(position + 1)]
+        with m.If(self._stages_move):
+            m.d.sync += [
+                row_starts.eq(row_ends | ~self._walk_runs),
+                next_number.eq(entry_number + 1),
+            ]
 
     def _compare(
         self, m: Module, addressed: data.View, read: data.View, compared: data.View
@@ -230,118 +243,131 @@ class RegionScan(wiring.Component):
         low = data.StructLayout({"base": HOST_OFFSET_BITS, "filled": 1, "rises": 1})
         high = data.StructLayout({"end": HOST_OFFSET_BITS, "space": 2})
         places = 1 << (REGION_BITS + RING_BITS)
-        own = Signal(Region(HOST_OFFSET_BITS), reset_less=True)
-        filled = Signal(reset_less=True)
+        own_region = Signal(Region(HOST_OFFSET_BITS), reset_less=True)
+        own_filled = Signal(reset_less=True)
         its_low, its_high = Signal(low, reset_less=True), Signal(high, reset_less=True)
         row = compared.row
-        below, overlaps, same_space, follows, rises = (
-            Signal(name=name) for name in ("below", "overlaps", "same_space", "follows", "rises")
+        base_below, regions_overlap, same_space, entry_follows, entry_rises = (
+            Signal(name=name)
+            for name in (
+                "base_below",
+                "regions_overlap",
+                "same_space",
+                "entry_follows",
+                "entry_rises",
+            )
         )
-        keeps, decodes = Signal(), Signal()
+        region_kept, region_decoded = Signal(), Signal()
         risen = self.rises.bit_select(row.list, 1)
         # The number of a region's cell has one bit for base or end, then the region's number in
         # SCANNED.
         own_cell = self.cell[: 1 + OWN_BITS]
-        decoding = Signal()  # half of the memory for the instruction that is being decoded
-        m.d.sync += decoding.eq(decoding ^ self.judged)
+        decoding_half = Signal()  # half of the memory for the instruction that is being decoded
+        m.d.sync += decoding_half.eq(decoding_half ^ self.judged)
         m.d.comb += [
             # The signs of differences come out of the carry chains as they are.
-            below.eq((own.base - its_high.end)[-1]),
-            overlaps.eq(below & (its_low.base - own.end)[-1] & same_space),
+            base_below.eq((own_region.base - its_high.end)[-1]),
+            regions_overlap.eq(base_below & (its_low.base - own_region.end)[-1] & same_space),
             # Units report addresses of all spaces as one range, in the order of the spaces.
-            follows.eq((same_space & ~below) | (its_high.space < row.space)),
-            rises.eq(Mux(row.walked, follows & its_low.filled, risen)),
+            entry_follows.eq((same_space & ~base_below) | (its_high.space < row.space)),
+            entry_rises.eq(Mux(row.walked, entry_follows & its_low.filled, risen)),
             same_space.eq(its_high.space == row.space),
-            keeps.eq(compared.valid & (row.step == Step.KEEP)),
-            decodes.eq(self.keeps & (self.cell[1 + OWN_BITS :] == REGION_CELLS >> 1 + OWN_BITS)),
-            self._moves.eq(~(keeps & decodes)),
+            region_kept.eq(compared.valid & (row.step == Step.KEEP)),
+            region_decoded.eq(
+                self.keeps & (self.cell[1 + OWN_BITS :] == REGION_CELLS >> 1 + OWN_BITS)
+            ),
+            self._stages_move.eq(~(region_kept & region_decoded)),
         ]
-        address = Signal(RING_BITS + REGION_BITS)
-        m.d.comb += address.eq(
+        read_address = Signal(RING_BITS + REGION_BITS)
+        m.d.comb += read_address.eq(
             Mux(
                 addressed.row.step == Step.OWN,
-                Cat(addressed.row.own, self._bank, Const(_OWN_KIND, REGION_BITS)),
+                Cat(addressed.row.own, self._scanned_half, Const(_OWN_KIND, REGION_BITS)),
                 Cat(addressed.number[:RING_BITS], addressed.row.region),
             )
         )
-        into = Signal.like(address)
-        m.d.comb += into.eq(
+        write_address = Signal.like(read_address)
+        m.d.comb += write_address.eq(
             Mux(
-                decodes,
-                Cat(own_cell[1:], decoding, Const(_OWN_KIND, REGION_BITS)),
+                region_decoded,
+                Cat(own_cell[1:], decoding_half, Const(_OWN_KIND, REGION_BITS)),
                 Cat((compared.number[:RING_BITS] + 1)[:RING_BITS], row.region),
             )
         )
-        kept = self.kept[:HOST_OFFSET_BITS]
-        lows, highs = Signal(low), Signal(high)
+        kept_word = self.kept[:HOST_OFFSET_BITS]
+        written_low, written_high = Signal(low), Signal(high)
         m.d.comb += [
-            lows.base.eq(Mux(decodes, kept, own.base)),
-            lows.filled.eq(filled),
-            lows.rises.eq(rises),
-            highs.end.eq(Mux(decodes, kept, own.end)),
-            highs.space.eq(row.space),
+            written_low.base.eq(Mux(region_decoded, kept_word, own_region.base)),
+            written_low.filled.eq(own_filled),
+            written_low.rises.eq(entry_rises),
+            written_high.end.eq(Mux(region_decoded, kept_word, own_region.end)),
+            written_high.space.eq(row.space),
         ]
         for name, written, register, half in (
-            ("bases", lows, its_low, 0),
-            ("ends", highs, its_high, 1),
+            ("bases", written_low, its_low, 0),
+            ("ends", written_high, its_high, 1),
         ):
             m.submodules[name] = memory = Memory(
                 shape=written.shape(), depth=places, init=[], attrs=_BLOCK
             )
             write, port = memory.write_port(), memory.read_port()
             m.d.comb += [
-                write.en.eq(Mux(decodes, own_cell[0] == half, keeps)),
-                write.addr.eq(into),
+                write.en.eq(Mux(region_decoded, own_cell[0] == half, region_kept)),
+                write.addr.eq(write_address),
                 write.data.eq(written),
-                port.addr.eq(address),
-                port.en.eq(self._moves),
+                port.addr.eq(read_address),
+                port.en.eq(self._stages_move),
             ]
-            with m.If(self._moves):
+            with m.If(self._stages_move):
                 m.d.sync += register.eq(port.data)
                 with m.If(read.valid & (read.row.step == Step.OWN)):
                     name_of = "end" if half else "base"
-                    m.d.sync += own[name_of].eq(port.data[name_of])
+                    m.d.sync += own_region[name_of].eq(port.data[name_of])
         # With OWN, both compared regions are the same: it is not empty if its base is below its
         # end.
         with m.If(compared.row.step == Step.OWN):
-            m.d.sync += filled.eq(below)
-        with m.If(keeps & row.walked & self._moves):
-            m.d.sync += risen.eq(rises)
-        self._find(m, compared, overlaps, its_low.rises)
+            m.d.sync += own_filled.eq(base_below)
+        with m.If(region_kept & row.walked & self._stages_move):
+            m.d.sync += risen.eq(entry_rises)
+        self._find(m, compared, regions_overlap, its_low.rises)
 
-    def _find(self, m: Module, compared: data.View, overlaps: Value, rises: Value) -> None:
+    def _find(
+        self, m: Module, compared: data.View, regions_overlap: Value, entry_rises: Value
+    ) -> None:
         """Find the number for a mask: the youngest conflicting entry, and the length of its run.
 
         An entry conflicts if any row of the mask finds it to overlap.
         """
         row, number = compared.row, compared.number
         # A bit for each place: a row of the mask has found a conflict there.
-        hits = Signal(1 << PLACE_BITS, reset_less=True)
-        running = Signal(reset_less=True)  # the entry before belongs to the run
-        last = Signal(NUMBER_BITS, reset_less=True)
+        place_hits = Signal(1 << PLACE_BITS, reset_less=True)
+        run_continues = Signal(reset_less=True)  # the entry before belongs to the run
+        mask_last = Signal(NUMBER_BITS, reset_less=True)
         run_first = Signal(PLACE_BITS, reset_less=True)
         place = number[:PLACE_BITS]
-        hit, goes_on = Signal(), Signal()
-        takes = compared.valid & (row.step == Step.COMPARE) & self._moves
+        entry_conflicts, goes_on = Signal(), Signal()
+        entry_taken = compared.valid & (row.step == Step.COMPARE) & self._stages_move
         m.d.comb += [
-            hit.eq(compared.there & (overlaps | (hits.bit_select(place, 1) & ~row.first))),
-            goes_on.eq(running & ~compared.starts & rises),
-            self.found.numbers.last.eq(last),
-            self.found.numbers.run.eq(last[:PLACE_BITS] - run_first),
+            entry_conflicts.eq(
+                compared.there & (regions_overlap | (place_hits.bit_select(place, 1) & ~row.first))
+            ),
+            goes_on.eq(run_continues & ~compared.starts & entry_rises),
+            self.found.numbers.last.eq(mask_last),
+            self.found.numbers.run.eq(mask_last[:PLACE_BITS] - run_first),
         ]
-        m.d.sync += self.finds.eq(takes & compared.ends & row.last)
-        with m.If(takes):
+        m.d.sync += self.finds.eq(entry_taken & compared.ends & row.last)
+        with m.If(entry_taken):
             m.d.sync += [
-                hits.bit_select(place, 1).eq(hit),
-                running.eq(hit | goes_on),
+                place_hits.bit_select(place, 1).eq(entry_conflicts),
+                run_continues.eq(entry_conflicts | goes_on),
                 self.found.mask.eq(row.mask),
             ]
-            with m.If(hit):
-                m.d.sync += last.eq(number)
+            with m.If(entry_conflicts):
+                m.d.sync += mask_last.eq(number)
                 with m.If(~goes_on):
                     m.d.sync += run_first.eq(place)
             with m.Elif(row.first & compared.starts):
                 # Without a conflict the number names an entry that has left the list long ago.
-                m.d.sync += last.eq(
+                m.d.sync += mask_last.eq(
                     Cat(place, (number[PLACE_BITS:] - 1)[: NUMBER_BITS - PLACE_BITS])
                 )

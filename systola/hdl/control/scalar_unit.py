@@ -157,174 +157,188 @@ class ScalarUnit(wiring.Component):
         m = Module()
         fetched = self.fetched.payload
         opcodes = LINKED_OPCODES if self._links else OPCODES
-        first = Signal(_Kept(links=self._links), reset_less=True)
-        last = Signal(_Kept(links=self._links))
+        first_stage = Signal(_Kept(links=self._links), reset_less=True)
+        last_stage = Signal(_Kept(links=self._links))
         first_valid = Signal()
-        opens = Signal()  # a Loop came into the last stage a cycle ago
-        ended = Signal()  # the End_Loop that is fetched is done
-        leaves = Signal()
-        takes = Signal()  # an instruction for the first stage
+        loop_opens = Signal()  # a Loop came into the last stage a cycle ago
+        loop_ended = Signal()  # the End_Loop that is fetched is done
+        first_leaves = Signal()
+        first_takes = Signal()  # an instruction for the first stage
         m.d.comb += [
-            leaves.eq(first_valid & self.coming.ready),
+            first_leaves.eq(first_valid & self.coming.ready),
             self.fetched.ready.eq(
-                (~first_valid & (~fetched.ends | ended)) | (leaves & ~fetched.ends)
+                (~first_valid & (~fetched.ends | loop_ended)) | (first_leaves & ~fetched.ends)
             ),
-            takes.eq(self.fetched.valid & self.fetched.ready),
+            first_takes.eq(self.fetched.valid & self.fetched.ready),
             self.opcode.eq(fetched.word[:OPCODE_BITS]),
             self.coming.valid.eq(first_valid),
-            self.coming.payload.word.eq(first.word),
-            self.coming.payload.kind.eq(first.kind),
+            self.coming.payload.word.eq(first_stage.word),
+            self.coming.payload.kind.eq(first_stage.kind),
         ]
         m.d.sync += [
-            opens.eq(self.moves & is_one_of(first.kind, Opcode.LOOP)),
-            first_valid.eq(takes | (first_valid & ~leaves)),
+            loop_opens.eq(self.moves & is_one_of(first_stage.kind, Opcode.LOOP)),
+            first_valid.eq(first_takes | (first_valid & ~first_leaves)),
         ]
 
-        with m.If(takes):
+        with m.If(first_takes):
             m.d.sync += [
-                first.word.eq(fetched.word),
-                first.kind.eq(Cat(fetched.word[:OPCODE_BITS] == member for member in opcodes)),
-                first.error.eq(fetched.error),
-                first.pc.eq(fetched.pc),
+                first_stage.word.eq(fetched.word),
+                first_stage.kind.eq(
+                    Cat(fetched.word[:OPCODE_BITS] == member for member in opcodes)
+                ),
+                first_stage.error.eq(fetched.error),
+                first_stage.pc.eq(fetched.pc),
             ]
         with m.If(self.moves):
-            m.d.sync += last.eq(first)
+            m.d.sync += last_stage.eq(first_stage)
 
         registers = m.submodules.registers = Memory(shape=REGISTER_BITS, depth=REGISTERS, init=[])
-        written = Signal(REGISTERS)
-        sums = self._add_registers(m, first.word, registers, written)
+        registers_written = Signal(REGISTERS)
+        register_sums = self._add_registers(m, first_stage.word, registers, registers_written)
 
         # The last stage makes the output.
         effective = self.instruction
         # A Set_Register writes in each cycle that it is in the last stage, always the same.
-        target = data.View(InstructionLayout(Opcode.SET_REGISTER), last.word).register
+        target = data.View(InstructionLayout(Opcode.SET_REGISTER), last_stage.word).register
         write = registers.write_port()
         m.d.comb += [
-            write.en.eq(is_one_of(last.kind, Opcode.SET_REGISTER) & ~last.error),
+            write.en.eq(is_one_of(last_stage.kind, Opcode.SET_REGISTER) & ~last_stage.error),
             write.addr.eq(target),
-            write.data.eq(sums[0] + sums[1]),
+            write.data.eq(register_sums[0] + register_sums[1]),
         ]
         with m.If(write.en & (target != 0)):
-            m.d.sync += written.bit_select(target, 1).eq(1)
+            m.d.sync += registers_written.bit_select(target, 1).eq(1)
 
         # A Loop opens in the last stage, and an End_Loop closes a loop before the first stage. Each
         # change of the stack is decided one cycle before it happens.
-        loops = Signal(range(LOOP_DEPTH + 1))
-        shown = Signal.like(loops)  # open loops, without the Loop in the last stage
-        unopened = Signal()  # the End_Loop in the first stage closes a loop too many
+        loops_open = Signal(range(LOOP_DEPTH + 1))
+        loops_shown = Signal.like(loops_open)  # open loops, without the Loop in the last stage
+        loop_unopened = Signal()  # the End_Loop in the first stage closes a loop too many
         # The instruction in the last stage closes a loop that is not open, or opens too many.
-        faulty = Signal()
-        never = Signal()  # the Loop in the last stage has no iteration
-        opening = Signal()
-        pushes = Signal()
-        pops = Signal()
-        inner = Signal(_Loop())  # the innermost loop
-        closes = Signal()
-        executed = Signal()
+        loop_faulty = Signal()
+        loop_empty = Signal()  # the Loop in the last stage has no iteration
+        loop_opening = Signal()
+        loop_pushes = Signal()
+        loop_pops = Signal()
+        inner_loop = Signal(_Loop())  # the innermost loop
+        loop_closes = Signal()
+        end_executed = Signal()
         m.d.comb += [
-            effective.word.eq(last.word),
-            effective.sums.eq(Cat(sums)),
-            effective.kind.eq(last.kind),
-            effective.error.eq(last.error),
-            effective.pc.eq(last.pc),
+            effective.word.eq(last_stage.word),
+            effective.sums.eq(Cat(register_sums)),
+            effective.kind.eq(last_stage.kind),
+            effective.error.eq(last_stage.error),
+            effective.pc.eq(last_stage.pc),
             effective.loop_fault.eq(
-                ~last.error & (faulty | (is_one_of(last.kind, Opcode.LOOP) & never))
+                ~last_stage.error
+                & (loop_faulty | (is_one_of(last_stage.kind, Opcode.LOOP) & loop_empty))
             ),
-            effective.loops.eq(shown),
-            closes.eq(
+            effective.loops.eq(loops_shown),
+            loop_closes.eq(
                 self.fetched.valid
                 & fetched.ends
-                & ~(ended | first_valid | opens | opening | pushes)
+                & ~(loop_ended | first_valid | loop_opens | loop_opening | loop_pushes)
             ),
-            executed.eq(closes & ~fetched.error & (loops != 0)),
+            end_executed.eq(loop_closes & ~fetched.error & (loops_open != 0)),
         ]
         m.d.sync += [
-            ended.eq(closes),
-            self.jump.eq(executed & (inner.more >= 0)),
-            self.jump_to.eq(inner.start),
-            pops.eq(executed & (inner.more < 0)),
-            opening.eq(opens),
-            pushes.eq(opening & ~last.error & ~faulty & ~never),
-            never.eq(sums[0] == 0),
+            loop_ended.eq(loop_closes),
+            self.jump.eq(end_executed & (inner_loop.more >= 0)),
+            self.jump_to.eq(inner_loop.start),
+            loop_pops.eq(end_executed & (inner_loop.more < 0)),
+            loop_opening.eq(loop_opens),
+            loop_pushes.eq(loop_opening & ~last_stage.error & ~loop_faulty & ~loop_empty),
+            loop_empty.eq(register_sums[0] == 0),
         ]
-        with m.If(takes):
-            m.d.sync += unopened.eq(ended & ~fetched.error & (loops == 0))
+        with m.If(first_takes):
+            m.d.sync += loop_unopened.eq(loop_ended & ~fetched.error & (loops_open == 0))
         with m.If(self.moves):
-            m.d.sync += [faulty.eq(unopened), shown.eq(0)]
-        with m.Elif(opens):
-            m.d.sync += [faulty.eq(loops == LOOP_DEPTH), shown.eq(loops)]
-        with m.If(pushes):
-            m.d.sync += loops.eq(loops + 1)
-        with m.Elif(pops):
-            m.d.sync += loops.eq(loops - 1)
+            m.d.sync += [loop_faulty.eq(loop_unopened), loops_shown.eq(0)]
+        with m.Elif(loop_opens):
+            m.d.sync += [loop_faulty.eq(loops_open == LOOP_DEPTH), loops_shown.eq(loops_open)]
+        with m.If(loop_pushes):
+            m.d.sync += loops_open.eq(loops_open + 1)
+        with m.Elif(loop_pops):
+            m.d.sync += loops_open.eq(loops_open - 1)
 
-        self._keep_loops(m, inner, pushes=pushes, depth=loops, first=last.pc + 1, count=sums[0])
+        self._keep_loops(
+            m,
+            inner_loop,
+            loop_pushes=loop_pushes,
+            depth=loops_open,
+            first=last_stage.pc + 1,
+            count=register_sums[0],
+        )
         return m
 
     def _add_registers(
-        self, m: Module, word: Value, registers: Memory, written: Signal
+        self, m: Module, word: Value, registers: Memory, registers_written: Signal
     ) -> list[Signal]:
         """Return the sums of operands and index registers, for the instruction in the last stage.
 
         Stage by stage: numbers of registers, contents of registers, sums. A register that was never
         written reads as zero, and so does register 0.
         """
-        selectors = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
-        sums = [Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)]
-        m.d.sync += selectors.eq(selectors_of(word, links=self._links))
+        register_numbers = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
+        register_sums = [
+            Signal(REGISTER_BITS, name=f"sum_{i}", reset_less=True) for i in range(ADDERS)
+        ]
+        m.d.sync += register_numbers.eq(selectors_of(word, links=self._links))
         for i, (choose, one, zero) in enumerate(operands_of(word, links=self._links)):
             read = registers.read_port(domain="comb")
-            chosen = Signal(REGISTER_BITS, name=f"chosen_{i}", reset_less=True)
+            register_read = Signal(REGISTER_BITS, name=f"register_read_{i}", reset_less=True)
             adder = m.submodules[f"adder_{i}"] = SelectingAdder(width=REGISTER_BITS)
             m.d.comb += [
-                read.addr.eq(selectors[i]),
-                adder.a.eq(chosen),
+                read.addr.eq(register_numbers[i]),
+                adder.a.eq(register_read),
                 adder.b.eq(one),
                 adder.c.eq(zero),
                 adder.choose_b.eq(choose.replicate(REGISTER_BITS)),
             ]
-            m.d.sync += chosen.eq(Mux(written.bit_select(selectors[i], 1), read.data, 0))
+            m.d.sync += register_read.eq(
+                Mux(registers_written.bit_select(register_numbers[i], 1), read.data, 0)
+            )
             with m.If(self.moves):
-                m.d.sync += sums[i].eq(adder.total)
-        return sums
+                m.d.sync += register_sums[i].eq(adder.total)
+        return register_sums
 
     def _keep_loops(
         self,
         m: Module,
-        inner: data.View,
+        inner_loop: data.View,
         *,
-        pushes: Signal,
+        loop_pushes: Signal,
         depth: Signal,
         first: Value,
         count: Value,
     ) -> None:
         """Keep the open loops in small memories, and show the innermost one.
 
-        The innermost loop's number of iterations changes. With `pushes` a loop is opened that
+        The innermost loop's number of iterations changes. With `loop_pushes` a loop is opened that
         begins at instruction number `first`, and has `count` iterations.
         """
-        innermost = Signal(range(LOOP_DEPTH))
-        counter = m.submodules.counter = SelectingAdder(width=len(inner.more))
+        inner_place = Signal(range(LOOP_DEPTH))
+        counter = m.submodules.counter = SelectingAdder(width=len(inner_loop.more))
         m.d.comb += [
-            innermost.eq(depth - 1),
+            inner_place.eq(depth - 1),
             counter.a.eq(-2),
-            counter.b.eq(inner.more),
+            counter.b.eq(inner_loop.more),
             counter.c.eq(count),
-            counter.choose_b.eq(self.jump.replicate(len(inner.more))),
+            counter.choose_b.eq(self.jump.replicate(len(inner_loop.more))),
             counter.carry.eq(self.jump),
         ]
         for name, changes, value in (
-            ("start", pushes, first),
-            ("more", pushes | self.jump, counter.total),
+            ("start", loop_pushes, first),
+            ("more", loop_pushes | self.jump, counter.total),
         ):
             memory = m.submodules[name] = Memory(
-                shape=inner.shape()[name].shape, depth=LOOP_DEPTH, init=[]
+                shape=inner_loop.shape()[name].shape, depth=LOOP_DEPTH, init=[]
             )
             write, read = memory.write_port(), memory.read_port(domain="comb")
             m.d.comb += [
                 write.en.eq(changes),
-                write.addr.eq(Mux(pushes, depth, innermost)),
+                write.addr.eq(Mux(loop_pushes, depth, inner_place)),
                 write.data.eq(value),
-                read.addr.eq(innermost),
-                inner[name].eq(read.data),
+                read.addr.eq(inner_place),
+                inner_loop[name].eq(read.data),
             ]

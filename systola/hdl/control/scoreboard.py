@@ -11,13 +11,7 @@ from systola.arch.isa import WEIGHT_READS_IN_FLIGHT, Opcode, Unit
 from systola.hdl.commands import (
     TABLE_BITS,
     TAG_BITS,
-    ActivateCommand,
-    HostReadEntry,
-    HostTransfer,
-    HostWriteCommand,
     Kind,
-    MatrixCommand,
-    WeightCommand,
     parameter_space,
     table_space,
 )
@@ -28,30 +22,33 @@ from systola.hdl.control.hazards import (
     CONFLICTS,
     FILLS,
     LINK_GROUPS,
-    LINK_MASKS,
     LOADS,
-    MASKS,
     PRODUCTS,
     READS,
     RECEIVING,
     SCANS,
     SENDING,
     STORES,
-    TILES,
     TOUCHES,
     groups_of,
     list_bits,
     list_of,
+    masks_of,
 )
 from systola.hdl.control.link_gate import LinkGate
 from systola.hdl.control.link_interlock import LinkInterlock
 from systola.hdl.control.link_list import LinkList
 from systola.hdl.control.list_scan import ListScan
 from systola.hdl.control.scalar_unit import is_one_of
-from systola.hdl.control.signatures import LinkListSignature, ListSignature, QueueSignature
+from systola.hdl.control.signatures import (
+    COMMANDS,
+    LinkListSignature,
+    list_signature,
+    queue_signature,
+)
 from systola.hdl.control.tag_queue import TagQueue
-from systola.hdl.link_commands import LinkCommand, link_address
-from systola.hdl.parts.in_flight import InFlight, Progress, Region, overlaps
+from systola.hdl.link_commands import link_address
+from systola.hdl.parts.in_flight import InFlight, Region, overlaps
 
 
 class Scoreboard(wiring.Component):
@@ -99,38 +96,19 @@ class Scoreboard(wiring.Component):
     """
 
     def __init__(self, *, config: Config):
-        self._depth = depth = config.queue_depth
+        self._depth = config.queue_depth
         self._training = config.training
         self._config = config
         self._spaces = {
             "parameters": (parameter_space(config), bits_for(config.parameter_entries)),
             "table": (table_space(config), TABLE_BITS),
         }
-        self._masks = {
-            queue: tuple(mask for mask in masks if config.training or mask not in TILES)
-            for queue, masks in (MASKS | LINK_MASKS if config.links else MASKS).items()
-        }
-        self._commands: dict[str, data.StructLayout] = {
-            "host_reads": HostTransfer(config=config),
-            "matrix": MatrixCommand(config=config),
-            "activate": ActivateCommand(config=config),
-            "host_writes": HostWriteCommand(config=config),
-            "weights": WeightCommand(config=config),
-            # A read leaves this queue no later than its list. So this queue has room if the list
-            # has room.
-            "host_read": HostReadEntry(config=config),
-        }
-        parts: dict[str, wiring.Member] = {}
-        if config.links:
-            self._commands |= {group.queue: LinkCommand(config=config) for group in LINK_GROUPS}
-            part = LinkListSignature(config=config)
-            parts = {name: Out(part) for name in (*SENDING, *RECEIVING)}
+        links = LINK_GROUPS if config.links else ()
+        self._queues = (*COMMANDS, *(group.queue for group in links))
+        self._masks = {name: masks_of(name, config) for name in self._queues}
+        part = LinkListSignature(config=config)
         self._lists = {
             name: list_bits(name, config) for lists, _ in SCANS.values() for name in lists
-        }
-        queues = {
-            name: QueueSignature(command=command, masks=self._masks.get(name, ()), depth=depth)
-            for name, command in self._commands.items()
         }
         super().__init__(
             {
@@ -143,16 +121,13 @@ class Scoreboard(wiring.Component):
                 "hold_tags": In(1),
                 "tagged": Out(1),
                 "tag": Out(TAG_BITS),
-                **{name: Out(signature) for name, signature in queues.items()},
-                **parts,
+                **{name: Out(queue_signature(name, config)) for name in self._queues},
+                **{name: Out(part) for group in links for name in group.lists},
                 **{
-                    name: Out(ListSignature(width=width, depth=depth))
-                    for name, width in self._lists.items()
+                    name: Out(list_signature(name, config))
+                    for name in self._lists
                     if name != "loading"
                 },
-                "loading": Out(
-                    wiring.Signature({"progress": Out(Progress(self._lists["loading"], depth))})
-                ),
             }
         )
 
@@ -161,42 +136,28 @@ class Scoreboard(wiring.Component):
         lists: dict[str, InFlight] = {}
         for name, width in self._lists.items():
             lists[name] = m.submodules[name] = InFlight(width=width, depth=self._depth)
-            if name == "loading":
-                continue
-            port = getattr(self, name)
-            m.d.comb += [
-                lists[name].advance.eq(port.advance),
-                lists[name].advance_to.eq(port.advance_to),
-                lists[name].retire.eq(port.retire),
-                port.progress.eq(lists[name].progress),
-            ]
+            if name != "loading":
+                self._report(m, getattr(self, name), lists[name])
         self._follow_loads(m, lists["host_reading"], lists["loading"])
         scans = {name: self._scan(m, name, lists) for name in SCANS}
         found = {
             mask: scan.masks[mask] for scan in scans.values() for mask, _ in scan.masks.shape()
         }
         queues: dict[str, CommandQueue] = {}
-        for name, command in self._commands.items():
-            masks = {mask: self._lists[list_of(mask)] for mask in self._masks.get(name, ())}
+        for name in self._queues:
+            port = getattr(self, name)
             queue = queues[name] = m.submodules[f"{name}_queue"] = CommandQueue(
-                command=command,
+                command=port.command.shape(),
                 depth=WEIGHT_READS_IN_FLIGHT if name == "weights" else self._depth,
-                masks=masks,
+                masks=self._masks[name],
                 list_depth=self._depth,
             )
-            port = getattr(self, name)
+            shown = [member for member in port.signature.members if member != "pop"]
             m.d.comb += [
-                port.valid.eq(queue.valid),
-                port.command.eq(queue.command),
                 queue.pop.eq(port.pop),
+                *(getattr(port, member).eq(getattr(queue, member)) for member in shown),
             ]
-            if masks:
-                m.d.comb += [
-                    port.masks.eq(queue.masks),
-                    port.blocked.eq(queue.blocked),
-                    port.unblocked.eq(queue.unblocked),
-                ]
-            for mask in masks:
+            for mask in self._masks[name]:
                 m.d.comb += [
                     queue.progress[mask].eq(lists[list_of(mask)].progress),
                     queue.pushed_masks[mask].eq(found[mask]),
@@ -264,7 +225,14 @@ class Scoreboard(wiring.Component):
             ),
             loading.advance_to.eq(reading.advance_to),
             loading.retire.eq(reading.retire & is_load),
-            self.loading.progress.eq(loading.progress),
+        ]
+
+    def _report(self, m: Module, port: wiring.PureInterface, entries: InFlight | LinkList) -> None:
+        """Report to a list the progress that its unit reports through a port."""
+        m.d.comb += [
+            entries.advance.eq(port.advance),
+            entries.advance_to.eq(port.advance_to),
+            entries.retire.eq(port.retire),
         ]
 
     def _fill(self, m: Module, queues: dict[str, CommandQueue]) -> None:
@@ -359,11 +327,7 @@ class Scoreboard(wiring.Component):
             for end in ("base", "end"):
                 place = Mux(sums, decoded.accumulator[end], decoded.buffer[end])
                 m.d.comb += link.pushed[end].eq(link_address(place, sums, self._config))
-            m.d.comb += [
-                link.advance.eq(port.advance),
-                link.advance_to.eq(port.advance_to),
-                link.retire.eq(port.retire),
-            ]
+            self._report(m, port, link)
         for name, link in links.items():
             others = [
                 other

@@ -141,18 +141,18 @@ class SequencedDecoder(wiring.Component):
         self._scratch = m.submodules.scratch = Memory(
             shape=signed(CELL_BITS), depth=CELLS, init=self._rom.constants, attrs=_BLOCK
         )
-        self._numbers = [
+        self._register_numbers = [
             Signal(_SELECTOR_BITS, name=f"selected_{i}", reset_less=True) for i in range(_SELECTED)
         ]
-        self._state = Signal(Conditions(), reset_less=True)
+        self._note_state = Signal(Conditions(), reset_less=True)
         stages = self._read_rows(m)
         x = self._take(m, stages)
         product = self._multiply(m, stages[_FACTOR_STAGE].row, x)
         lowest = x[OPCODE_BITS:][: _SELECTED * _SELECTOR_BITS]
         for _ in range(_FACTOR_STAGE, _SELECT_STAGE):
-            later = Signal.like(lowest, reset_less=True)
-            m.d.sync += later.eq(lowest)
-            lowest = later
+            operand_later = Signal.like(lowest, reset_less=True)
+            m.d.sync += operand_later.eq(lowest)
+            lowest = operand_later
         self._select(m, stages[_SELECT_STAGE], lowest)
         total = self._add(m, stages, product)
         self._finish(m, stages[_LAST_STAGE], total)
@@ -160,63 +160,63 @@ class SequencedDecoder(wiring.Component):
 
     def _read_rows(self, m: Module) -> list[data.View]:
         """Read the ROM; return the row in each stage. Stage 0 is unused."""
-        rom, start = self._rom, Signal(range(ROWS))
+        rom, start_row = self._rom, Signal(range(ROWS))
         m.submodules.rom = memory = Memory(
             shape=RowLayout().size, depth=ROWS, init=rom.contents, attrs=_BLOCK
         )
         read = memory.read_port()
-        cleared, active, first, begins = Signal(), Signal(), Signal(), Signal()
-        place = Signal(range(ROWS), reset_less=True)
+        memory_cleared, walk_active, first_row, walk_begins = Signal(), Signal(), Signal(), Signal()
+        next_row = Signal(range(ROWS), reset_less=True)
         given = self.instruction.payload
         with m.Switch(given.opcode):
             for opcode, number in rom.starts.items():
                 with m.Case(int(opcode)):
-                    m.d.comb += start.eq(number)
+                    m.d.comb += start_row.eq(number)
             with m.Default():
-                m.d.comb += start.eq(rom.unknown)
+                m.d.comb += start_row.eq(rom.unknown)
         with m.If(given.error):
-            m.d.comb += start.eq(rom.error)
-        with m.If(~cleared):
-            m.d.comb += start.eq(rom.reset)
+            m.d.comb += start_row.eq(rom.error)
+        with m.If(~memory_cleared):
+            m.d.comb += start_row.eq(rom.reset)
         row = data.View(RowLayout(), read.data)
-        last = row.last | (row.ends & self._state.equal_a)
-        ends = active & last
+        last = row.last | (row.ends & self._note_state.equal_a)
+        ends = walk_active & last
         m.d.comb += [
-            begins.eq(~active & (self.instruction.valid | ~cleared)),
-            read.addr.eq(Mux(active, place, start)),
-            self.instruction.ready.eq(ends & cleared),
+            walk_begins.eq(~walk_active & (self.instruction.valid | ~memory_cleared)),
+            read.addr.eq(Mux(walk_active, next_row, start_row)),
+            self.instruction.ready.eq(ends & memory_cleared),
             self.place.eq(row.at[ceil_log2(PART_BITS) :][:2]),
         ]
         m.d.sync += [
-            active.eq(Mux(active, ~last, begins)),
-            first.eq(begins),
-            place.eq(read.addr + 1),
+            walk_active.eq(Mux(walk_active, ~last, walk_begins)),
+            first_row.eq(walk_begins),
+            next_row.eq(read.addr + 1),
         ]
         with m.If(ends):
-            m.d.sync += cleared.eq(1)
+            m.d.sync += memory_cleared.eq(1)
         layout = data.StructLayout({"valid": 1, "first": 1, "judges": 1, "row": RowLayout()})
-        stages = [Signal(layout, name="stage_0"), Signal(layout, name="stage_1")]
+        stages = [Signal(layout, name="row_stage_0"), Signal(layout, name="row_stage_1")]
         m.d.comb += [
-            stages[1].valid.eq(active),
-            stages[1].first.eq(first),
+            stages[1].valid.eq(walk_active),
+            stages[1].first.eq(first_row),
             # The rows of a reset have no verdict.
-            stages[1].judges.eq(ends & cleared),
+            stages[1].judges.eq(ends & memory_cleared),
             stages[1].row.eq(row),
         ]
         for number in range(2, _LAST_STAGE + 1):
-            stage = Signal(layout, name=f"stage_{number}")
-            m.d.sync += stage.eq(stages[-1])
+            row_stage = Signal(layout, name=f"row_stage_{number}")
+            m.d.sync += row_stage.eq(stages[-1])
             if number == _BASE_STAGE + 1:
                 # From this stage on, the row itself holds the number of the register to write.
                 indexed = stages[-1].row.into == self._rom.cells[INDEXED]
                 with m.If(indexed):
-                    m.d.sync += stage.row.into.eq(self._numbers[2])
-            stages.append(stage)
+                    m.d.sync += row_stage.row.into.eq(self._register_numbers[2])
+            stages.append(row_stage)
         return stages
 
     def _selected(self, number: Value) -> Value:
         """Return the number of an index register: the selected number with the index `number`."""
-        return Array(self._numbers)[number]
+        return Array(self._register_numbers)[number]
 
     def _take(self, m: Module, stages: list[data.View]) -> Value:
         """Return the operand x of the row that is in the stage of its factors."""
@@ -231,7 +231,7 @@ class SequencedDecoder(wiring.Component):
             port.offset.eq(before.at[ceil_log2(PLACE_BITS) :]),
             port.width.eq(taken.width),
             port.signed.eq(taken.signed),
-            read.addr.eq(Mux(is_index, self._numbers[1], before.at[: ceil_log2(CELLS)])),
+            read.addr.eq(Mux(is_index, self._register_numbers[1], before.at[: ceil_log2(CELLS)])),
         ]
         # x is the field ORed with a cell. A row with a field reads the cell ZERO, and a row with a
         # cell has no field.
@@ -241,38 +241,40 @@ class SequencedDecoder(wiring.Component):
 
     def _multiply(self, m: Module, row: data.View, x: Value) -> Value:
         """Return the product of x and a factor, as it is before the base is added."""
-        kept = Signal(KEPT_BITS, reset_less=True)
-        factor = Signal(signed(WIDTH_LIMIT))
+        kept_operand = Signal(KEPT_BITS, reset_less=True)
+        row_factor = Signal(signed(WIDTH_LIMIT))
         with m.If(row.keep):
-            m.d.sync += kept.eq(x)
+            m.d.sync += kept_operand.eq(x)
         with m.Switch(row.times):
             for times, value in (
                 (Times.ONE, Const(1)),
                 (Times.MINUS_ONE, Const(-1)),
-                (Times.KEPT, kept),
+                (Times.KEPT, kept_operand),
             ):
                 with m.Case(times):
-                    m.d.comb += factor.eq(value)
+                    m.d.comb += row_factor.eq(value)
         # A cell is wider than a multiplier's input, so two multipliers take the two parts of x.
         half = CELL_BITS - WIDTH_LIMIT
         low = m.submodules.low = Multiplier(a=unsigned(WIDTH_LIMIT), b=signed(WIDTH_LIMIT))
         high = m.submodules.high = Multiplier(a=signed(half), b=signed(WIDTH_LIMIT))
-        product = Signal(signed(RESULT_BITS), reset_less=True)
+        row_product = Signal(signed(RESULT_BITS), reset_less=True)
         m.d.comb += [
             low.a.eq(x[:WIDTH_LIMIT]),
             high.a.eq(x[WIDTH_LIMIT:]),
-            *(part.b.eq(factor) for part in (low, high)),
+            *(part.b.eq(row_factor) for part in (low, high)),
             *(part.enable.eq(1) for part in (low, high)),
         ]
         upper = (low.product[WIDTH_LIMIT:].as_signed() + high.product)[: RESULT_BITS - WIDTH_LIMIT]
-        m.d.sync += product.eq(Cat(low.product[:WIDTH_LIMIT], upper))
-        return product
+        m.d.sync += row_product.eq(Cat(low.product[:WIDTH_LIMIT], upper))
+        return row_product
 
     def _select(self, m: Module, stage: data.View, lowest: Value) -> None:
         """Load the numbers of the index registers that the instruction uses."""
         numbers = [lowest.word_select(i, _SELECTOR_BITS) for i in range(_SELECTED)]
         with m.If(stage.valid & (stage.row.loads != Loads.NONE)):
-            m.d.sync += [kept.eq(new) for kept, new in zip(self._numbers, numbers, strict=True)]
+            m.d.sync += [
+                kept.eq(new) for kept, new in zip(self._register_numbers, numbers, strict=True)
+            ]
 
     def _add(self, m: Module, stages: list[data.View], product: Value) -> Value:
         """Add the base, and return the sum in the last stage.
@@ -290,48 +292,48 @@ class SequencedDecoder(wiring.Component):
         for name, value in inputs.items():
             # These two limits are inputs. Their cells are never written and stay zero, so the
             # values can be ORed.
-            chosen = Signal(name=f"limit_is_{name}")
-            m.d.sync += chosen.eq(row.limit == self._rom.cells[name])
-            self._limit = self._limit | (value & chosen.replicate(len(value)))
-        total = Signal(signed(RESULT_BITS), reset_less=True)
-        result = Signal.like(total)
-        m.d.comb += result.eq(Mux(row.base_kind == Bases.SUM, total, read.data) + product)
-        wrapped = Signal.like(total)
-        m.d.comb += wrapped.eq(result)
+            limit_chosen = Signal(name=f"limit_is_{name}")
+            m.d.sync += limit_chosen.eq(row.limit == self._rom.cells[name])
+            self._limit = self._limit | (value & limit_chosen.replicate(len(value)))
+        row_sum = Signal(signed(RESULT_BITS), reset_less=True)
+        sum_result = Signal.like(row_sum)
+        m.d.comb += sum_result.eq(Mux(row.base_kind == Bases.SUM, row_sum, read.data) + product)
+        sum_wrapped = Signal.like(row_sum)
+        m.d.comb += sum_wrapped.eq(sum_result)
         with m.Switch(row.wraps):
             for number, width in enumerate(self._rom.wraps, 1):
                 with m.Case(number):
-                    m.d.comb += wrapped.eq(result[:width])
-        state = self._state
-        condition = Signal()
+                    m.d.comb += sum_wrapped.eq(sum_result[:width])
+        state = self._note_state
+        row_condition = Signal()
         with m.Switch(row.when):
             for number, value in conditions(state, self._config).items():
                 if number not in self._rom.conditions:
                     continue
                 with m.Case(number):
-                    m.d.comb += condition.eq(value)
-        counts = stage.valid & condition
+                    m.d.comb += row_condition.eq(value)
+        counts = stage.valid & row_condition
         with m.If(counts):
-            m.d.sync += total.eq(wrapped)
+            m.d.sync += row_sum.eq(sum_wrapped)
         m.d.sync += stages[_LAST_STAGE].valid.eq(counts)
         for loads in Loads:
             with m.If(stage.valid & (row.loads == loads)):
-                parts = loaded(loads, result[:CELL_BITS])
+                parts = loaded(loads, sum_result[:CELL_BITS])
                 m.d.sync += [state[name].eq(bits) for name, bits in parts.items()]
-        return total
+        return row_sum
 
     def _finish(self, m: Module, stage: data.View, total: Value) -> None:
         """Compare the sum with its limit, store it, and find the verdict."""
         row = stage.row
-        beyond, zero = Signal(), Signal()
+        limit_exceeded, sum_zero = Signal(), Signal()
         m.d.comb += [
             # As an unsigned number, a negative sum is very large and exceeds every limit.
-            beyond.eq(self._limit - total.as_unsigned() < 0),
-            zero.eq(total == 0),
+            limit_exceeded.eq(self._limit - total.as_unsigned() < 0),
+            sum_zero.eq(total == 0),
         ]
-        state = self._state
+        state = self._note_state
         for note, name, value in (
-            (Note.BEYOND, "beyond", beyond),
+            (Note.BEYOND, "beyond", limit_exceeded),
             (Note.EQUAL_A, "equal_a", self._limit == total),
             (Note.EQUAL_B, "equal_b", self._limit == total),
             (Note.EQUAL_C, "equal_c", self._limit == total),
@@ -340,54 +342,54 @@ class SequencedDecoder(wiring.Component):
                 m.d.sync += state[name].eq(value)
 
         align = exact_log2(self._config.host_bus_bytes)
-        least, failed = Signal(), Signal()
+        field_illegal, check_failed = Signal(), Signal()
         was_failed = Signal()
         kept_cause = Signal(Fault, reset_less=True)
-        address = Signal(32, reset_less=True)
-        named = Signal(32, reset_less=True)
+        kept_address = Signal(32, reset_less=True)
+        named_value = Signal(32, reset_less=True)
         m.d.comb += [
-            least.eq((row.least & zero) | (row.aligned & total[:align].any())),
-            failed.eq(was_failed & ~stage.first),
+            field_illegal.eq((row.least & sum_zero) | (row.aligned & total[:align].any())),
+            check_failed.eq(was_failed & ~stage.first),
         ]
-        cause = Signal(Fault)
-        illegal, window, takes, addressed = Signal(), Signal(), Signal(), Signal()
-        fails = stage.valid & (least | (row.checks & beyond))
+        fault_cause = Signal(Fault)
+        is_illegal, is_window, fault_taken, has_address = Signal(), Signal(), Signal(), Signal()
+        fails = stage.valid & (field_illegal | (row.checks & limit_exceeded))
         m.d.comb += [
-            cause.eq(Mux(least, int(Fault.ILLEGAL_FIELD), row.fault)),
-            illegal.eq(cause == Fault.ILLEGAL_FIELD),
-            window.eq(cause == Fault.WINDOW),
+            fault_cause.eq(Mux(field_illegal, int(Fault.ILLEGAL_FIELD), row.fault)),
+            is_illegal.eq(fault_cause == Fault.ILLEGAL_FIELD),
+            is_window.eq(fault_cause == Fault.WINDOW),
             # ILLEGAL_FIELD replaces any other fault, and WINDOW any fault but ILLEGAL_FIELD.
-            takes.eq(
+            fault_taken.eq(
                 fails
                 & (
-                    ~failed
+                    ~check_failed
                     | (
                         (kept_cause != Fault.ILLEGAL_FIELD)
-                        & (illegal | (window & (kept_cause != Fault.WINDOW)))
+                        & (is_illegal | (is_window & (kept_cause != Fault.WINDOW)))
                     )
                 )
             ),
-            addressed.eq(~Cat(cause == none for none in _NO_ADDRESS).any()),
+            has_address.eq(~Cat(fault_cause == none for none in _NO_ADDRESS).any()),
         ]
         with m.If(stage.valid & row.names):
-            m.d.sync += named.eq(total)
-        m.d.sync += was_failed.eq(failed | fails)
-        with m.If(takes):
+            m.d.sync += named_value.eq(total)
+        m.d.sync += was_failed.eq(check_failed | fails)
+        with m.If(fault_taken):
             m.d.sync += [
-                kept_cause.eq(cause),
+                kept_cause.eq(fault_cause),
                 # The lowest bits of an instruction word are its opcode.
-                address.eq(
-                    Mux(cause == Fault.UNAVAILABLE, named[:OPCODE_BITS], named)
-                    & addressed.replicate(len(named))
+                kept_address.eq(
+                    Mux(fault_cause == Fault.UNAVAILABLE, named_value[:OPCODE_BITS], named_value)
+                    & has_address.replicate(len(named_value))
                 ),
             ]
-        counts = stage.valid & ~failed
+        counts = stage.valid & ~check_failed
         write = self._scratch.write_port()
         m.d.sync += self.judges.eq(stage.judges)
         m.d.comb += [
             self.verdict.failed.eq(was_failed),
             self.verdict.cause.eq(kept_cause),
-            self.verdict.address.eq(address),
+            self.verdict.address.eq(kept_address),
             self.keeps.eq(counts & (row.into != 0)),
             self.cell.eq(row.into),
             self.kept.eq(total),

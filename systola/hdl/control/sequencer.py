@@ -101,151 +101,168 @@ class Sequencer(wiring.Component):
         m = Module()
         decoded = self.decoded.payload
         kind = decoded.kind
-        passes = Signal()
-        checked = Signal()  # the instruction is in its second cycle or later, and stays
-        decided = Signal()  # the instruction is in its third cycle or later
-        sound = Signal()  # the instruction has not failed
-        m.d.sync += checked.eq(self.decoded.valid & ~(passes | self.frees))
+        instruction_passes = Signal()
+        instruction_checked = Signal()  # the instruction is in its second cycle or later, and stays
+        instruction_decided = Signal()  # the instruction is in its third cycle or later
+        instruction_sound = Signal()  # the instruction has not failed
+        m.d.sync += instruction_checked.eq(self.decoded.valid & ~(instruction_passes | self.frees))
 
         # The kind of the instruction, and the conditions that any instruction of its kind awaits.
         is_read = Signal()
-        consumes = Signal()
-        halts = Signal()
-        interrupts = Signal()
+        consumes_tiles = Signal()
+        is_halt = Signal()
+        is_interrupt = Signal()
         waits_for_host = Signal()
-        drains = Signal()
+        awaits_idle = Signal()
         m.d.sync += [
             is_read.eq(is_one_of(kind, Opcode.READ_WEIGHTS)),
-            consumes.eq(is_one_of(kind, *PRODUCTS)),
-            halts.eq(is_one_of(kind, Opcode.HALT)),
-            interrupts.eq(is_one_of(kind, Opcode.INTERRUPT_HOST)),
+            consumes_tiles.eq(is_one_of(kind, *PRODUCTS)),
+            is_halt.eq(is_one_of(kind, Opcode.HALT)),
+            is_interrupt.eq(is_one_of(kind, Opcode.INTERRUPT_HOST)),
             waits_for_host.eq(is_one_of(kind, Opcode.SYNCHRONIZE_HOST)),
-            drains.eq(is_one_of(kind, *_DRAINING, *((Opcode.BARRIER,) if self._links else ()))),
+            awaits_idle.eq(
+                is_one_of(kind, *_DRAINING, *((Opcode.BARRIER,) if self._links else ()))
+            ),
         ]
 
-        waiting, lacks, unconsumed, overtakes = self._follow_tiles(
-            m, reads=passes & is_read, consumes=passes & consumes
+        tiles_waiting, tiles_lack, tiles_unconsumed, weights_overtake = self._follow_tiles(
+            m,
+            reads_tiles=instruction_passes & is_read,
+            consumes_tiles=instruction_passes & consumes_tiles,
         )
 
         # Faults.
         found = decoded.failed
         had_found = Signal()
-        fails = Signal()
-        fault = Signal(FaultReport())
+        instruction_fails = Signal()
+        fault_found = Signal(FaultReport())
         m.d.sync += had_found.eq(found)
         m.d.comb += [
-            fails.eq(found | (consumes & lacks) | (is_read & unconsumed) | overtakes),
-            fault.cause.eq(decoded.cause),
-            fault.pc.eq(decoded.pc),
-            fault.address.eq(Mux(had_found | is_read | overtakes, decoded.address, waiting)),
-            self.fault.eq(fault),
+            instruction_fails.eq(
+                found
+                | (consumes_tiles & tiles_lack)
+                | (is_read & tiles_unconsumed)
+                | weights_overtake
+            ),
+            fault_found.cause.eq(decoded.cause),
+            fault_found.pc.eq(decoded.pc),
+            fault_found.address.eq(
+                Mux(had_found | is_read | weights_overtake, decoded.address, tiles_waiting)
+            ),
+            self.fault.eq(fault_found),
         ]
         with m.If(~had_found):
-            m.d.comb += fault.cause.eq(
-                Mux(is_read | overtakes, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW)
+            m.d.comb += fault_found.cause.eq(
+                Mux(is_read | weights_overtake, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW)
             )
-        exhausted = Signal()
-        missing = Signal(32)
+        fetch_exhausted = Signal()
+        missing_address = Signal(32)
         m.d.sync += [
-            exhausted.eq(self.enable & self.exhausted & ~self.decoded.valid),
-            missing.eq(self.program + (self.pc << 4)),
+            fetch_exhausted.eq(self.enable & self.exhausted & ~self.decoded.valid),
+            missing_address.eq(self.program + (self.pc << 4)),
         ]
-        with m.If(exhausted):
+        with m.If(fetch_exhausted):
             m.d.comb += [
-                fault.cause.eq(Fault.FETCH_WINDOW),
-                fault.pc.eq(self.pc),
-                fault.address.eq(missing),
+                fault_found.cause.eq(Fault.FETCH_WINDOW),
+                fault_found.pc.eq(self.pc),
+                fault_found.address.eq(missing_address),
             ]
 
-        refused = Signal()
-        active = Signal()
-        resumed = Signal()
-        stays = Signal()
-        held = (drains & ~self.idle) | (waits_for_host & ~resumed)
+        instruction_refused = Signal()
+        instruction_active = Signal()
+        host_resumed = Signal()
+        instruction_stays = Signal()
+        held = (awaits_idle & ~self.idle) | (waits_for_host & ~host_resumed)
         if self._links:
-            meets, met = Signal(), Signal()
+            is_barrier, barrier_met = Signal(), Signal()
             m.d.sync += [
-                meets.eq(is_one_of(kind, Opcode.BARRIER)),
-                met.eq(self.passed | (met & ~passes)),
+                is_barrier.eq(is_one_of(kind, Opcode.BARRIER)),
+                barrier_met.eq(self.passed | (barrier_met & ~instruction_passes)),
             ]
-            m.d.comb += self.arrived.eq(decided & sound & meets & self.idle & ~met)
-            held |= meets & ~met
+            m.d.comb += self.arrived.eq(
+                instruction_decided & instruction_sound & is_barrier & self.idle & ~barrier_met
+            )
+            held |= is_barrier & ~barrier_met
         m.d.comb += [
-            active.eq(self.enable & self.decoded.valid & checked),
-            self.waiting.eq(decided & sound & waits_for_host & self.idle & ~resumed),
-            stays.eq(held),
-            self.passable.eq(active & ~fails & ~halts & ~stays),
+            instruction_active.eq(self.enable & self.decoded.valid & instruction_checked),
+            self.waiting.eq(
+                instruction_decided & instruction_sound & waits_for_host & self.idle & ~host_resumed
+            ),
+            instruction_stays.eq(held),
+            self.passable.eq(
+                instruction_active & ~instruction_fails & ~is_halt & ~instruction_stays
+            ),
             self.frees.eq(self.passable & self.room),
-            self.issue.eq(passes),
-            self.decoded.ready.eq(passes),
-            self.waits.eq(decided & ~passes),
-            self.interrupt.eq(passes & interrupts & self.enable),
+            self.issue.eq(instruction_passes),
+            self.decoded.ready.eq(instruction_passes),
+            self.waits.eq(instruction_decided & ~instruction_passes),
+            self.interrupt.eq(instruction_passes & is_interrupt & self.enable),
             self.code.eq(decoded.code),
         ]
         m.d.sync += [
-            decided.eq(active),
-            sound.eq(~fails),
-            refused.eq(self.decoded.valid & decided & ~sound),
-            passes.eq(self.frees),
-            self.halted.eq(self.enable & decided & sound & halts),
-            self.faulted.eq(self.enable & (refused | exhausted)),
+            instruction_decided.eq(instruction_active),
+            instruction_sound.eq(~instruction_fails),
+            instruction_refused.eq(self.decoded.valid & instruction_decided & ~instruction_sound),
+            instruction_passes.eq(self.frees),
+            self.halted.eq(self.enable & instruction_decided & instruction_sound & is_halt),
+            self.faulted.eq(self.enable & (instruction_refused | fetch_exhausted)),
         ]
         with m.If(self.resume & self.enable):
-            m.d.sync += resumed.eq(1)
-        with m.Elif(passes & waits_for_host):
-            m.d.sync += resumed.eq(0)
+            m.d.sync += host_resumed.eq(1)
+        with m.Elif(instruction_passes & waits_for_host):
+            m.d.sync += host_resumed.eq(0)
         return m
 
     def _follow_tiles(
-        self, m: Module, *, reads: Value, consumes: Value
+        self, m: Module, *, reads_tiles: Value, consumes_tiles: Value
     ) -> tuple[Signal, Signal, Signal, Signal]:
         """Follow the weight queue in program order.
 
-        A Read_Weights or an instruction that consumes tiles passes with `reads` or `consumes`.
-        Returns the number of waiting tiles, and three faults. The instruction consumes more tiles
-        than wait. It reads tiles while too old ones are not consumed. Or it takes weights from the
-        buffer while tiles wait.
+        A Read_Weights or an instruction that consumes tiles passes with `reads_tiles` or
+        `consumes_tiles`. Returns the number of waiting tiles, and three faults. The instruction
+        consumes more tiles than wait. It reads tiles while too old ones are not consumed. Or it
+        takes weights from the buffer while tiles wait.
         """
         decoded = self.decoded.payload
-        # The weight queue in program order. `waiting`: tiles queued and not yet consumed. `recent`:
-        # tiles of the last WEIGHT_READS_IN_FLIGHT - 1 Read_Weights. `counts`: tiles of each of
-        # these Read_Weights.
-        waiting = Signal(TOTAL_BITS)
-        recent = Signal(TOTAL_BITS)
+        # The weight queue in program order. `tiles_waiting`: tiles queued and not yet consumed.
+        # `tiles_recent`: tiles of the last WEIGHT_READS_IN_FLIGHT - 1 Read_Weights. `counts`: tiles
+        # of each of these Read_Weights.
+        tiles_waiting = Signal(TOTAL_BITS)
+        tiles_recent = Signal(TOTAL_BITS)
         counts = m.submodules.counts = Memory(
             shape=COUNT_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
         )
         write, read = counts.write_port(), counts.read_port(domain="comb")
-        place = Signal(range(WEIGHT_READS_IN_FLIGHT))
+        count_place = Signal(range(WEIGHT_READS_IN_FLIGHT))
         all_written = Signal()
-        oldest = Signal(COUNT_BITS)  # the count that leaves `recent` next
-        queues = Signal()
+        oldest_count = Signal(COUNT_BITS)  # the count that leaves `tiles_recent` next
+        tiles_queued = Signal()
         m.d.comb += [
-            queues.eq(reads),
-            write.en.eq(queues),
-            write.addr.eq(place),
+            tiles_queued.eq(reads_tiles),
+            write.en.eq(tiles_queued),
+            write.addr.eq(count_place),
             write.data.eq(decoded.tiles),
-            read.addr.eq(place + 1),
-            oldest.eq(Mux(all_written, read.data, 0)),
+            read.addr.eq(count_place + 1),
+            oldest_count.eq(Mux(all_written, read.data, 0)),
         ]
-        with m.If(queues):
+        with m.If(tiles_queued):
             m.d.sync += [
-                waiting.eq(waiting + decoded.tiles),
-                recent.eq(recent + decoded.tiles - oldest),
-                place.eq(place + 1),
+                tiles_waiting.eq(tiles_waiting + decoded.tiles),
+                tiles_recent.eq(tiles_recent + decoded.tiles - oldest_count),
+                count_place.eq(count_place + 1),
             ]
-            with m.If(place == WEIGHT_READS_IN_FLIGHT - 2):
+            with m.If(count_place == WEIGHT_READS_IN_FLIGHT - 2):
                 m.d.sync += all_written.eq(1)
-        with m.If(consumes):
-            m.d.sync += waiting.eq(waiting - decoded.tiles)
-        lacks = Signal()
-        unconsumed = Signal()
-        overtakes = Signal()  # weights from the buffer, while tiles are queued
+        with m.If(consumes_tiles):
+            m.d.sync += tiles_waiting.eq(tiles_waiting - decoded.tiles)
+        tiles_lack = Signal()
+        tiles_unconsumed = Signal()
+        weights_overtake = Signal()  # weights from the buffer, while tiles are queued
         if self._training:
             matrix = is_one_of(decoded.kind, Opcode.MATRIX_MULTIPLY)
-            m.d.sync += overtakes.eq(matrix & decoded.from_buffer & (waiting != 0))
+            m.d.sync += weights_overtake.eq(matrix & decoded.from_buffer & (tiles_waiting != 0))
         m.d.sync += [
-            lacks.eq(waiting - decoded.tiles < 0),
-            unconsumed.eq(recent - waiting < 0),
+            tiles_lack.eq(tiles_waiting - decoded.tiles < 0),
+            tiles_unconsumed.eq(tiles_recent - tiles_waiting < 0),
         ]
-        return waiting, lacks, unconsumed, overtakes
+        return tiles_waiting, tiles_lack, tiles_unconsumed, weights_overtake

@@ -40,13 +40,15 @@ class SettingNumbers(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        begun = Signal()
-        following = Signal(range(NUMBERS), init=self._fixed + 1)
-        m.d.comb += self.following.eq(Mux(begun, following, self.present))
+        setting_begun = Signal()
+        number_after = Signal(range(NUMBERS), init=self._fixed + 1)
+        m.d.comb += self.following.eq(Mux(setting_begun, number_after, self.present))
         with m.If(self.judges):
-            m.d.sync += begun.eq(1)
+            m.d.sync += setting_begun.eq(1)
         with m.If(self.ends):
             m.d.sync += self.present.eq(self.following)
-        with m.If(self.ends & begun):
-            m.d.sync += following.eq(Mux(following == NUMBERS - 1, self._fixed, following + 1))
+        with m.If(self.ends & setting_begun):
+            m.d.sync += number_after.eq(
+                Mux(number_after == NUMBERS - 1, self._fixed, number_after + 1)
+            )
         return m

@@ -46,28 +46,31 @@ class Spans(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        position = Signal(range(self._length))  # position in its span of the next instruction
-        last, ended = Signal(), Signal()  # `ended`: a span ended in the cycle before
+        span_position = Signal(range(self._length))  # position in its span of the next instruction
+        is_last, span_ended = Signal(), Signal()  # `span_ended`: a span ended in the cycle before
         # A bit for each list: an instruction of an earlier span is in it.
-        earlier = Signal(len(self._lists))
+        earlier_entries = Signal(len(self._lists))
         m.d.comb += [
-            last.eq(position == self._length - 1),
-            self.holds.eq(last & earlier.any()),
+            is_last.eq(span_position == self._length - 1),
+            self.holds.eq(is_last & earlier_entries.any()),
         ]
         with m.If(self.issue):
-            m.d.sync += position.eq(Mux(last, 0, position + 1))
-        m.d.sync += ended.eq(self.issue & last)
+            m.d.sync += span_position.eq(Mux(is_last, 0, span_position + 1))
+        m.d.sync += span_ended.eq(self.issue & is_last)
         for number, name in enumerate(self._lists):
             view = self.lists[name]
-            mark = Signal(RING_BITS, name=f"{name}_mark")  # place of the last entry of the span
-            at = Signal(RING_BITS, name=f"{name}_at")
-            leaves = Signal(name=f"{name}_leaves")
+            # place of the last entry of the span
+            last_place = Signal(RING_BITS, name=f"{name}_mark")
+            span_end = Signal(RING_BITS, name=f"{name}_at")
+            span_leaves = Signal(name=f"{name}_leaves")
             m.d.comb += [
-                at.eq(Mux(ended, view.youngest, mark)),
-                leaves.eq(view.retires & (view.oldest == at)),
+                span_end.eq(Mux(span_ended, view.youngest, last_place)),
+                span_leaves.eq(view.retires & (view.oldest == span_end)),
             ]
             m.d.sync += [
-                mark.eq(at),
-                earlier[number].eq(Mux(ended, view.some, earlier[number]) & ~leaves),
+                last_place.eq(span_end),
+                earlier_entries[number].eq(
+                    Mux(span_ended, view.some, earlier_entries[number]) & ~span_leaves
+                ),
             ]
         return m

@@ -58,52 +58,52 @@ class TagQueue(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         entry = data.StructLayout({"tag": TAG_BITS, "awaits": len(Unit)})
-        pushed = Signal(entry)
-        blocks = Signal(len(Unit))
+        pushed_tag = Signal(entry)
+        unit_blocks = Signal(len(Unit))
 
         # The oldest tag lies in a register, the others in a ring. Every tag is pushed into the
         # ring. A tag that goes directly into the register leaves the ring in the same cycle.
-        oldest = Signal(entry, reset_less=True)
-        some = Signal()
+        oldest_tag = Signal(entry, reset_less=True)
+        tag_present = Signal()
         m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
-        loads = Signal()
+        tag_loads = Signal()
         # If the register is empty, a tag that comes is loaded at once.
-        waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, retire=loads)
+        tags_waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, pop=tag_loads)
         m.d.comb += [
-            loads.eq(~some | self.enters),
-            pushed.tag.eq(self.tag),
-            behind.pushed.eq(pushed),
+            tag_loads.eq(~tag_present | self.enters),
+            pushed_tag.tag.eq(self.tag),
+            behind.pushed.eq(pushed_tag),
             behind.push.eq(self.push),
-            behind.retire.eq(loads & (self.push | waiting[0])),
-            self.full.eq(waiting[-1]),
-            self.one_at_most.eq(~waiting[0]),
-            self.enters.eq(some & ~blocks.any() & ~self.hold),
-            self.entering.eq(oldest.tag),
+            behind.pop.eq(tag_loads & (self.push | tags_waiting[0])),
+            self.full.eq(tags_waiting[-1]),
+            self.one_at_most.eq(~tags_waiting[0]),
+            self.enters.eq(tag_present & ~unit_blocks.any() & ~self.hold),
+            self.entering.eq(oldest_tag.tag),
         ]
-        with m.If(loads):
+        with m.If(tag_loads):
             m.d.sync += [
-                oldest.eq(Mux(waiting[0], behind.oldest, pushed)),
-                some.eq(self.push | waiting[0]),
+                oldest_tag.eq(Mux(tags_waiting[0], behind.oldest, pushed_tag)),
+                tag_present.eq(self.push | tags_waiting[0]),
             ]
         for unit in range(len(Unit)):
             under_way = self.under_way[unit]
-            last = Signal(self._depth, name=f"last_{unit}")
-            marks = Signal(self._depth, name=f"marks_{unit}")
-            marked = Signal(self._depth, name=f"marked_{unit}")
+            youngest_mark = Signal(self._depth, name=f"youngest_mark_{unit}")
+            marks_held = Signal(self._depth, name=f"marks_held_{unit}")
+            marks_next = Signal(self._depth, name=f"marks_next_{unit}")
             # As many ones, from bit 0, as there are completed marks of tags that have not entered.
-            completed = Signal(TAGS_WAITING, name=f"completed_{unit}")
-            more = Signal.like(completed, name=f"more_{unit}")
-            completes = self.retire[unit] & marked[0]
+            marks_completed = Signal(TAGS_WAITING, name=f"marks_completed_{unit}")
+            completed_next = Signal.like(marks_completed, name=f"completed_next_{unit}")
+            completes = self.retire[unit] & marks_next[0]
             m.d.comb += [
-                last.eq(under_way & ~Cat(under_way[1:], 0)),
-                pushed.awaits[unit].eq(self.units[unit] & (last & ~marks).any()),
-                marked.eq(marks | Mux(self.push & self.units[unit], last, 0)),
-                more.eq(Mux(completes, Cat(1, completed), completed)),
-                blocks[unit].eq(oldest.awaits[unit] & ~completed[0]),
+                youngest_mark.eq(under_way & ~Cat(under_way[1:], 0)),
+                pushed_tag.awaits[unit].eq(self.units[unit] & (youngest_mark & ~marks_held).any()),
+                marks_next.eq(marks_held | Mux(self.push & self.units[unit], youngest_mark, 0)),
+                completed_next.eq(Mux(completes, Cat(1, marks_completed), marks_completed)),
+                unit_blocks[unit].eq(oldest_tag.awaits[unit] & ~marks_completed[0]),
             ]
-            m.d.sync += marks.eq(Mux(self.retire[unit], marked[1:], marked))
-            m.d.sync += completed.eq(more)
-            with m.If(self.enters & oldest.awaits[unit]):
-                m.d.sync += completed.eq(Mux(completes, completed, completed[1:]))
+            m.d.sync += marks_held.eq(Mux(self.retire[unit], marks_next[1:], marks_next))
+            m.d.sync += marks_completed.eq(completed_next)
+            with m.If(self.enters & oldest_tag.awaits[unit]):
+                m.d.sync += marks_completed.eq(Mux(completes, marks_completed, marks_completed[1:]))
         promised(m, platform, ~(self.push & self.full), "a tag for a full queue")
         return m

@@ -110,28 +110,28 @@ class ControlRegisters(wiring.Component):
 
         write = takes_write(m, bus)
 
-        busy = Signal()
-        m.d.comb += busy.eq((self.status & Status.BUSY).any())
+        machine_busy = Signal()
+        m.d.comb += machine_busy.eq((self.status & Status.BUSY).any())
 
         def is_written(register: Register) -> Value:
             # Address and strobes stay as they are offered, so they are compared a cycle before.
             chosen = Signal(name=f"write_{register.name.lower()}")
             written = Signal(name=f"written_{register.name.lower()}")
             meant = (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()
-            m.d.sync += chosen.eq(meant & ~busy if register in LOCKED_WHILE_BUSY else meant)
+            m.d.sync += chosen.eq(meant & ~machine_busy if register in LOCKED_WHILE_BUSY else meant)
             m.d.comb += written.eq(write & chosen)
             return written
 
         # Read-write registers: offset, the signal, its lowest bit in the word.
-        program = Signal(32 - exact_log2(PROGRAM_ALIGNMENT))
+        program_place = Signal(32 - exact_log2(PROGRAM_ALIGNMENT))
         host_page = Signal(config.address_bits - PAGE_BITS)
         host_pages = Signal(HOST_OFFSET_BITS - PAGE_BITS)
         weight_page = Signal(config.address_bits - PAGE_BITS)
-        enable = Signal(len(Interrupt))
+        interrupts_enabled = Signal(len(Interrupt))
         low_page = 32 - PAGE_BITS
         fields = [
-            (Register.IRQ_ENABLE, enable, 0),
-            (Register.PROGRAM, program, exact_log2(PROGRAM_ALIGNMENT)),
+            (Register.IRQ_ENABLE, interrupts_enabled, 0),
+            (Register.PROGRAM, program_place, exact_log2(PROGRAM_ALIGNMENT)),
             (Register.HOST_BASE_LO, host_page[:low_page], PAGE_BITS),
             (Register.HOST_BASE_HI, host_page[low_page:], 0),
             (Register.HOST_PAGES, host_pages, 0),
@@ -144,7 +144,7 @@ class ControlRegisters(wiring.Component):
             with m.If(is_written(register)):
                 m.d.sync += field.eq(bus.wdata[lowest:])
         m.d.comb += [
-            self.program.eq(program << exact_log2(PROGRAM_ALIGNMENT)),
+            self.program.eq(program_place << exact_log2(PROGRAM_ALIGNMENT)),
             self.host_base.eq(host_page << PAGE_BITS),
             self.host_limit.eq(host_pages << PAGE_BITS),
             self.weight_base.eq(weight_page << PAGE_BITS),
@@ -160,21 +160,21 @@ class ControlRegisters(wiring.Component):
         ]
         m.d.sync += self.soft_reset.eq(controls & resets)
 
-        pending = Signal(len(Interrupt))
+        interrupts_pending = Signal(len(Interrupt))
         kept_code = Signal(16)
         ended = Mux(self.finished, int(Interrupt.DONE), 0) | Mux(
             self.faulted, int(Interrupt.FAULT), 0
         )
         raised = ended | Mux(self.interrupt, int(Interrupt.PROGRAM), 0)
         cleared = Mux(is_written(Register.IRQ_STATUS), bus.wdata, 0)
-        shown = Signal(len(Interrupt))
-        m.d.comb += shown.eq(pending | ended)
-        m.d.sync += pending.eq((pending & ~cleared) | raised)
+        interrupts_shown = Signal(len(Interrupt))
+        m.d.comb += interrupts_shown.eq(interrupts_pending | ended)
+        m.d.sync += interrupts_pending.eq((interrupts_pending & ~cleared) | raised)
         with m.If(self.interrupt):
             m.d.sync += kept_code.eq(self.interrupt_code)
         with m.If(self.forget):
-            m.d.sync += [pending.eq(0), kept_code.eq(0)]
-        m.d.comb += self.irq.eq((shown & enable).any())
+            m.d.sync += [interrupts_pending.eq(0), kept_code.eq(0)]
+        m.d.comb += self.irq.eq((interrupts_shown & interrupts_enabled).any())
 
         trace, tags = self._trace(m)
 
@@ -190,7 +190,7 @@ class ControlRegisters(wiring.Component):
             Register.ID: IDENTITY,
             Register.VERSION: VERSION,
             Register.STATUS: self.status,
-            Register.IRQ_STATUS: shown,
+            Register.IRQ_STATUS: interrupts_shown,
             Register.IRQ_CODE: kept_code,
             Register.FAULT_CAUSE: self.fault.cause,
             Register.FAULT_PC: self.fault.pc,
@@ -216,14 +216,14 @@ class ControlRegisters(wiring.Component):
         read_taken = Signal()
         from_trace = Signal(reset_less=True)
         second_word = Signal(reset_less=True)
-        answer = Signal(32, reset_less=True)
+        read_answer = Signal(32, reset_less=True)
         trace_size = exact_log2(8 * TRACE_DEPTH)
         m.d.comb += [
             bus.arready.eq(~read_asked & ~read_gathered & ~bus.rvalid),
             read_taken.eq(bus.arvalid & bus.arready),
             trace.read_enable.eq(read_taken),
             trace.read_address.eq(bus.araddr[3:]),
-            bus.rdata.eq(answer),
+            bus.rdata.eq(read_answer),
         ]
         m.d.sync += [read_asked.eq(read_taken), read_gathered.eq(read_asked)]
         counter_word = Signal.like(self.counter)
@@ -245,32 +245,32 @@ class ControlRegisters(wiring.Component):
             m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
             found.append(Mux(chosen, value, 0))
         with m.If(read_asked):
-            m.d.sync += answer.eq(ored(found))
+            m.d.sync += read_answer.eq(ored(found))
         with m.If(read_gathered):
             m.d.sync += bus.rvalid.eq(1)
             with m.If(from_trace):
-                m.d.sync += answer.eq(trace.read_data.word_select(second_word, 32))
+                m.d.sync += read_answer.eq(trace.read_data.word_select(second_word, 32))
             with m.Elif(of_counter):
-                m.d.sync += answer.eq(self.counted)
+                m.d.sync += read_answer.eq(self.counted)
         with m.Elif(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
 
     def _trace(self, m: Module) -> tuple[Sram, Signal]:
         """Record the tags; return their memory, and their number since the program began."""
         program_begun = Signal(init=1)  # a program, or a reset, began in the cycle before
-        cycle = Signal(32, reset_less=True)
-        tags = Signal(32, reset_less=True)
+        cycle_number = Signal(32, reset_less=True)
+        tag_count = Signal(32, reset_less=True)
         m.submodules.trace = trace = Sram(
             width=32 + TAG_BITS, depth=TRACE_DEPTH, output_register=True
         )
         m.d.comb += [
             trace.write_enable.eq(self.tagged),
-            trace.write_address.eq(tags),
-            trace.write_data.eq(Cat(cycle, self.tag)),
+            trace.write_address.eq(tag_count),
+            trace.write_data.eq(Cat(cycle_number, self.tag)),
         ]
-        m.d.sync += [program_begun.eq(self.begins), cycle.eq(cycle + 1)]
+        m.d.sync += [program_begun.eq(self.begins), cycle_number.eq(cycle_number + 1)]
         with m.If(self.tagged):
-            m.d.sync += tags.eq(tags + 1)
+            m.d.sync += tag_count.eq(tag_count + 1)
         with m.If(program_begun):
-            m.d.sync += [cycle.eq(2), tags.eq(0)]
-        return trace, tags
+            m.d.sync += [cycle_number.eq(2), tag_count.eq(0)]
+        return trace, tag_count

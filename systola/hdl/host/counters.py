@@ -50,29 +50,29 @@ class Counters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # The inputs, a cycle later.
-        start, busy, draining = Signal(), Signal(), Signal()
-        seen = Signal(Activity())
+        start_seen, busy_seen, draining_seen = Signal(), Signal(), Signal()
+        activity_seen = Signal(Activity())
         m.d.sync += [
-            start.eq(self.start),
-            busy.eq(self.busy),
-            draining.eq(self.draining),
-            seen.eq(self.activity),
+            start_seen.eq(self.start),
+            busy_seen.eq(self.busy),
+            draining_seen.eq(self.draining),
+            activity_seen.eq(self.activity),
         ]
 
         # Conditions in the order in which they are tested.
-        waits = seen.matrix_waits
+        waits = activity_seen.matrix_waits
         classes = (
-            (CycleClass.FETCH, start),
-            (CycleClass.ARRAY_ACTIVE, seen.active),
-            (CycleClass.WEIGHT_STALL, seen.awaiting_weights),
-            (CycleClass.WEIGHT_SHIFT, seen.weights_moving),
-            (CycleClass.INPUT_STALL, waits & seen.input_blocked),
-            (CycleClass.OPERAND_STALL, waits & seen.operand_blocked),
+            (CycleClass.FETCH, start_seen),
+            (CycleClass.ARRAY_ACTIVE, activity_seen.active),
+            (CycleClass.WEIGHT_STALL, activity_seen.awaiting_weights),
+            (CycleClass.WEIGHT_SHIFT, activity_seen.weights_moving),
+            (CycleClass.INPUT_STALL, waits & activity_seen.input_blocked),
+            (CycleClass.OPERAND_STALL, waits & activity_seen.operand_blocked),
             (CycleClass.ACCUMULATOR_STALL, waits),
-            (CycleClass.VECTOR, seen.vector),
-            (CycleClass.DRAIN, draining),
-            (CycleClass.HOST_WAIT, seen.host_wait),
-            (CycleClass.OUTPUT_STALL, seen.issue_waits),
+            (CycleClass.VECTOR, activity_seen.vector),
+            (CycleClass.DRAIN, draining_seen),
+            (CycleClass.HOST_WAIT, activity_seen.host_wait),
+            (CycleClass.OUTPUT_STALL, activity_seen.issue_waits),
         )
         cycle_counts, program_begins = Signal(), Signal()
         class_counted = Signal(range(len(CycleClass)))
@@ -80,8 +80,8 @@ class Counters(wiring.Component):
         for which, condition in reversed(classes):
             found = Mux(condition, which, found)
         m.d.sync += [
-            cycle_counts.eq(busy | start),
-            program_begins.eq(start),
+            cycle_counts.eq(busy_seen | start_seen),
+            program_begins.eq(start_seen),
             class_counted.eq(found),
         ]
 

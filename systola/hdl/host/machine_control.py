@@ -97,12 +97,12 @@ class MachineControl(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        drains = Signal()
-        stops = Signal()
+        program_drains = Signal()
+        program_stops = Signal()
         program_failed = Signal()
         program_abandoned = Signal()
-        done = Signal()
-        fault = Signal()
+        program_done = Signal()
+        program_fault = Signal()
         timeout_reported = Signal()  # the end has been reported already: a memory does not answer
         rejects_instruction = Signal()
         transfer_fails = Signal()
@@ -112,15 +112,15 @@ class MachineControl(wiring.Component):
         program_ends = Signal()
         forgets_program = Signal()
         will_clear = Signal()
-        clear = Signal(init=1)
+        clear_units = Signal(init=1)
         failures = self.error | self.corrupt.any()
         if self._links:
             failures |= self.broken
         m.d.comb += [
             self.begins.eq(~self.busy & self.start & ~self.soft_reset),
             rejects_instruction.eq(self.running & self.rejected),
-            transfer_fails.eq(failures & (self.running | drains)),
-            buses_at_rest.eq(stops & self.quiet.all()),
+            transfer_fails.eq(failures & (self.running | program_drains)),
+            buses_at_rest.eq(program_stops & self.quiet.all()),
             watchdog_expires.eq(self.expired & self.busy & ~timeout_reported),
             reports_timeout.eq(watchdog_expires & ~buses_at_rest),
             program_ends.eq(buses_at_rest & ~self.soft_reset),
@@ -134,7 +134,7 @@ class MachineControl(wiring.Component):
                 | reports_timeout
             ),
             self.forget.eq(forgets_program),
-            clear.eq(will_clear),
+            clear_units.eq(will_clear),
         ]
         for name in self.clear.shape().members:
             copy = m.submodules[f"clear_{name}"] = Replica()
@@ -143,16 +143,20 @@ class MachineControl(wiring.Component):
             m.d.sync += [
                 self.running.eq(1),
                 self.busy.eq(1),
-                done.eq(0),
-                fault.eq(0),
+                program_done.eq(0),
+                program_fault.eq(0),
                 program_failed.eq(0),
                 program_abandoned.eq(0),
                 timeout_reported.eq(0),
             ]
         with m.If(self.running & (self.halted | self.rejected)):
-            m.d.sync += [self.running.eq(0), drains.eq(1), program_failed.eq(rejects_instruction)]
-        with m.If(drains & self.idle):
-            m.d.sync += [drains.eq(0), stops.eq(1), self.stop.eq(1)]
+            m.d.sync += [
+                self.running.eq(0),
+                program_drains.eq(1),
+                program_failed.eq(rejects_instruction),
+            ]
+        with m.If(program_drains & self.idle):
+            m.d.sync += [program_drains.eq(0), program_stops.eq(1), self.stop.eq(1)]
         # For a program that ends in this cycle the assignments below do not matter any more.
         with m.If(watchdog_expires):
             m.d.sync += timeout_reported.eq(1)
@@ -161,21 +165,26 @@ class MachineControl(wiring.Component):
         with m.If(self.busy & self.soft_reset):
             m.d.sync += program_abandoned.eq(1)
         with m.If(transfer_fails | watchdog_expires | (self.busy & self.soft_reset)):
-            m.d.sync += [self.running.eq(0), drains.eq(0), stops.eq(1), self.stop.eq(1)]
+            m.d.sync += [
+                self.running.eq(0),
+                program_drains.eq(0),
+                program_stops.eq(1),
+                self.stop.eq(1),
+            ]
         # None of the events above happens in this cycle, so the condition need not include them.
-        with m.If(clear):
+        with m.If(clear_units):
             m.d.sync += self.stop.eq(0)
         with m.If(program_ends):
             m.d.sync += [
-                stops.eq(0),
+                program_stops.eq(0),
                 self.busy.eq(0),
-                done.eq(~program_failed & ~program_abandoned),
-                fault.eq(program_failed & ~program_abandoned),
+                program_done.eq(~program_failed & ~program_abandoned),
+                program_fault.eq(program_failed & ~program_abandoned),
             ]
         with m.If(reports_timeout):
-            m.d.sync += fault.eq(1)
+            m.d.sync += program_fault.eq(1)
         with m.If(forgets_program):
-            m.d.sync += [done.eq(0), fault.eq(0)]
+            m.d.sync += [program_done.eq(0), program_fault.eq(0)]
 
         report = self._report(
             m,
@@ -187,20 +196,22 @@ class MachineControl(wiring.Component):
             self.draining.eq(self.busy & ~self.running),
             self.status.eq(
                 self.busy * int(Status.BUSY)
-                | done * int(Status.DONE)
-                | fault * int(Status.FAULT)
+                | program_done * int(Status.DONE)
+                | program_fault * int(Status.FAULT)
                 | (self.running & self.waiting) * int(Status.WAITING)
             ),
         ]
-        states = Cat(self.running, drains, stops)
+        states = Cat(self.running, program_drains, program_stops)
         promised(m, platform, at_most_one(states), "a program is in two states")
         promised(m, platform, self.busy == states.any(), "a program is busy and in no state")
-        promised(m, platform, ~stops | self.stop, "a program stops, and its transfers go on")
+        promised(
+            m, platform, ~program_stops | self.stop, "a program stops, and its transfers go on"
+        )
         promised(m, platform, ~(self.running & self.stop), "a program runs without transfers")
         promised(m, platform, ~(self.finished & self.faulted), "a program has succeeded and failed")
         promised(m, platform, ~self.forget | (self.status == 0), "a program is not forgotten")
         copies = self.clear.as_value()
-        promised(m, platform, copies == clear.replicate(len(copies)), "a unit is not cleared")
+        promised(m, platform, copies == clear_units.replicate(len(copies)), "a unit is not cleared")
         return m
 
     def _report(self, m: Module, *, keeps: Value, drops: Value) -> data.View:
@@ -211,7 +222,7 @@ class MachineControl(wiring.Component):
         fault_found = Signal(FaultReport(), reset_less=True)
         keeps_report = Signal()
         drops_report = Signal(init=1)  # set after a reset, too
-        report = Signal(FaultReport(), reset_less=True)
+        kept_report = Signal(FaultReport(), reset_less=True)
         m.d.sync += [
             fault_found.eq(self.rejection),
             keeps_report.eq(keeps),
@@ -243,7 +254,7 @@ class MachineControl(wiring.Component):
                 fault_found.address.eq(self.waits),
             ]
         with m.If(drops_report):
-            m.d.sync += report.eq(0)
+            m.d.sync += kept_report.eq(0)
         with m.Elif(keeps_report):
-            m.d.sync += report.eq(fault_found)
-        return report
+            m.d.sync += kept_report.eq(fault_found)
+        return kept_report

@@ -57,7 +57,7 @@ class LinkFifo(wiring.Component):
             m.d.comb += [
                 ring.push.eq(self.valid),
                 ring.pushed.eq(self.beat[name]),
-                ring.retire.eq(beat_taken),
+                ring.pop.eq(beat_taken),
                 self.taken.payload[name].eq(ring.oldest),
             ]
         m.d.sync += [

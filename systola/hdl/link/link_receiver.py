@@ -25,11 +25,11 @@ class LinkReceiver(wiring.Component):
     | `buffer`       | writes of lines |
     | `accumulators` | updates of rows |
     | `advance`      | the write or update of `advance_to` - 1 was taken in the cycle before |
-    | `done`         | the last write or update of an instruction was taken in the cycle before |
+    | `retire`       | the last write or update of an instruction was taken in the cycle before |
     | `mismatch`     | the next beat is of another kind than the row; it is not taken |
 
     A write is requested in the cycle after the last beat. Throughput: a beat a cycle, while writes
-    are `ready`. `advance` and `done` are registers. They report that a write or update is taken:
+    are `ready`. `advance` and `retire` are registers. They report that a write or update is taken:
     its user must know when it has its effect.
     """
 
@@ -43,7 +43,7 @@ class LinkReceiver(wiring.Component):
                 "accumulators": Out(AccumulatorUpdateSignature(config=config)),
                 "advance": Out(1),
                 "advance_to": Out(link_address_bits(config)),
-                "done": Out(1),
+                "retire": Out(1),
                 "mismatch": Out(1),
             }
         )
@@ -98,7 +98,7 @@ class LinkReceiver(wiring.Component):
             row_complete.eq(beat_completes | (row_complete & ~row_written)),
             self.advance.eq(row_written),
             self.advance_to.eq(link_address(target_row.place + 1, target_row.sums, self._config)),
-            self.done.eq(row_written & target_row.last),
+            self.retire.eq(row_written & target_row.last),
             self.mismatch.eq(self.beat.valid & self.cleared.valid & ~kind_fits),
         ]
         message = "a line changes before it is written"
@@ -109,5 +109,5 @@ class LinkReceiver(wiring.Component):
         promised_offer(m, platform, accumulators.enable, accumulators.ready, sums, message)
         one_write = ~(buffer.enable & accumulators.enable)
         promised(m, platform, one_write, "a row is written to both memories")
-        promised(m, platform, ~self.done | self.advance, "an instruction is done without a write")
+        promised(m, platform, ~self.retire | self.advance, "an instruction is done without a write")
         return m

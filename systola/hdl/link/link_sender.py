@@ -7,13 +7,12 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
 from systola.hdl.link.link_signature import (
-    AccumulatorReadSignature,
     LinkBeat,
 )
 from systola.hdl.link_commands import LinkRow, link_address, link_address_bits
 from systola.hdl.memories.accumulators import READ_LATENCY
 from systola.hdl.parts.promise import promised, promised_offer
-from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
+from systola.hdl.ports import BUFFER_LATENCY, AccumulatorReadSignature, BufferReadSignature
 
 
 class LinkSender(wiring.Component):
@@ -31,7 +30,7 @@ class LinkSender(wiring.Component):
     | `valid`, `beat` | a beat goes out |
     | `credit`        | the neighbour has taken a beat |
     | `advance`       | line or row `advance_to` - 1 was read in the cycle before |
-    | `done`          | the last row of an instruction was read in the cycle before |
+    | `retire`        | the last row of an instruction was read in the cycle before |
     | `empty`         | all beats of the rows read in earlier cycles have left |
 
     The sender begins with `config.link_beats` credits. It spends one for each beat when it reads
@@ -39,7 +38,7 @@ class LinkSender(wiring.Component):
     ended do no harm, since the links are cleared before the next start.
 
     Throughput: a beat a cycle, but for one cycle between sums and lines that follow them. The first
-    beat comes a cycle after the memory's data. `advance` and `done` are registers.
+    beat comes a cycle after the memory's data. `advance` and `retire` are registers.
     """
 
     def __init__(self, *, config: Config):
@@ -54,7 +53,7 @@ class LinkSender(wiring.Component):
                 "credit": In(1),
                 "advance": Out(1),
                 "advance_to": Out(link_address_bits(config)),
-                "done": Out(1),
+                "retire": Out(1),
                 "empty": Out(1),
             }
         )
@@ -90,7 +89,7 @@ class LinkSender(wiring.Component):
             credits.eq(credits + self.credit - Mux(row_read, row_beats_needed, 0)),
             self.advance.eq(row_read),
             self.advance_to.eq(link_address(row.place + 1, row.sums, self._config)),
-            self.done.eq(row_read & row.last),
+            self.retire.eq(row_read & row.last),
         ]
         with m.If(row_read):
             m.d.sync += gap_remaining.eq(Mux(row.sums, row_beats, line_beats - 1))
@@ -130,7 +129,7 @@ class LinkSender(wiring.Component):
         promised(m, platform, ~both, "a line and sums come in the same cycle")
         promised(m, platform, ~comes | (beats_remaining <= 1), "a row comes before the last went")
         promised(m, platform, has_room, "a row is read with more credits than there are")
-        promised(m, platform, ~self.done | self.advance, "an instruction is done without a row")
+        promised(m, platform, ~self.retire | self.advance, "an instruction is done without a row")
         promised(m, platform, one_read, "a row is read from both memories")
         message = "a read of a line is withdrawn"
         promised_offer(m, platform, buffer.enable, buffer.ready, buffer.address, message)

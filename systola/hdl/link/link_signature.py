@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures of a link, of the parts of a link unit, and of their ports to the accumulators."""
+"""Signatures of a link, and of the ports of a link unit to the accumulators."""
 
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.link_commands import LinkCommand, LinkRow, link_address_bits
 
 
 class LinkBeat(data.StructLayout):
@@ -39,57 +38,6 @@ class LinkSignature(wiring.Signature):
                 "beat": Out(LinkBeat(config=config)),
                 "credit": In(1),
                 "token": Out(1),
-            }
-        )
-
-
-class PartSignature(wiring.Signature):
-    """A signature of a sender or receiver towards the issue and the interlocks, seen from there.
-
-    | port      | meaning |
-    |---|---|
-    | `command` | a command for the part |
-    | `rows`    | the rows of a command, from the cycle after it is taken on |
-    | `cleared` | the same rows in the same order, once no older instruction uses them |
-    | `advance` | all rows below `advance_to` are done |
-    | `done`    | an instruction is done |
-    | `busy`    | an instruction is not done |
-    """
-
-    def __init__(self, *, config: Config):
-        row = LinkRow(config=config)
-        super().__init__(
-            {
-                "command": Out(stream.Signature(LinkCommand(config=config))),
-                "rows": In(stream.Signature(row)),
-                "cleared": Out(stream.Signature(row)),
-                "advance": In(1),
-                "advance_to": In(link_address_bits(config)),
-                "done": In(1),
-                "busy": In(1),
-            }
-        )
-
-
-class AccumulatorReadSignature(wiring.Signature):
-    """A signature that reads rows of the accumulators, seen from the reader.
-
-    | member    | meaning |
-    |---|---|
-    | `enable`  | asks for a read |
-    | `ready`   | the read is accepted |
-    | `address` | the row |
-    | `data`    | the row, for one cycle, `accumulators.READ_LATENCY` cycles after `enable` &
-                  `ready` |
-    """
-
-    def __init__(self, *, config: Config):
-        super().__init__(
-            {
-                "enable": Out(1),
-                "ready": In(1),
-                "address": Out(ceil_log2(config.accumulator_rows)),
-                "data": In(32 * config.cols),
             }
         )
 

@@ -4,25 +4,31 @@
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
 from systola.arch.isa import LinkPart
+from systola.hdl.control.signatures import LinkListSignature
 from systola.hdl.link.link_fifo import LinkFifo
 from systola.hdl.link.link_receiver import LinkReceiver
 from systola.hdl.link.link_sender import LinkSender
 from systola.hdl.link.link_signature import (
-    AccumulatorReadSignature,
     AccumulatorUpdateSignature,
     LinkSignature,
-    PartSignature,
 )
 from systola.hdl.link.link_walk import LinkWalk
 from systola.hdl.link.pod_barrier import CORES_BITS, PodBarrier
-from systola.hdl.ports import BufferReadSignature, BufferWriteSignature
+from systola.hdl.link_commands import LinkCommand
+from systola.hdl.ports import AccumulatorReadSignature, BufferReadSignature, BufferWriteSignature
 
 SIDES = ("left", "right")
+PARTS = {
+    f"{queue}_{side}": f"{uses}_{side}"
+    for queue, uses in (("send", "sending"), ("receive", "receiving"))
+    for side in SIDES
+}
+"""The parts of a link unit: the port of their commands, and the port of their list."""
 COMMANDS_BITS = 4
 """Bits of the number of instructions that a part has taken and not done."""
 
@@ -38,25 +44,26 @@ def neighbour_ports(config: Config) -> dict[str, wiring.Member]:
 class LinkUnit(wiring.Component):
     """A unit that has the four parts of a core's links, and its barrier.
 
-    | port                            | meaning |
+    | port                                | meaning |
     |---|---|
-    | `to_left`, `to_right`           | links to the neighbours |
-    | `from_left`, `from_right`       | links from the neighbours |
-    | `send_left`, `send_right`       | instructions of a sender, and its rows, see PartSignature |
-    | `receive_left`, `receive_right` | instructions of a receiver, and its rows, see
-                                        PartSignature |
-    | `buffer_read`, `sums_read`      | reads, shared by both senders in turn |
-    | `buffer_write`, `sums_update`   | writes and updates, shared by both receivers in turn |
-    | `cores`                         | cores of the pod |
-    | `arrived`                       | this core has come to a barrier, see PodBarrier |
-    | `passed`                        | this core may go on, see PodBarrier |
-    | `waits`                         | a bit for each LinkPart: it has an instruction that is not
-                                        done |
-    | `moved`                         | a row was read or written, or a beat or token came: nothing
-                                        is stuck |
-    | `quiet`                         | all that was read has been sent |
-    | `mismatched`                    | a bit for each side, left first: a beat from there is of the
-                                        wrong kind |
+    | `to_left`, `to_right`               | links to the neighbours |
+    | `from_left`, `from_right`           | links from the neighbours |
+    | `send_left`, `send_right`           | commands for a sender |
+    | `sending_left`, `sending_right`     | its list and its interlock |
+    | `receive_left`, `receive_right`     | commands for a receiver |
+    | `receiving_left`, `receiving_right` | its list and its interlock |
+    | `buffer_read`, `sums_read`          | reads, shared by both senders in turn |
+    | `buffer_write`, `sums_update`       | writes and updates, shared by both receivers in turn |
+    | `cores`                             | cores of the pod |
+    | `arrived`                           | this core has come to a barrier, see PodBarrier |
+    | `passed`                            | this core may go on, see PodBarrier |
+    | `waits`                             | a bit for each LinkPart: it has an instruction that is
+                                            not done |
+    | `moved`                             | a row was read or written, or a beat or token came:
+                                            nothing is stuck |
+    | `quiet`                             | all that was read has been sent |
+    | `mismatched`                        | a bit for each side, left first: a beat from there is of
+                                            the wrong kind |
 
     Throughput: a beat a cycle in each of the four parts, if rows of sums have two beats or more.
     Lines of one beat share a port of the buffer. Latency: LinkSender, LinkFifo and LinkReceiver
@@ -66,12 +73,12 @@ class LinkUnit(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        part = PartSignature(config=config).flip()
+        commands = stream.Signature(LinkCommand(config=config))
         super().__init__(
             {
                 **neighbour_ports(config),
-                **{f"send_{side}": Out(part) for side in SIDES},
-                **{f"receive_{side}": Out(part) for side in SIDES},
+                **{name: In(commands) for name in PARTS},
+                **{name: In(LinkListSignature(config=config)) for name in PARTS.values()},
                 "buffer_read": Out(BufferReadSignature(config=config)),
                 "buffer_write": Out(BufferWriteSignature(config=config)),
                 "sums_read": Out(AccumulatorReadSignature(config=config)),
@@ -123,8 +130,7 @@ class LinkUnit(wiring.Component):
             self.quiet.eq(Cat(sender.empty for sender in senders).all()),
         ]
         units = (*senders, *receivers)
-        names = [f"{what}_{side}" for what in ("send", "receive") for side in SIDES]
-        for number, (name, unit) in enumerate(zip(names, units, strict=True)):
+        for number, (name, unit) in enumerate(zip(PARTS, units, strict=True)):
             self._part(m, name, unit, number)
         self._share(m, "buffer_read", [sender.buffer for sender in senders])
         self._share(m, "sums_read", [sender.accumulators for sender in senders])
@@ -134,41 +140,40 @@ class LinkUnit(wiring.Component):
 
     def _part(self, m: Module, name: str, unit: LinkSender | LinkReceiver, number: int) -> None:
         """Connect one part with its instructions, and count instructions that are not done."""
-        port = getattr(self, name)
+        commands, uses = getattr(self, name), getattr(self, PARTS[name])
         walk = m.submodules[f"walk_{name}"] = LinkWalk(config=self._config)
-        connect(m, flipped(port.command), walk.command)
-        connect(m, walk.rows, flipped(port.rows))
-        connect(m, flipped(port.cleared), unit.cleared)
+        connect(m, flipped(commands), walk.command)
+        connect(m, walk.rows, flipped(uses.rows))
+        connect(m, flipped(uses.cleared), unit.cleared)
         under_way = Signal(COMMANDS_BITS, name=f"{name}_under_way")
-        taken = port.command.valid & port.command.ready
-        m.d.sync += under_way.eq(under_way + taken - unit.done)
+        m.d.sync += under_way.eq(under_way + uses.taken - unit.retire)
         m.d.comb += [
-            port.advance.eq(unit.advance),
-            port.advance_to.eq(unit.advance_to),
-            port.done.eq(unit.done),
-            port.busy.eq(under_way != 0),
-            self.waits[number].eq(port.busy | port.command.valid),
+            uses.taken.eq(commands.valid & commands.ready),
+            uses.advance.eq(unit.advance),
+            uses.advance_to.eq(unit.advance_to),
+            uses.retire.eq(unit.retire),
+            self.waits[number].eq((under_way != 0) | commands.valid),
         ]
 
     def _share(self, m: Module, name: str, users: Sequence[wiring.PureInterface]) -> None:
         """Connect the left and the right part with one port, in turn where both request it."""
         port = getattr(self, name)
         left, right = users
-        turn = Signal(name=f"{name}_turn")
-        chosen = Signal(name=f"{name}_right")
+        right_turn = Signal(name=f"{name}_turn")
+        right_chosen = Signal(name=f"{name}_right")
         m.d.comb += [
-            chosen.eq(right.enable & (~left.enable | turn)),
+            right_chosen.eq(right.enable & (~left.enable | right_turn)),
             port.enable.eq(left.enable | right.enable),
-            left.ready.eq(port.ready & ~chosen),
-            right.ready.eq(port.ready & chosen),
+            left.ready.eq(port.ready & ~right_chosen),
+            right.ready.eq(port.ready & right_chosen),
         ]
         with m.If(port.enable & port.ready):
-            m.d.sync += turn.eq(~chosen)
+            m.d.sync += right_turn.eq(~right_chosen)
         for member, flow in port.signature.members.items():
             if member in ("enable", "ready"):
                 continue
             ends = getattr(port, member), getattr(left, member), getattr(right, member)
             if flow.flow is Out:
-                m.d.comb += ends[0].eq(Mux(chosen, ends[2], ends[1]))
+                m.d.comb += ends[0].eq(Mux(right_chosen, ends[2], ends[1]))
             else:
                 m.d.comb += [end.eq(ends[0]) for end in ends[1:]]

@@ -6,9 +6,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from systola.arch.config import Config
-from systola.hdl.link.link_signature import AccumulatorReadSignature, AccumulatorUpdateSignature
+from systola.hdl.link.link_signature import AccumulatorUpdateSignature
 from systola.hdl.memories.accumulators import SUMS_LATENCY, Accumulators, accumulator_ports
 from systola.hdl.parts.promise import promised
+from systola.hdl.ports import AccumulatorReadSignature
 
 
 class LinkedAccumulators(wiring.Component):
@@ -16,8 +17,9 @@ class LinkedAccumulators(wiring.Component):
 
     | port          | meaning |
     |---|---|
-    | `sums_read`   | reads of the links, in cycles without `enable` |
-    | `sums_update` | updates of the links, in cycles without `update`; `sums` come with `enable` |
+    | `sums_read`   | reads of the links, in cycles without `read.enable` |
+    | `sums_update` | updates of the links, in cycles without `update.enable`; `sums` come with
+                      their `enable` |
 
     All other members are the members of Accumulators, and always win. The sums of `sums_update`
     wait here until the accumulators need them.
@@ -37,30 +39,31 @@ class LinkedAccumulators(wiring.Component):
         m = Module()
         memory = m.submodules.memory = Accumulators(config=self._config)
         read, update = self.sums_read, self.sums_update
-        adds = Signal()
-        sums = Signal.like(update.sums, reset_less=True)
+        link_adds = Signal()
+        link_sums = Signal.like(update.sums, reset_less=True)
         from_link = Signal()
         assert SUMS_LATENCY == 1
-        m.d.sync += [from_link.eq(update.enable & update.ready), sums.eq(update.sums)]
+        m.d.sync += [from_link.eq(update.enable & update.ready), link_sums.eq(update.sums)]
+        first, wins = self.update, self.update.enable
         m.d.comb += [
-            read.ready.eq(memory.ready & ~self.enable),
-            read.data.eq(memory.data),
-            update.ready.eq(~self.update),
-            adds.eq(update.enable & update.ready & update.adds),
-            memory.enable.eq(self.enable | read.enable),
-            memory.address.eq(Mux(self.enable, self.address, read.address)),
-            memory.update.eq(self.update | update.enable),
-            memory.reads.eq(Mux(self.update, self.reads, adds << update.address[0])),
-            memory.row.eq(Mux(self.update, self.row, update.address)),
-            memory.accumulate.eq(Mux(self.update, self.accumulate, update.adds)),
-            memory.shift.eq(Mux(self.update, self.shift, 0)),
-            memory.sums.eq(Mux(from_link, sums, self.sums)),
-            self.ready.eq(memory.ready),
-            self.data.eq(memory.data),
+            read.ready.eq(memory.read.ready & ~self.read.enable),
+            read.data.eq(memory.read.data),
+            update.ready.eq(~wins),
+            link_adds.eq(update.enable & update.ready & update.adds),
+            memory.read.enable.eq(self.read.enable | read.enable),
+            memory.read.address.eq(Mux(self.read.enable, self.read.address, read.address)),
+            memory.update.enable.eq(wins | update.enable),
+            memory.update.reads.eq(Mux(wins, first.reads, link_adds << update.address[0])),
+            memory.update.address.eq(Mux(wins, first.address, update.address)),
+            memory.update.adds.eq(Mux(wins, first.adds, update.adds)),
+            memory.update.shift.eq(Mux(wins, first.shift, 0)),
+            memory.update.sums.eq(Mux(from_link, link_sums, first.sums)),
+            self.read.ready.eq(memory.read.ready),
+            self.read.data.eq(memory.read.data),
             self.flawed.eq(memory.flawed),
         ]
-        loses = ~(self.enable & read.ready)
+        loses = ~(self.read.enable & read.ready)
         promised(m, platform, loses, "a read of the links wins over Activate")
-        loses = ~(self.update & update.ready)
+        loses = ~(wins & update.ready)
         promised(m, platform, loses, "sums of the links win over the array")
         return m

@@ -4,21 +4,22 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import MatrixCommand, address_bits, line_bits, matrix_walk, row_bits
+from systola.hdl.commands import line_bits, matrix_walk, row_bits
+from systola.hdl.control.hazards import masks_of
+from systola.hdl.control.signatures import list_signature, queue_signature
 from systola.hdl.matrix.mxu import MXU
 from systola.hdl.matrix.vector_feeder import FEED_LATENCY, FeedEvent, VectorFeeder
 from systola.hdl.matrix.vector_planner import VectorPlanner
 from systola.hdl.matrix.weight_loader import WeightLoader
-from systola.hdl.memories.accumulators import BANKS, UPDATE_LATENCY
+from systola.hdl.memories.accumulators import BANKS, UPDATE_LATENCY, RowUpdateSignature
 from systola.hdl.parts.delay_line import DelayLine
-from systola.hdl.parts.in_flight import Awaited, Progress, kept
+from systola.hdl.parts.in_flight import kept
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.walker import WALK_GAP, Walker
-from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature
+from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature, WeightRowSignature
 
 FRONT_LATENCY = 6
 """Cycles from a command to the read of its first line: walk, two of plan, interlock, read."""
@@ -29,12 +30,6 @@ SUMS_ANNOUNCED = UPDATE_LATENCY
 the earliest in the cycle after the write."""
 COMMAND_GAP = WALK_GAP
 """Cycles lost between two commands."""
-_WATCHED = {
-    "host_reading": address_bits,
-    "activate_writing": address_bits,
-    "activate_reading": row_bits,
-}
-"""Lists that vectors wait for, each with a function that returns the bits of its addresses."""
 
 
 class SumEvent(data.StructLayout):
@@ -111,39 +106,28 @@ class MatrixUnit(wiring.Component):
     A vector is a line of the buffer, or no line outside the feature map (VectorPlanner). Its sums
     go to an accumulator row. Vectors are issued in the order of the command's walk.
 
-    | port                       | meaning |
+    | port               | meaning |
     |---|---|
-    | `command`, `command_valid` | the oldest command of the queue |
-    | `command_pop`              | the last place of the walk is taken; the next command may
-                                   follow |
-    | `masks`                    | the entries that the command waits for |
-    | `progress`                 | the report of the list of each mask |
-    | `waits`                    | a bit for each mask: a vector waited for it in the cycle before |
-    | `buffer`                   | reads of lines |
-    | `weight_row`               | the oldest row of the weight FIFO, in the cycle after its
-                                   `weight_take` |
-    | `weight_arrived`           | the weight FIFO has a row |
-    | `weight_take`              | takes the oldest row of the weight FIFO |
-    | `update`, `update_row`     | updates a row of the accumulators |
-    | `update_reads`             | a bit for each bank: the update reads it, see Accumulators |
-    | `accumulate`, `shift`      | the kind of the update, see Accumulators |
-    | `sums`                     | the sums, SUMS_LATENCY cycles after their `update` |
-    | `advance_read`             | lines below `advance_read_to` have been read for the last time |
-    | `read_done`                | the instruction has read all its lines |
-    | `advance_sum`              | accumulator rows below `advance_sum_to` are final in
-                                   SUMS_ANNOUNCED cycles |
-    | `sum_done`                 | all rows of the instruction are final in SUMS_ANNOUNCED cycles |
-    | `active`                   | a vector was issued in the cycle before |
-    | `awaiting_weights`         | the array waited for weights in the cycle before, and none had
-                                   arrived |
-    | `weights_moving`           | a tile moved into the array in the cycle before, and a vector
-                                   waited for it |
+    | `queue`            | the queue of commands; `pop`: the last place of the walk is taken, and
+                           the next command may follow |
+    | `matrix_reading`   | the list of buffer lines: reports lines that have been read for the last
+                           time, and retires when all have been read |
+    | `matrix_summing`   | the list of accumulator rows: reports rows that are final in
+                           SUMS_ANNOUNCED cycles, and retires when all rows are |
+    | `waits`            | a bit for each mask: a vector waited for it in the cycle before |
+    | `buffer`           | reads of lines |
+    | `weight_rows`      | the rows of the weight FIFO |
+    | `update`           | updates of accumulator rows |
+    | `active`           | a vector was issued in the cycle before |
+    | `awaiting_weights` | the array waited for weights in the cycle before, and none had arrived |
+    | `weights_moving`   | a tile moved into the array in the cycle before, and a vector waited for
+                           it |
 
     Waits: a vector waits while older instructions still use its line or its row. The first vector
     of a tile waits for its weights. A tile is loaded into the shadow weights during `rows` cycles
     beside the tile before; after that it is switched without a bubble.
 
-    Timing: COMMAND_GAP cycles lie between two commands. At `command_pop` vectors may still be on
+    Timing: COMMAND_GAP cycles lie between two commands. At `queue.pop` vectors may still be on
     their way to their issue. The first line is read FRONT_LATENCY cycles after its command came,
     and FOLLOW_LATENCY cycles after a list lets it go.
 
@@ -155,36 +139,15 @@ class MatrixUnit(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        accumulator = ceil_log2(config.accumulator_rows)
-        depth = config.queue_depth
         super().__init__(
             {
-                "command": In(MatrixCommand(config=config)),
-                "command_valid": In(1),
-                "command_pop": Out(1),
-                "masks": In(data.StructLayout(dict.fromkeys(_WATCHED, Awaited(depth)))),
-                "progress": In(
-                    data.StructLayout(
-                        {name: Progress(bits(config), depth) for name, bits in _WATCHED.items()}
-                    )
-                ),
-                "waits": Out(data.StructLayout(dict.fromkeys(_WATCHED, 1))),
+                "queue": In(queue_signature("matrix", config)),
+                "matrix_reading": In(list_signature("matrix_reading", config)),
+                "matrix_summing": In(list_signature("matrix_summing", config)),
+                "waits": Out(data.StructLayout(dict.fromkeys(masks_of("matrix", config), 1))),
                 "buffer": Out(BufferReadSignature(config=config)),
-                "weight_row": In(8 * config.cols),
-                "weight_arrived": In(1),
-                "weight_take": Out(1),
-                "update": Out(1),
-                "update_row": Out(accumulator),
-                "update_reads": Out(BANKS),
-                "accumulate": Out(1),
-                "shift": Out(2),
-                "sums": Out(32 * config.cols),
-                "advance_read": Out(1),
-                "advance_read_to": Out(address_bits(config)),
-                "read_done": Out(1),
-                "advance_sum": Out(1),
-                "advance_sum_to": Out(row_bits(config)),
-                "sum_done": Out(1),
+                "weight_rows": In(WeightRowSignature(width=8 * config.cols)),
+                "update": Out(RowUpdateSignature(config=config)),
                 "active": Out(1),
                 "awaiting_weights": Out(1),
                 "weights_moving": Out(1),
@@ -194,7 +157,7 @@ class MatrixUnit(wiring.Component):
     @staticmethod
     def latency(config: Config) -> int:
         """Return the cycles from `active` to the sums of its vector, SUMS_LATENCY after
-        `update`."""
+        `update.enable`."""
         return FEED_LATENCY + MXU.latency(config)
 
     def elaborate(self, platform: object) -> Module:
@@ -211,75 +174,75 @@ class MatrixUnit(wiring.Component):
                 Check(watched="activate_reading", address="row", used="vector"),
             ],
             depth=config.queue_depth,
-            widths={name: bits(config) for name, bits in _WATCHED.items()},
+            widths=masks_of("matrix", config),
         )
         self._plan(m, interlock)
 
         # Issue: it depends on registers and on the weights. An item that has to wait for weights
-        # waits `aside`, so that the interlock's `output.ready` is a register.
+        # waits `waiting_item`, so that the interlock's `output.ready` is a register.
         passed = interlock.output
-        aside, aside_valid = Signal(Item(config=config), reset_less=True), Signal()
-        # the inverse of `aside_valid`, a register of its own for the choice of items
-        aside_free = Signal(init=1)
-        item = Signal(Item(config=config))
+        waiting_item, waiting_valid = Signal(Item(config=config), reset_less=True), Signal()
+        # the inverse of `waiting_valid`, a register of its own for the choice of items
+        waiting_free = Signal(init=1)
+        issued_item = Signal(Item(config=config))
         item_comes = Signal()
-        first = Signal()
+        is_first = Signal()
         item_goes = Signal()
-        active = Signal()
+        vector_issues = Signal()
         m.d.comb += [
-            passed.ready.eq(aside_free),
-            item.eq(Mux(aside_valid, aside, passed.payload)),
-            item_comes.eq(~aside_free | passed.valid),
-            first.eq(Mux(aside_free, passed.payload.event.first, aside.event.first)),
-            item_goes.eq(item_comes & Mux(first, loader.ready, ~loader.hold)),
-            active.eq(item_goes & item.vector),
-            loader.swap.eq(item_goes & first),
-            loader.arrived.eq(self.weight_arrived),
-            self.weight_take.eq(loader.take),
+            passed.ready.eq(waiting_free),
+            issued_item.eq(Mux(waiting_valid, waiting_item, passed.payload)),
+            item_comes.eq(~waiting_free | passed.valid),
+            is_first.eq(Mux(waiting_free, passed.payload.event.first, waiting_item.event.first)),
+            item_goes.eq(item_comes & Mux(is_first, loader.ready, ~loader.hold)),
+            vector_issues.eq(item_goes & issued_item.vector),
+            loader.swap.eq(item_goes & is_first),
+            loader.arrived.eq(self.weight_rows.valid),
+            self.weight_rows.pop.eq(loader.take),
         ]
-        with m.If(~aside_valid):
-            m.d.sync += aside.eq(passed.payload)
+        with m.If(~waiting_valid):
+            m.d.sync += waiting_item.eq(passed.payload)
         m.d.sync += [
-            aside_valid.eq(item_comes & ~item_goes),
-            aside_free.eq(~item_comes | item_goes),
+            waiting_valid.eq(item_comes & ~item_goes),
+            waiting_free.eq(~item_comes | item_goes),
         ]
-        awaits = Signal()
-        m.d.comb += awaits.eq(
+        awaits_weights = Signal()
+        m.d.comb += awaits_weights.eq(
             Mux(
-                aside_free,
+                waiting_free,
                 interlock.oldest_valid & interlock.oldest.event.first,
-                aside.event.first,
+                waiting_item.event.first,
             )
             & ~loader.ready
         )
-        issued = Signal()
-        read = Signal(Item(config=config), reset_less=True)
+        item_issued = Signal()
+        read_item = Signal(Item(config=config), reset_less=True)
         m.d.sync += [
-            issued.eq(item_goes),
-            read.eq(item),
-            self.buffer.enable.eq(item_goes & item.reads),
-            self.active.eq(active),
-            self.awaiting_weights.eq(loader.hold | (awaits & ~self.weight_arrived)),
-            self.weights_moving.eq(awaits & self.weight_arrived),
-            self.waits.eq(Mux(aside_free, interlock.waits.as_value(), 0)),
+            item_issued.eq(item_goes),
+            read_item.eq(issued_item),
+            self.buffer.enable.eq(item_goes & issued_item.reads),
+            self.active.eq(vector_issues),
+            self.awaiting_weights.eq(loader.hold | (awaits_weights & ~self.weight_rows.valid)),
+            self.weights_moving.eq(awaits_weights & self.weight_rows.valid),
+            self.waits.eq(Mux(waiting_free, interlock.waits.as_value(), 0)),
             # These come a cycle after the read.
-            self.advance_read.eq(self.active & read.done_with),
-            self.advance_read_to.eq(read.line + 1),
-            self.read_done.eq(self.active & read.event.sum.last),
+            self.matrix_reading.advance.eq(self.active & read_item.done_with),
+            self.matrix_reading.advance_to.eq(read_item.line + 1),
+            self.matrix_reading.retire.eq(self.active & read_item.event.sum.last),
         ]
         m.d.comb += [
-            self.buffer.address.eq(read.line),
-            feeder.issue.eq(issued),
-            feeder.event.eq(read.feed),
+            self.buffer.address.eq(read_item.line),
+            feeder.issue.eq(item_issued),
+            feeder.event.eq(read_item.feed),
         ]
 
-        event, holds = self._feed(m, feeder, mxu, loader, read)
+        event, holds = self._feed(m, feeder, mxu, loader, read_item)
         self._update(m, event.sum, holds[-1 - BUFFER_LATENCY])
-        m.d.comb += self.sums.eq(mxu.sums)
+        m.d.comb += self.update.sums.eq(mxu.sums)
         return m
 
     def _feed(
-        self, m: Module, feeder: VectorFeeder, mxu: MXU, loader: WeightLoader, read: data.View
+        self, m: Module, feeder: VectorFeeder, mxu: MXU, loader: WeightLoader, read_item: data.View
     ) -> tuple[data.View, list[Signal]]:
         """Connect the array with the feeder and the weights.
 
@@ -297,17 +260,17 @@ class MatrixUnit(wiring.Component):
             m.d.sync += [held.eq(holds[-1]), loaded.eq(load)]
             holds.append(held)
             load = loaded
-        weights = self.weight_row
+        weights = self.weight_rows.row
         for stage in range(BUFFER_LATENCY):
             moving = Signal.like(weights, name=f"weights_{stage}", reset_less=True)
             m.d.sync += moving.eq(weights)
             weights = moving
-        event = Signal(VectorEvent(config=config))
+        vector_event = Signal(VectorEvent(config=config))
         arriving = behind.output
         m.d.comb += [
-            event.eq(read.event),
-            event.sum.row.eq(read.row),
-            behind.input.eq(event),
+            vector_event.eq(read_item.event),
+            vector_event.sum.row.eq(read_item.row),
+            behind.input.eq(vector_event),
             behind.input_valid.eq(self.active),
         ]
 
@@ -336,7 +299,7 @@ class MatrixUnit(wiring.Component):
                 mxu.unsigned_vector.eq(unsigned_vector[-1]),
                 mxu.unsigned_weights.eq(unsigned_weights[-1]),
             ]
-        return event, holds
+        return vector_event, holds
 
     def _update(self, m: Module, rows: data.View, hold: Signal) -> None:
         """Delay the rows until the array has their sums, and announce the updates.
@@ -348,47 +311,47 @@ class MatrixUnit(wiring.Component):
         delay = m.submodules.delay = DelayLine(
             layout=SumEvent(config=config), cycles=self.latency(config) - 1 - BUFFER_LATENCY
         )
-        coming = Signal(SumEvent(config=config), reset_less=True)
+        coming_update = Signal(SumEvent(config=config), reset_less=True)
         update_comes = Signal()
-        update = Signal(SumEvent(config=config), reset_less=True)
+        row_update = Signal(SumEvent(config=config), reset_less=True)
         m.d.sync += [
             update_comes.eq(delay.output_valid & ~hold),
-            coming.eq(delay.output),
-            self.update.eq(update_comes),
-            update.eq(coming),
+            coming_update.eq(delay.output),
+            self.update.enable.eq(update_comes),
+            row_update.eq(coming_update),
             *(
-                self.update_reads[bank].eq(
-                    update_comes & coming.accumulate & (coming.row[0] == bank)
+                self.update.reads[bank].eq(
+                    update_comes & coming_update.accumulate & (coming_update.row[0] == bank)
                 )
                 for bank in range(BANKS)
             ),
-            self.advance_sum.eq(update_comes & coming.final),
-            self.sum_done.eq(update_comes & coming.last),
+            self.matrix_summing.advance.eq(update_comes & coming_update.final),
+            self.matrix_summing.retire.eq(update_comes & coming_update.last),
         ]
         m.d.comb += [
             delay.input.eq(rows),
             delay.input_valid.eq(self.active),
             delay.hold.eq(hold),
-            self.update_row.eq(update.row),
-            self.advance_sum_to.eq(update.row + 1),
-            self.accumulate.eq(update.accumulate),
-            self.shift.eq(update.shift),
+            self.update.address.eq(row_update.row),
+            self.matrix_summing.advance_to.eq(row_update.row + 1),
+            self.update.adds.eq(row_update.accumulate),
+            self.update.shift.eq(row_update.shift),
         ]
 
     def _plan(self, m: Module, interlock: Interlock) -> None:
         """Connect the plan: it turns the command into items for the interlock."""
         config = self._config
-        command = self.command
+        queue, command = self.queue, self.queue.command
         walker = m.submodules.walker = Walker(walk=matrix_walk(config))
         planner = m.submodules.planner = VectorPlanner(config=config)
 
         first, last = walker.first, walker.last
-        taken = planner.place_ready  # the place is taken, if there is one
+        taken = planner.places.ready  # the place is taken, if there is one
         m.d.comb += [
             walker.walk.payload.eq(command.walk),
-            walker.walk.valid.eq(self.command_valid),
+            walker.walk.valid.eq(queue.valid),
             walker.advance.eq(taken),
-            self.command_pop.eq(walker.walk.ready),
+            queue.pop.eq(walker.walk.ready),
         ]
 
         first_product = first.block & first.kx & first.ky & (first.ox | ~command.wide_vectors)
@@ -396,72 +359,70 @@ class MatrixUnit(wiring.Component):
         last_k = last.block & last.kx & last.ky
 
         # Accumulator rows: for each tile along K the same rows again, then the next ones.
-        row = Signal(row_bits(config))
+        sum_row = Signal(row_bits(config))
         first_row = Signal(row_bits(config))
-        # `about` and `done_with` accompany the plan of the place.
-        about = Signal(VectorEvent(config=config), reset_less=True)
+        # `place_event` and `done_with` accompany the plan of the place.
+        place_event = Signal(VectorEvent(config=config), reset_less=True)
         done_with = Signal(reset_less=True)
         with m.If(~walker.present):
-            m.d.sync += [row.eq(command.accumulator), first_row.eq(command.accumulator)]
+            m.d.sync += [sum_row.eq(command.accumulator), first_row.eq(command.accumulator)]
         with m.Elif(taken):
             m.d.sync += [
-                row.eq(row + row_ends),
-                about.first.eq(first.ox & first.oy),
-                about.unsigned_vector.eq(command.wide_vectors & first.ox),
-                about.unsigned_weights.eq(command.wide_weights & first.block),
-                about.sum.row.eq(row),
-                about.sum.accumulate.eq(~first_product | command.accumulate),
-                about.sum.shift.eq(
+                sum_row.eq(sum_row + row_ends),
+                place_event.first.eq(first.ox & first.oy),
+                place_event.unsigned_vector.eq(command.wide_vectors & first.ox),
+                place_event.unsigned_weights.eq(command.wide_weights & first.block),
+                place_event.sum.row.eq(sum_row),
+                place_event.sum.accumulate.eq(~first_product | command.accumulate),
+                place_event.sum.shift.eq(
                     (command.wide_vectors & ~first.ox) + (command.wide_weights & ~first.block)
                 ),
-                about.sum.final.eq(last_k & row_ends),
-                about.sum.last.eq(walker.ends),
+                place_event.sum.final.eq(last_k & row_ends),
+                place_event.sum.last.eq(walker.ends),
                 done_with.eq(command.sequential & last.n & last.block),
             ]
             with m.If(last.ox & last.oy):
                 with m.If(last_k):
-                    m.d.sync += first_row.eq(row + 1)
+                    m.d.sync += first_row.eq(sum_row + 1)
                 with m.Else():
-                    m.d.sync += row.eq(first_row)
+                    m.d.sync += sum_row.eq(first_row)
 
         # The plan stays here until the interlock takes it.
         plan = planner.plan.payload
-        item, valid = Signal(Item(config=config), reset_less=True), Signal()
+        planned_item, item_valid = Signal(Item(config=config), reset_less=True), Signal()
         moves = interlock.input.ready
         taken_on = m.submodules.taken_on = Replica()  # a copy of `moves` for the planner
         with m.If(moves):
             m.d.sync += [
-                valid.eq(planner.plan.valid),
-                item.line.eq(plan.line),
-                item.reads.eq(plan.reads),
-                item.vector.eq(plan.vector),
-                item.feed.eq(plan.feed),
-                item.row.eq(about.sum.row),
-                item.event.eq(about),
-                item.event.first.eq(about.first & plan.vector),
-                item.done_with.eq(done_with),
+                item_valid.eq(planner.plan.valid),
+                planned_item.line.eq(plan.line),
+                planned_item.reads.eq(plan.reads),
+                planned_item.vector.eq(plan.vector),
+                planned_item.feed.eq(plan.feed),
+                planned_item.row.eq(place_event.sum.row),
+                planned_item.event.eq(place_event),
+                planned_item.event.first.eq(place_event.first & plan.vector),
+                planned_item.done_with.eq(done_with),
             ]
 
         # The masks of the place, and of the plan.
-        masks = self.masks
+        masks = queue.masks
         for stage, loads in (("place", taken), ("plan", moves)):
-            here = Signal.like(self.masks, name=f"masks_of_{stage}")
-            source = Signal.like(self.masks, name=f"masks_to_{stage}")
-            m.d.comb += source.eq(Mux(loads, masks, here))
-            m.d.sync += here.eq(kept(source, self.progress))
-            masks = here
+            stage_masks = Signal.like(queue.masks, name=f"masks_of_{stage}")
+            masks_source = Signal.like(queue.masks, name=f"masks_to_{stage}")
+            m.d.comb += masks_source.eq(Mux(loads, masks, stage_masks))
+            m.d.sync += stage_masks.eq(kept(masks_source, queue.progress))
+            masks = stage_masks
 
         m.d.comb += [
             planner.command.eq(command),
-            planner.position.eq(walker.position),
-            planner.row_starts.eq(first.ox),
-            planner.row_ends.eq(last.ox),
-            planner.place_valid.eq(walker.present),
+            planner.places.payload.eq(Cat(walker.position, first.ox, last.ox)),
+            planner.places.valid.eq(walker.present),
             taken_on.input.eq(interlock.frees),
             planner.frees.eq(interlock.frees),
             planner.plan.ready.eq(taken_on.output),
-            interlock.input.valid.eq(valid),
-            interlock.input.payload.eq(item),
+            interlock.input.valid.eq(item_valid),
+            interlock.input.payload.eq(planned_item),
             interlock.awaited.eq(masks),
-            interlock.progress.eq(self.progress),
+            interlock.progress.eq(queue.progress),
         ]

@@ -102,15 +102,15 @@ class MXU(wiring.Component):
         m.d.sync += [hold_skew.eq(self.hold_next), hold_align.eq(self.hold_next)]
 
         # Operands have a sign as the array takes them. For low bytes it is 0.
-        operands = Signal(data.ArrayLayout(operand, rows))
+        vector_operands = Signal(data.ArrayLayout(operand, rows))
         for k, byte in enumerate(self.vector):
             signed_byte = Cat(byte, byte[7] & ~self.unsigned_vector) if wide else byte
-            m.d.comb += operands[k].eq(signed_byte)
+            m.d.comb += vector_operands[k].eq(signed_byte)
 
         # Systolic data set-up: row k is delayed by k cycles. Stage k carries rows k and up.
         skewed: list[Value] = []
         flags: dict[str, list[Value]] = {name: [] for name in self._flags}
-        vector = operands.as_value()
+        vector = vector_operands.as_value()
         now = {name: getattr(self, name) for name in self._flags}
         for k in range(rows):
             skewed.append(vector[: operand.width])
@@ -127,9 +127,9 @@ class MXU(wiring.Component):
         moving = {"activations": Cat(*skewed)} | {n: Cat(*bits) for n, bits in flags.items()}
 
         total = sum_shape(rows=rows, wide=wide)
-        sums = Signal(total.width * cols)
+        column_sums = Signal(total.width * cols)
         if is_grid(self._config):
-            self._place_grid(m, moving, sums)
+            self._place_grid(m, moving, column_sums)
         else:
             m.submodules.tile = tile = make_tile(self._config)
             m.d.comb += [getattr(tile, name).eq(value) for name, value in moving.items()]
@@ -137,20 +137,20 @@ class MXU(wiring.Component):
                 tile.weights.eq(self.weights),
                 tile.load.eq(self.load),
                 tile.hold_next.eq(self.hold_next),
-                sums.eq(tile.partial_out),
+                column_sums.eq(tile.partial_out),
             ]
 
         # Group g is g cycles late. The groups before the last one wait for it.
         width = total.width * self._config.columns_per_stage
-        waiting = sums[:0]
+        waiting = column_sums[:0]
         for stage in range(self._config.stages - 1):
-            joined = Cat(waiting, sums[stage * width : (stage + 1) * width])
+            joined = Cat(waiting, column_sums[stage * width : (stage + 1) * width])
             waiting = Signal(len(joined), name=f"align_{stage}", reset_less=True)
             with m.If(~hold_align):
                 m.d.sync += waiting.eq(joined)
-        aligned = Signal(data.ArrayLayout(total, cols))
-        m.d.comb += aligned.eq(Cat(waiting, sums[len(waiting) :]))
-        m.d.comb += [self.sums[c].eq(aligned[c]) for c in range(cols)]
+        aligned_sums = Signal(data.ArrayLayout(total, cols))
+        m.d.comb += aligned_sums.eq(Cat(waiting, column_sums[len(waiting) :]))
+        m.d.comb += [self.sums[c].eq(aligned_sums[c]) for c in range(cols)]
         return m
 
     def _place_grid(self, m: Module, moving: dict[str, Value], sums: Signal) -> None:

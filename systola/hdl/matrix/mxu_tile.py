@@ -114,17 +114,17 @@ class MXUTile(wiring.Component):
                         products.load[stage].eq(row["swap"]),
                         products.activations[stage].eq(row["activations"]),
                     ]
-                shadow = Signal(signed(8), name=f"shadow_{k}_{c}", reset_less=True)
-                total = Signal(self._sum, name=f"partial_{k}_{c}", reset_less=True)
-                fresh = shadow
+                shadow_weight = Signal(signed(8), name=f"shadow_weight_{k}_{c}", reset_less=True)
+                column_partial = Signal(self._sum, name=f"partial_{k}_{c}", reset_less=True)
+                fresh = shadow_weight
                 if self._wide:
-                    fresh = Cat(shadow, shadow[7] & ~row["unsigned_weights"])
+                    fresh = Cat(shadow_weight, shadow_weight[7] & ~row["unsigned_weights"])
                 with m.If(self.load[k]):
-                    m.d.sync += shadow.eq(self.weights[c])
+                    m.d.sync += shadow_weight.eq(self.weights[c])
                 m.d.comb += products.weights[c].eq(fresh)
                 with m.If(moves):
-                    m.d.sync += total.eq(partial[c] + products.products[c])
-                partial[c] = total
+                    m.d.sync += column_partial.eq(partial[c] + products.products[c])
+                partial[c] = column_partial
             row = self._later(m, f"{k}_out", row, moves)
             m.d.comb += [getattr(self, f"{name}_out")[k].eq(row[name]) for name in row]
         m.d.comb += [self.partial_out[c].eq(partial[c]) for c in range(self._cols)]

@@ -85,17 +85,17 @@ class VectorFeeder(wiring.Component):
         )
         m.d.comb += [through.input.eq(self.event), through.input_valid.eq(self.issue)]
 
-        # The line arrives, and `before` takes the line before. Where nothing is rotated, `before`
-        # takes the line itself.
-        fill = Signal(8, reset_less=True)
-        filled = Signal(rows, reset_less=True)
-        arrived = Signal(8 * rows, reset_less=True)
-        before = Signal(8 * rows, reset_less=True)
+        # The line arrives, and `line_before` takes the line before. Where nothing is rotated,
+        # `line_before` takes the line itself.
+        fill_byte = Signal(8, reset_less=True)
+        bytes_filled = Signal(rows, reset_less=True)
+        arrived_line = Signal(8 * rows, reset_less=True)
+        line_before = Signal(8 * rows, reset_less=True)
         comes = through.output
         with m.If(~self.hold & through.output_valid):
             m.d.sync += [
-                fill.eq(comes.fill),
-                filled.eq(
+                fill_byte.eq(comes.fill),
+                bytes_filled.eq(
                     Cat(
                         comes.outside | (comes.rotates & ((i < comes.head) | (i >= comes.body)))
                         for i in range(rows)
@@ -103,24 +103,26 @@ class VectorFeeder(wiring.Component):
                 ),
             ]
             with m.If(comes.fetched):
-                m.d.sync += arrived.eq(self.buffer_data[: 8 * rows])
+                m.d.sync += arrived_line.eq(self.buffer_data[: 8 * rows])
             with m.If(~comes.rotates):
-                m.d.sync += before.eq(self.buffer_data[: 8 * rows])
+                m.d.sync += line_before.eq(self.buffer_data[: 8 * rows])
             with m.Elif(comes.moved_on):
-                m.d.sync += before.eq(arrived)
+                m.d.sync += line_before.eq(arrived_line)
 
         # The bits of a byte are rotated apart, so that several copies of the distance share the
         # work.
-        lines = Cat(before, arrived)
-        window = Signal(8 * rows)
+        lines = Cat(line_before, arrived_line)
+        line_window = Signal(8 * rows)
         for first in range(0, 8, BITS_PER_SHIFT):
             shift = m.submodules[f"shift_{first}"] = Replica(width=bits_for(rows - 1))
             m.d.comb += shift.input.eq(
                 Mux(self.hold, shift.output, Mux(comes.rotates, comes.shift, 0))
             )
             for bit in range(first, first + BITS_PER_SHIFT):
-                m.d.comb += window[bit::8].eq(lines[bit::8] >> shift.output)
-        vector = Cat(Mux(filled[i], fill, window.word_select(i, 8)) for i in range(rows))
+                m.d.comb += line_window[bit::8].eq(lines[bit::8] >> shift.output)
+        vector = Cat(
+            Mux(bytes_filled[i], fill_byte, line_window.word_select(i, 8)) for i in range(rows)
+        )
         with m.If(~self.hold):
             m.d.sync += self.vector.eq(vector)
         return m

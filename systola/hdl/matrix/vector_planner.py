@@ -33,19 +33,23 @@ class Plan(data.StructLayout):
         )
 
 
+class Place(data.StructLayout):
+    """A place of a walk: its position, and whether it is the first or the last of its row."""
+
+    def __init__(self, *, config: Config):
+        position = matrix_walk(config).position
+        super().__init__({"position": position, "row_starts": 1, "row_ends": 1})
+
+
 class VectorPlanner(wiring.Component):
     """A unit that turns places of a walk into plans.
 
-    | port          | meaning |
+    | port      | meaning |
     |---|---|
-    | `command`     | the command of the walk |
-    | `position`    | the place |
-    | `row_starts`  | the place is the first of its row |
-    | `row_ends`    | the place is the last of its row |
-    | `place_valid` | there is a place |
-    | `place_ready` | the place is taken, if there is one; a register |
-    | `plan`        | the plan of the place, from the next cycle on |
-    | `frees`       | the value of `plan.ready` in the next cycle |
+    | `command` | the command of the walk |
+    | `places`  | the places; `places.ready` is a register |
+    | `plan`    | the plan of the place, from the next cycle on |
+    | `frees`   | the value of `plan.ready` in the next cycle |
 
     The plan of a place reads its line, or no line outside the map. Throughput: one plan a cycle.
 
@@ -62,11 +66,7 @@ class VectorPlanner(wiring.Component):
         super().__init__(
             {
                 "command": In(MatrixCommand(config=config)),
-                "position": In(matrix_walk(config).position),
-                "row_starts": In(1),
-                "row_ends": In(1),
-                "place_valid": In(1),
-                "place_ready": Out(1),
+                "places": In(stream.Signature(Place(config=config))),
                 "plan": Out(stream.Signature(Plan(config=config))),
                 "frees": In(1),
             }
@@ -74,7 +74,8 @@ class VectorPlanner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        rows, command, position = self._config.rows, self.command, self.position
+        rows, command, place = self._config.rows, self.command, self.places.payload
+        position = place.position
         packed = command.packed
         plan = self.plan.payload
 
@@ -88,20 +89,20 @@ class VectorPlanner(wiring.Component):
         lines_crossed = Signal(line_bits(self._config))
         kept_crosses = Signal()
         m.d.comb += [
-            first_byte.eq(Mux(self.row_starts, command.byte, kept_byte)),
+            first_byte.eq(Mux(place.row_starts, command.byte, kept_byte)),
             next_byte.eq(first_byte + command.byte_step),
             vector_crosses.eq(next_byte >= rows),
         ]
 
-        # The place, when it is taken. `ready` is a copy of `place_ready` for this unit.
+        # The place, when it is taken. `place_free` is a copy of `places.ready` for this unit.
         place_taken = Signal()
-        ready = Signal()
+        place_free = Signal()
         at_row_start = Signal(reset_less=True)
-        inside = Signal(reset_less=True)
-        primes = Signal(reset_less=True)  # the place begins a row that needs the line before
+        place_inside = Signal(reset_less=True)
+        place_primes = Signal(reset_less=True)  # the place begins a row that needs the line before
         # bytes of the vector in its first line
         bytes_in_line = Signal(range(rows + 1), reset_less=True)
-        line = Signal(line_bits(self._config), reset_less=True)
+        first_line = Signal(line_bits(self._config), reset_less=True)
         # columns of the row from x on
         columns_remaining = Signal(signed(len(position.x) + 1), reset_less=True)
         feed_here = Signal(FeedEvent(rows=rows), reset_less=True)
@@ -112,19 +113,19 @@ class VectorPlanner(wiring.Component):
         inside_x = (position.x.as_unsigned() - command.width)[-1]
         with m.If(place_taken):
             m.d.sync += kept_byte.eq(Mux(vector_crosses, next_byte - rows, next_byte))
-            with m.If(self.row_ends | ~packed):
+            with m.If(place.row_ends | ~packed):
                 m.d.sync += [lines_crossed.eq(0), kept_crosses.eq(0)]
             with m.Else():
                 m.d.sync += [
                     lines_crossed.eq(lines_crossed + kept_crosses),
                     kept_crosses.eq(vector_crosses),
                 ]
-        with m.If(ready):
+        with m.If(place_free):
             m.d.sync += [
-                at_row_start.eq(self.row_starts),
-                inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
+                at_row_start.eq(place.row_starts),
+                place_inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
                 # The adder takes in the last line crossed as its carry.
-                line.eq((Cat(1, position.line) + Cat(kept_crosses, lines_crossed))[1:]),
+                first_line.eq((Cat(1, position.line) + Cat(kept_crosses, lines_crossed))[1:]),
                 bytes_in_line.eq(rows - first_byte),
                 columns_remaining.eq(command.width - position.x),
                 moves_on.eq(vector_crosses),
@@ -137,28 +138,35 @@ class VectorPlanner(wiring.Component):
             ]
 
         # The plan of the place, or before it the plan of the line before.
-        valid, stays_valid = Signal(), Signal()
+        plan_valid, stays_valid = Signal(), Signal()
         primes_next = Signal()
-        reads = Signal()
-        beyond = Signal()  # the row goes on in the second line of the vector
-        moved_on = Signal()  # the line that was read last has become the line before
+        line_read = Signal()
+        row_continues = Signal()  # the row goes on in the second line of the vector
+        line_moved_on = Signal()  # the line that was read last has become the line before
         m.d.comb += [
-            stays_valid.eq(place_taken | (valid & ~(self.plan.ready & ~primes))),
-            place_taken.eq(self.place_valid & ready),
-            self.plan.valid.eq(valid),
-            plan.line.eq(line - primes),
+            stays_valid.eq(place_taken | (plan_valid & ~(self.plan.ready & ~place_primes))),
+            place_taken.eq(self.places.valid & place_free),
+            self.plan.valid.eq(plan_valid),
+            plan.line.eq(first_line - place_primes),
             # After the end of the row there is nothing to read.
-            beyond.eq((bytes_in_line - columns_remaining)[-1]),
-            reads.eq(inside & (~feed_here.rotates | primes | ((at_row_start | moved_on) & beyond))),
-            plan.reads.eq(reads),
-            plan.vector.eq(~primes),
+            row_continues.eq((bytes_in_line - columns_remaining)[-1]),
+            line_read.eq(
+                place_inside
+                & (
+                    ~feed_here.rotates
+                    | place_primes
+                    | ((at_row_start | line_moved_on) & row_continues)
+                )
+            ),
+            plan.reads.eq(line_read),
+            plan.vector.eq(~place_primes),
             plan.feed.rotates.eq(feed_here.rotates),
             plan.feed.shift.eq(feed_here.shift),
             plan.feed.fill.eq(feed_here.fill),
             plan.feed.head.eq(feed_here.head),
-            plan.feed.fetched.eq(reads),
-            plan.feed.moved_on.eq(moved_on),
-            plan.feed.outside.eq(~inside),
+            plan.feed.fetched.eq(line_read),
+            plan.feed.moved_on.eq(line_moved_on),
+            plan.feed.outside.eq(~place_inside),
             plan.feed.body.eq(
                 Mux(
                     columns_remaining >= rows,
@@ -167,19 +175,19 @@ class VectorPlanner(wiring.Component):
                 )
             ),
         ]
-        m.d.sync += [valid.eq(stays_valid), primes.eq(primes_next)]
-        with m.If(valid & self.plan.ready):
-            m.d.sync += moved_on.eq(primes | moves_on)
+        m.d.sync += [plan_valid.eq(stays_valid), place_primes.eq(primes_next)]
+        with m.If(plan_valid & self.plan.ready):
+            m.d.sync += line_moved_on.eq(place_primes | moves_on)
         # `starts_inside` (the place is inside the map, so that the line before it is read first)
-        # comes late. `primes_next` does not depend on `place_valid`, or synthesis would derive
+        # comes late. `primes_next` does not depend on `places.valid`, or synthesis would derive
         # `will_be_free` from it.
         starts_inside = inside_x & (~command.bounded | inside_y)
-        begins_row = ready & packed & self.row_starts
-        still_primes = ~ready & primes & ~self.plan.ready
-        begins = self.place_valid & begins_row
+        begins_row = place_free & packed & place.row_starts
+        still_primes = ~place_free & place_primes & ~self.plan.ready
+        begins = self.places.valid & begins_row
         m.d.comb += primes_next.eq((begins_row & starts_inside) | still_primes)
         will_be_free = ~stays_valid | (self.frees & ~still_primes)
-        for name, copy in (("ready", ready), ("place_ready", self.place_ready)):
+        for name, copy in (("ready", place_free), ("place_ready", self.places.ready)):
             replica = m.submodules[name] = Replica()
             m.d.comb += [
                 replica.input.eq(will_be_free & ~(begins & starts_inside)),

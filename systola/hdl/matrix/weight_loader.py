@@ -43,41 +43,48 @@ class WeightLoader(wiring.Component):
         m = Module()
         stages = self._config.stages
         next_row = Signal(self._config.rows, init=1)  # one-hot: the row that is loaded next
-        # Registers change a cycle after a swap. Until then, `swapped` stands for the change.
-        swapped = Signal()
+        # Registers change a cycle after a swap. Until then, `tile_swapped` stands for the change.
+        tile_swapped = Signal()
         tile_loaded = Signal()
-        cooling = Signal(range(stages + 1))  # cycles until the last swap has left the last stage
-        cooled = Signal(init=1)  # `cooling` is 0
-        cool = Signal()
+        # cycles until the last swap has left the last stage
+        cooling_cycles = Signal(range(stages + 1))
+        array_cooled = Signal(init=1)  # `cooling_cycles` is 0
+        swap_allowed = Signal()
         # a tile, in the shadow weights or on its way there, waits for its swap
         tile_waits = Signal()
 
         tile_begins = Signal()
         inside = ~next_row[0]
         m.d.comb += [
-            cool.eq(cooled & ~swapped),
-            tile_waits.eq(tile_loaded & ~swapped),
-            tile_begins.eq(self.arrived & next_row[0] & ~tile_waits & cool),
+            swap_allowed.eq(array_cooled & ~tile_swapped),
+            tile_waits.eq(tile_loaded & ~tile_swapped),
+            tile_begins.eq(self.arrived & next_row[0] & ~tile_waits & swap_allowed),
             self.take.eq(tile_begins | (self.arrived & inside)),
             self.load.eq(Mux(self.take, next_row, 0)),
-            self.ready.eq(tile_waits | (self.arrived & next_row[0] & cool)),
+            self.ready.eq(tile_waits | (self.arrived & next_row[0] & swap_allowed)),
             self.hold.eq(inside & ~tile_waits & ~self.arrived),
         ]
-        m.d.sync += [swapped.eq(self.swap), tile_loaded.eq(tile_begins | tile_waits)]
+        m.d.sync += [tile_swapped.eq(self.swap), tile_loaded.eq(tile_begins | tile_waits)]
         with m.If(self.take):
             m.d.sync += next_row.eq(next_row.rotate_left(1))
-        cooling_remaining = Signal.like(cooling)
-        m.d.comb += cooling_remaining.eq(Mux(swapped, stages, cooling))
+        cooling_remaining = Signal.like(cooling_cycles)
+        m.d.comb += cooling_remaining.eq(Mux(tile_swapped, stages, cooling_cycles))
         with m.If(self.hold | (cooling_remaining == 0)):
-            m.d.sync += [cooling.eq(cooling_remaining), cooled.eq(cooling_remaining == 0)]
+            m.d.sync += [
+                cooling_cycles.eq(cooling_remaining),
+                array_cooled.eq(cooling_remaining == 0),
+            ]
         with m.Else():
-            m.d.sync += [cooling.eq(cooling_remaining - 1), cooled.eq(cooling_remaining == 1)]
+            m.d.sync += [
+                cooling_cycles.eq(cooling_remaining - 1),
+                array_cooled.eq(cooling_remaining == 1),
+            ]
         promised(m, platform, at_most_one(self.load), "two rows are loaded at once")
         arrived = ~self.take | self.arrived
         promised(m, platform, arrived, "a row is taken that has not arrived")
         message = "a tile that is ready is lost"
         promised_offer(m, platform, self.ready, self.swap, 0, message)
-        left = cooled == (cooling == 0)
+        left = array_cooled == (cooling_cycles == 0)
         promised(m, platform, left, "the last swap has left the array too soon")
         promised(m, platform, ~self.swap | self.ready, "a tile is swapped in before it is there")
         return m

@@ -12,6 +12,7 @@ from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.promise import promised
 from systola.hdl.parts.replica import Replica
 from systola.hdl.parts.selecting_adder import SelectingAdder
+from systola.hdl.ports import AccumulatorReadSignature
 
 BANKS = 2
 COLUMNS_PER_SHIFT = 2
@@ -25,20 +26,37 @@ UPDATE_LATENCY = SUMS_LATENCY + 1
 shifted at the same time. They are added in the cycle of the write."""
 
 
+class RowUpdateSignature(wiring.Signature):
+    """A signature that updates rows of the accumulators, one a cycle, seen from its user.
+
+    | member    | meaning |
+    |---|---|
+    | `enable`  | a row is updated |
+    | `address` | the row |
+    | `adds`    | adds to the old row; else the sums replace it |
+    | `reads`   | a bit for the bank that is read, if `adds`, else 0 |
+    | `shift`   | shifts sums by 8 * `shift` bits; 0 without 16-bit modes |
+    | `sums`    | sums of the columns, SUMS_LATENCY cycles after `enable` |
+    """
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {
+                "enable": Out(1),
+                "address": Out(ceil_log2(config.accumulator_rows)),
+                "adds": Out(1),
+                "reads": Out(BANKS),
+                "shift": Out(2),
+                "sums": Out(32 * config.cols),
+            }
+        )
+
+
 def accumulator_ports(config: Config) -> dict[str, wiring.Member]:
     """Return the members of Accumulators."""
-    address = ceil_log2(config.accumulator_rows)
     return {
-        "update": In(1),
-        "reads": In(BANKS),
-        "row": In(address),
-        "accumulate": In(1),
-        "shift": In(2),
-        "sums": In(32 * config.cols),
-        "enable": In(1),
-        "ready": Out(1),
-        "address": In(address),
-        "data": Out(32 * config.cols),
+        "update": In(RowUpdateSignature(config=config)),
+        "read": In(AccumulatorReadSignature(config=config)),
         "flawed": Out(1),
     }
 
@@ -48,27 +66,15 @@ class Accumulators(wiring.Component):
 
     It has two banks, one for even and one for odd rows.
 
-    | port of an update | meaning |
+    | port     | meaning |
     |---|---|
-    | `update`          | a row is updated; one a cycle |
-    | `row`             | the row, in the cycle of `update`, as are all ports but `sums` |
-    | `accumulate`      | adds to the old row; else the sums replace it |
-    | `reads`           | a bit for the bank that is read, if `accumulate`, else 0 |
-    | `shift`           | shifts sums by 8 * `shift` bits; 0 without 16-bit modes |
-    | `sums`            | sums of the columns, SUMS_LATENCY cycles after `update` |
-
-    | port of a read      | meaning |
-    |---|---|
-    | `enable`, `address` | requests a row |
-    | `ready`             | the request is taken |
-    | `data`              | the row, for one cycle, READ_LATENCY cycles after `enable` & `ready`,
-                            from a register |
-    | `flawed`            | a row that was read or added to differed from the written one; only with
-                            parity |
+    | `update` | updates of rows |
+    | `read`   | reads of rows; `data` comes from a register |
+    | `flawed` | a row that was read or added to differed from the written one; only with parity |
 
     Update (from the MXU): the row becomes old + sums * 2^(8 * shift) modulo 2^32 in each column, or
-    the same without old. The row is written UPDATE_LATENCY cycles after `update`, and may be read
-    from the next cycle on. Updates of one row may follow one another at any distance: the next
+    the same without old. The row is written UPDATE_LATENCY cycles after `update.enable`, and may be
+    read from the next cycle on. Updates of one row may follow one another at any distance: the next
     instruction may begin at the row at which this instruction ends.
 
     Read (to Activate): reads for updates win. Two sequential streams collide once and then
@@ -81,21 +87,21 @@ class Accumulators(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config, cols = self._config, self._config.cols
-        m.d.comb += self.ready.eq(~self.reads.bit_select(self.address[0], 1))
+        config, cols, update = self._config, self._config.cols, self.update
+        m.d.comb += self.read.ready.eq(~update.reads.bit_select(self.read.address[0], 1))
 
         # Updates on their way, the youngest first: read, memory's register, addition and write.
         # `found` has two bits for each stage: its row agrees with the row being read in all even
         # bits, in all odd bits.
-        row = [self.row]
-        valid = [self.update]
-        halves = range(min(2, len(self.row)))
+        row = [update.address]
+        valid = [update.enable]
+        halves = range(min(2, len(update.address)))
         found: list[Value] = []
         for stage in range(UPDATE_LATENCY):
-            row.append(Signal.like(self.row, name=f"row_{stage}", reset_less=True))
+            row.append(Signal.like(update.address, name=f"row_{stage}", reset_less=True))
             valid.append(Signal(name=f"valid_{stage}"))
             m.d.sync += [row[-1].eq(row[-2]), valid[-1].eq(valid[-2])]
-            found.append(Cat(valid[-1] & (row[-1][n::2] == self.row[n::2]) for n in halves))
+            found.append(Cat(valid[-1] & (row[-1][n::2] == update.address[n::2]) for n in halves))
 
         totals = [SelectingAdder(width=32) for _ in range(cols)]
         for c, total in enumerate(totals):
@@ -103,20 +109,22 @@ class Accumulators(wiring.Component):
         written = Cat(total.total for total in totals)
         outputs: list[list[Value]] = []
         flaws: list[Value] = []
-        counts = Signal(BANKS)  # for each bank whether the word that it shows is used
+        word_used = Signal(BANKS)  # for each bank whether the word that it shows is used
         width, depth = 32 * cols, config.accumulator_rows // BANKS
         for index in range(BANKS):
             if config.parity:
                 bank = ParitySram(width=width, depth=depth)
-                m.d.comb += bank.counts.eq(counts[index])
+                m.d.comb += bank.counts.eq(word_used[index])
                 flaws.append(bank.flawed)
             else:
                 bank = Sram(width=width, depth=depth, output_register=True)
             m.submodules[f"bank_{index}"] = bank
-            by_update = self.reads[index]
-            address = Mux(by_update, self.row, self.address)
+            by_update = update.reads[index]
+            address = Mux(by_update, update.address, self.read.address)
             m.d.comb += [
-                bank.read_enable.eq(by_update | (self.enable & (self.address[0] == index))),
+                bank.read_enable.eq(
+                    by_update | (self.read.enable & (self.read.address[0] == index))
+                ),
                 bank.read_address.eq(address[1:]),
                 bank.write_enable.eq(valid[-1] & (row[-1][0] == index)),
                 bank.write_address.eq(row[-1][1:]),
@@ -125,70 +133,74 @@ class Accumulators(wiring.Component):
             outputs.append([bank.read_data.word_select(c, 32) for c in range(cols)])
         even, odd = outputs
 
-        sums = Signal(32 * cols, reset_less=True)
-        m.d.sync += sums.eq(self.sums)
+        shifted_sums = Signal(32 * cols, reset_less=True)
+        m.d.sync += shifted_sums.eq(update.sums)
         if config.wide:
             for first in range(0, cols, COLUMNS_PER_SHIFT):
-                shift = m.submodules[f"shift_{first}"] = Replica(width=len(self.shift))
-                m.d.comb += shift.input.eq(self.shift)
+                shift = m.submodules[f"shift_{first}"] = Replica(width=len(update.shift))
+                m.d.comb += shift.input.eq(update.shift)
                 for amount in (1, 2):
                     with m.If(shift.output == amount):
                         for c in range(first, min(first + COLUMNS_PER_SHIFT, cols)):
-                            unshifted = self.sums.word_select(c, 32)
-                            m.d.sync += sums.word_select(c, 32).eq(unshifted << 8 * amount)
+                            unshifted = update.sums.word_select(c, 32)
+                            m.d.sync += shifted_sums.word_select(c, 32).eq(unshifted << 8 * amount)
 
         # The old row comes from its bank. If it is being written while the bank's register is
-        # loaded, or was in the cycle before, it is forwarded. Without `accumulate` it is 0.
-        accumulate = Signal()
-        elsewhere = Signal()
+        # loaded, or was in the cycle before, it is forwarded. Without `adds_old` it is 0.
+        adds_old = Signal()
+        forward_missing = Signal()
         same = [Signal(len(halves), name=f"same_{distance}") for distance in (1, 2)]
-        m.d.sync += [accumulate.eq(self.accumulate), *map(Signal.eq, same, found)]
-        m.d.comb += elsewhere.eq(~accumulate | same[0].all() | same[1].all())
+        m.d.sync += [adds_old.eq(update.adds), *map(Signal.eq, same, found)]
+        m.d.comb += forward_missing.eq(~adds_old | same[0].all() | same[1].all())
         youngest = m.submodules.youngest = Replica(width=len(halves) * cols)  # copies of same[0]
         none = m.submodules.none = Replica(width=cols)  # copies of ~accumulate
         aside = m.submodules.aside = Replica(width=cols)
         from_odd = m.submodules.from_odd = Replica(width=cols)
         m.d.comb += [
             youngest.input.eq(found[0].replicate(cols)),
-            none.input.eq((~self.accumulate).replicate(cols)),
-            aside.input.eq(elsewhere.replicate(cols)),
+            none.input.eq((~update.adds).replicate(cols)),
+            aside.input.eq(forward_missing.replicate(cols)),
             from_odd.input.eq(row[1][0].replicate(cols)),
         ]
         for c, total in enumerate(totals):
-            before = Signal(32, name=f"before_{c}", reset_less=True)
+            written_before = Signal(32, name=f"written_before_{c}", reset_less=True)
             forwarded = Signal(32, name=f"forwarded_{c}", reset_less=True)
             takes_youngest = youngest.output.word_select(c, len(halves)).all()
             m.d.sync += [
-                before.eq(total.total),
-                forwarded.eq(Mux(takes_youngest, total.total, before)),
+                written_before.eq(total.total),
+                forwarded.eq(Mux(takes_youngest, total.total, written_before)),
             ]
             with m.If(none.output[c]):
                 m.d.sync += forwarded.eq(0)
             m.d.comb += [
-                total.a.eq(sums.word_select(c, 32)),
+                total.a.eq(shifted_sums.word_select(c, 32)),
                 total.b.eq(forwarded),
                 total.c.eq(Mux(from_odd.output[c], odd[c], even[c])),
                 total.choose_b.eq(aside.output[c].replicate(32)),
             ]
 
         if config.parity:
-            taken = Signal(BANKS)
+            read_taken = Signal(BANKS)
             for index in range(BANKS):
                 m.d.sync += [
-                    taken[index].eq(self.enable & self.ready & (self.address[0] == index)),
-                    counts[index].eq(taken[index] | (valid[1] & ~elsewhere & (row[1][0] == index))),
+                    read_taken[index].eq(
+                        self.read.enable & self.read.ready & (self.read.address[0] == index)
+                    ),
+                    word_used[index].eq(
+                        read_taken[index] | (valid[1] & ~forward_missing & (row[1][0] == index))
+                    ),
                 ]
         m.d.comb += self.flawed.eq(Cat(flaws).any())
 
-        source = Signal()
-        m.d.sync += source.eq(self.address[0])
+        read_bank = Signal()
+        m.d.sync += read_bank.eq(self.read.address[0])
         sources = m.submodules.sources = Replica(width=cols)
-        read = Signal.like(self.data, reset_less=True)
-        m.d.comb += [sources.input.eq(source.replicate(cols)), self.data.eq(read)]
+        read_row = Signal.like(self.read.data, reset_less=True)
+        m.d.comb += [sources.input.eq(read_bank.replicate(cols)), self.read.data.eq(read_row)]
         for c in range(cols):
-            m.d.sync += read.word_select(c, 32).eq(Mux(sources.output[c], odd[c], even[c]))
-        its_bank = Mux(self.update & self.accumulate, 1 << self.row[0], 0)
-        promised(m, platform, self.reads == its_bank, "another bank is read than the row's")
+            m.d.sync += read_row.word_select(c, 32).eq(Mux(sources.output[c], odd[c], even[c]))
+        its_bank = Mux(update.enable & update.adds, 1 << update.address[0], 0)
+        promised(m, platform, update.reads == its_bank, "another bank is read than the row's")
         most = 2 if config.wide else 0
-        promised(m, platform, ~self.update | (self.shift <= most), "sums are shifted too far")
+        promised(m, platform, ~update.enable | (update.shift <= most), "sums are shifted too far")
         return m

@@ -17,7 +17,7 @@ class BlockRing(wiring.Component):
     |---|---|
     | `push`   | appends the payload that was `pushed` in the cycle before |
     | `pushed` | the payload, in the cycle before its `push` |
-    | `retire` | drops the oldest payload; the next one can be seen in the next cycle |
+    | `pop`    | drops the oldest payload; the next one can be seen in the next cycle |
     | `oldest` | the oldest payload, from the second cycle after its `push` on |
 
     The ring does not count its payloads: its user does. It does the work of a `PayloadRing` without
@@ -27,7 +27,7 @@ class BlockRing(wiring.Component):
     def __init__(self, *, payload: data.StructLayout, depth: int):
         self._depth = depth
         super().__init__(
-            {"push": In(1), "pushed": In(payload), "retire": In(1), "oldest": Out(payload)}
+            {"push": In(1), "pushed": In(payload), "pop": In(1), "oldest": Out(payload)}
         )
 
     def elaborate(self, platform: object) -> Module:
@@ -46,7 +46,7 @@ class BlockRing(wiring.Component):
         memory_reads = Signal()
         m.d.comb += [
             has_more.eq(self.push | (read_place != write_place)),
-            memory.output_enable.eq(~has_shown | self.retire),
+            memory.output_enable.eq(~has_shown | self.pop),
             memory_reads.eq(~has_read | memory.output_enable),
             memory.read_enable.eq(memory_reads),
             memory.read_address.eq(read_place),
@@ -64,5 +64,5 @@ class BlockRing(wiring.Component):
             has_shown.eq(Mux(memory.output_enable, has_read, 1)),
         ]
         message = "the oldest payload changes before it is dropped"
-        promised_offer(m, platform, has_shown, self.retire, self.oldest.as_value(), message)
+        promised_offer(m, platform, has_shown, self.pop, self.oldest.as_value(), message)
         return m

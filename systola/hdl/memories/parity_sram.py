@@ -39,8 +39,8 @@ class ParitySram(wiring.Component):
         memory = m.submodules.words = Sram(
             width=self._width + count, depth=self._depth, output_register=True
         )
-        flaws = Signal(count)
-        counted = Signal()
+        byte_flaws = Signal(count)
+        word_counts = Signal()
         m.d.comb += [
             memory.read_enable.eq(self.read_enable),
             memory.read_address.eq(self.read_address),
@@ -50,9 +50,9 @@ class ParitySram(wiring.Component):
             memory.write_data.eq(Cat(self.write_data, _parities(self.write_data))),
         ]
         m.d.sync += [
-            flaws.eq(_parities(self.read_data) ^ memory.read_data[self._width :]),
-            counted.eq(self.counts),
-            self.flawed.eq(counted & flaws.any()),
+            byte_flaws.eq(_parities(self.read_data) ^ memory.read_data[self._width :]),
+            word_counts.eq(self.counts),
+            self.flawed.eq(word_counts & byte_flaws.any()),
         ]
         return m
 

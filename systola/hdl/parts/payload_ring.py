@@ -16,7 +16,7 @@ class PayloadRing(wiring.Component):
     | port             | meaning |
     |---|---|
     | `push`, `pushed` | appends a payload, which can be seen from the next cycle on |
-    | `retire`         | drops the oldest payload |
+    | `pop`            | drops the oldest payload |
     | `oldest`         | the oldest payload; undefined while the ring is empty |
 
     The ring does not count its payloads: its user does. They lie in a small memory with
@@ -29,7 +29,7 @@ class PayloadRing(wiring.Component):
             {
                 "push": In(1),
                 "pushed": In(payload),
-                "retire": In(1),
+                "pop": In(1),
                 "oldest": Out(payload),
             }
         )
@@ -51,7 +51,7 @@ class PayloadRing(wiring.Component):
         ]
         with m.If(self.push):
             m.d.sync += write_place.eq(stepped(write_place, self._depth))
-        with m.If(self.retire):
+        with m.If(self.pop):
             m.d.sync += read_place.eq(stepped(read_place, self._depth))
         promised(m, platform, write_place < self._depth, "a payload is written beyond the ring")
         promised(m, platform, read_place < self._depth, "a payload is read beyond the ring")

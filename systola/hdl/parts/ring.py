@@ -9,13 +9,13 @@ def stepped(pointer: Value, depth: int) -> Value:
     return Mux(pointer == depth - 1, 0, pointer + 1)
 
 
-def counted(m: Module, name: str, *, most: int, push: Value, retire: Value) -> Signal:
+def counted(m: Module, name: str, *, most: int, push: Value, pop: Value) -> Signal:
     """Make a register with as many ones, from bit 0, as a ring has payloads, at most `most`.
 
     In this code a late signal, such as a handshake, passes a single look-up table before the
     register.
     """
     count = Signal(most, name=name)
-    with m.If(push != retire):
+    with m.If(push != pop):
         m.d.sync += count.eq(Mux(push, Cat(1, count), count >> 1))
     return count

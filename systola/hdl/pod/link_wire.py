@@ -50,16 +50,16 @@ class LinkWire(wiring.Component):
         credits_kept = Signal(range(self._config.link_beats + 1))
         wait_remaining = Signal(range(SLOWEST))
         # The polynomial is x^16 + x^15 + x^13 + x^4 + 1, in the form of Galois.
-        drawn = Signal(16, init=self._uneven)
+        random_bits = Signal(16, init=self._uneven)
         credit_goes = Signal()
         m.d.comb += credit_goes.eq((credits_kept != 0) & (wait_remaining == 0))
         m.d.sync += [
-            drawn.eq((drawn >> 1) ^ Mux(drawn[0], 0xD008, 0)),
+            random_bits.eq((random_bits >> 1) ^ Mux(random_bits[0], 0xD008, 0)),
             credits_kept.eq(credits_kept + credit - credit_goes),
             wait_remaining.eq(
                 Mux(
                     credit_goes,
-                    drawn[:3] & drawn[4:7],
+                    random_bits[:3] & random_bits[4:7],
                     Mux(wait_remaining != 0, wait_remaining - 1, 0),
                 )
             ),

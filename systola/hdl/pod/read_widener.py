@@ -107,7 +107,7 @@ class ReadWidener(wiring.Component):
             words.w_data.eq(self.word),
             beat_goes.eq(free & words.r_rdy),
             words.r_en.eq(beat_goes & (last | (here == ratio - 1))),
-            bursts.retire.eq(beat_goes & last),
+            bursts.pop.eq(beat_goes & last),
         ]
         with m.If(free):
             m.d.sync += [

@@ -63,10 +63,10 @@ class WeightBroadcast(wiring.Component):
         requests = [self.requests[number] for number in range(count)]
 
         # The requests of the cycle before.
-        asking = Signal(count)
-        alike = [Signal(count, name=f"alike_{i}") for i in range(count)]
-        m.d.sync += asking.eq(Cat(each.valid for each in requests))
-        for one, found in zip(requests, alike, strict=True):
+        requests_seen = Signal(count)
+        equal_requests = [Signal(count, name=f"equal_requests_{i}") for i in range(count)]
+        m.d.sync += requests_seen.eq(Cat(each.valid for each in requests))
+        for one, found in zip(requests, equal_requests, strict=True):
             m.d.sync += found.eq(
                 Cat(
                     one.valid & other.valid & (one.payload.as_value() == other.payload.as_value())
@@ -75,22 +75,24 @@ class WeightBroadcast(wiring.Component):
             )
 
         # The choice of a request, and of the cores that share it.
-        taken = Signal(count)
-        company = [Signal(count, init=-1, name=f"company_{i}") for i in range(count)]
+        requests_taken = Signal(count)
+        last_group = [Signal(count, init=-1, name=f"last_group_{i}") for i in range(count)]
         ready: list[Value] = []
         for number in range(count):
-            waited = Signal(range(self._patience + 1), name=f"waited_{number}")
-            with m.If(taken[number] | ~asking[number]):
-                m.d.sync += waited.eq(0)
-            with m.Elif(waited != self._patience):
-                m.d.sync += waited.eq(waited + 1)
-            missing = company[number] & ~asking
-            ready.append(asking[number] & (~missing.any() | (waited == self._patience)))
+            cycles_waited = Signal(range(self._patience + 1), name=f"cycles_waited_{number}")
+            with m.If(requests_taken[number] | ~requests_seen[number]):
+                m.d.sync += cycles_waited.eq(0)
+            with m.Elif(cycles_waited != self._patience):
+                m.d.sync += cycles_waited.eq(cycles_waited + 1)
+            missing = last_group[number] & ~requests_seen
+            ready.append(
+                requests_seen[number] & (~missing.any() | (cycles_waited == self._patience))
+            )
         turn = m.submodules.turn = RoundRobin(count=count)
         settle_remaining = Signal(range(_SETTLES + 1))
         under_way = Signal(range(BURSTS_AHEAD + 1))
         burst_goes = Signal()
-        group = Signal(count)
+        group_chosen = Signal(count)
         m.d.comb += [
             turn.wants.eq(Cat(ready)),
             burst_goes.eq(
@@ -100,10 +102,10 @@ class WeightBroadcast(wiring.Component):
                 & (~request.valid | request.ready)
             ),
             turn.take.eq(burst_goes),
-            group.eq(one_of(turn.chosen, alike)),
+            group_chosen.eq(one_of(turn.chosen, equal_requests)),
         ]
         m.d.sync += [
-            taken.eq(Mux(burst_goes, group, 0)),
+            requests_taken.eq(Mux(burst_goes, group_chosen, 0)),
             settle_remaining.eq(
                 Mux(burst_goes, _SETTLES, Mux(settle_remaining == 0, 0, settle_remaining - 1))
             ),
@@ -116,11 +118,11 @@ class WeightBroadcast(wiring.Component):
                 request.payload.eq(one_of(turn.chosen, (each.payload for each in requests))),
             ]
         for number, each in enumerate(requests):
-            m.d.comb += each.ready.eq(taken[number])
-            with m.If(burst_goes & group[number]):
-                m.d.sync += company[number].eq(group)
+            m.d.comb += each.ready.eq(requests_taken[number])
+            with m.If(burst_goes & group_chosen[number]):
+                m.d.sync += last_group[number].eq(group_chosen)
             with m.If(self.together):
-                m.d.sync += company[number].eq(-1)
+                m.d.sync += last_group[number].eq(-1)
 
         # The cores that get a word.
         groups = m.submodules.groups = PayloadRing(
@@ -129,8 +131,8 @@ class WeightBroadcast(wiring.Component):
         ends = self.word_valid & self.last
         m.d.comb += [
             groups.push.eq(burst_goes),
-            groups.pushed.cores.eq(group),
-            groups.retire.eq(ends),
+            groups.pushed.cores.eq(group_chosen),
+            groups.pop.eq(ends),
             self.to.eq(Mux(self.word_valid, groups.oldest.cores, 0)),
         ]
         m.d.sync += under_way.eq(under_way + burst_goes - ends)
@@ -140,6 +142,6 @@ class WeightBroadcast(wiring.Component):
         room = under_way <= BURSTS_AHEAD
         promised(m, platform, room, "more bursts are under way than may be")
         valid = Cat(each.valid for each in requests)
-        promised(m, platform, (taken & ~valid) == 0, "a burst is granted to no request")
+        promised(m, platform, (requests_taken & ~valid) == 0, "a burst is granted to no request")
         promised(m, platform, ~self.word_valid | (under_way != 0), "a word that nobody asked for")
         return m

@@ -65,10 +65,10 @@ class WriteMux(wiring.Component):
             ),
             turn.take.eq(burst_begins),
         ]
-        burst, word = Signal(self._burst), Signal(self._word)
+        chosen_burst, chosen_word = Signal(self._burst), Signal(self._word)
         m.d.comb += [
-            burst.eq(one_of(turn.chosen, (request.payload for request in requests))),
-            word.eq(one_of(sending_writer, (each.payload for each in words))),
+            chosen_burst.eq(one_of(turn.chosen, (request.payload for request in requests))),
+            chosen_word.eq(one_of(sending_writer, (each.payload for each in words))),
         ]
         with m.If(bus.awready):
             m.d.sync += bus.awvalid.eq(0)
@@ -78,8 +78,8 @@ class WriteMux(wiring.Component):
             m.d.sync += [
                 sending_writer.eq(turn.chosen),
                 bus.awvalid.eq(1),
-                bus.awaddr.eq(burst.word * self._word_bytes),
-                bus.awlen.eq(burst.length),
+                bus.awaddr.eq(chosen_burst.word * self._word_bytes),
+                bus.awlen.eq(chosen_burst.length),
                 bus.awid.eq(one_of(turn.chosen, range(count))),
             ]
         data_free, word_goes = Signal(), Signal()
@@ -88,7 +88,7 @@ class WriteMux(wiring.Component):
             word_goes.eq(
                 data_free & Cat(sending_writer[i] & words[i].valid for i in range(count)).any()
             ),
-            last_word_goes.eq(word_goes & word.last),
+            last_word_goes.eq(word_goes & chosen_word.last),
         ]
         for number in range(count):
             m.d.comb += [
@@ -98,9 +98,9 @@ class WriteMux(wiring.Component):
         with m.If(data_free):
             m.d.sync += [
                 bus.wvalid.eq(word_goes),
-                bus.wdata.eq(word.data),
-                bus.wstrb.eq(word.strobe),
-                bus.wlast.eq(word.last),
+                bus.wdata.eq(chosen_word.data),
+                bus.wstrb.eq(chosen_word.strobe),
+                bus.wlast.eq(chosen_word.last),
             ]
         m.d.comb += bus.bready.eq(1)
         m.d.sync += [

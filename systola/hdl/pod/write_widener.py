@@ -111,7 +111,7 @@ class WriteWidener(wiring.Component):
             request.valid.eq(bursts_complete != 0),
             request.payload.eq(bursts.oldest),
             burst_goes.eq(request.valid & request.ready),
-            bursts.retire.eq(burst_goes),
+            bursts.pop.eq(burst_goes),
             shown.valid.eq(words.r_rdy),
             shown.payload.eq(words.r_data),
             words.r_en.eq(shown.ready),

@@ -33,14 +33,14 @@ def is_error(response: EnumView) -> Value:
 class ReadSignature(wiring.Signature):
     """A signature that has the read channels AR and R, seen from the master.
 
-    | members | meaning |
+    | members                                        | meaning |
     |---|---|
-    | `arvalid`, `arready` | handshake of a burst's request |
+    | `arvalid`, `arready`                           | handshake of a burst's request |
     | `arid`, `araddr`, `arlen`, `arsize`, `arburst` | the burst: ID, byte address, beats - 1, size
-                                              of a beat (full width), INCR |
-    | `rvalid`, `rready` | handshake of a beat |
-    | `rid`, `rdata`, `rresp`, `rlast` | the beat: ID of its burst, data, Response, last beat of its
-                                         burst |
+                                                       of a beat (full width), INCR |
+    | `rvalid`, `rready`                             | handshake of a beat |
+    | `rid`, `rdata`, `rresp`, `rlast`               | the beat: ID of its burst, data, Response,
+                                                       last beat of its burst |
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int, id_bits: int = 1):
@@ -66,15 +66,16 @@ class ReadSignature(wiring.Signature):
 class WriteSignature(wiring.Signature):
     """A signature that has the write channels AW, W and B, seen from the master.
 
-    | members | meaning |
+    | members                                        | meaning |
     |---|---|
-    | `awvalid`, `awready` | handshake of a burst's announcement |
+    | `awvalid`, `awready`                           | handshake of a burst's announcement |
     | `awid`, `awaddr`, `awlen`, `awsize`, `awburst` | the burst: ID, byte address, beats - 1, size
-                                              of a beat (full width), INCR |
-    | `wvalid`, `wready` | handshake of a beat |
-    | `wdata`, `wstrb`, `wlast` | the beat: data, enables of its bytes, last beat of its burst |
-    | `bvalid`, `bready` | handshake of the answer to a burst |
-    | `bid`, `bresp` | the answer: ID of the burst, Response |
+                                                       of a beat (full width), INCR |
+    | `wvalid`, `wready`                             | handshake of a beat |
+    | `wdata`, `wstrb`, `wlast`                      | the beat: data, enables of its bytes, last
+                                                       beat of its burst |
+    | `bvalid`, `bready`                             | handshake of the answer to a burst |
+    | `bid`, `bresp`                                 | the answer: ID of the burst, Response |
     """
 
     def __init__(self, *, address_bits: int, data_bytes: int, id_bits: int = 1):
@@ -114,13 +115,13 @@ def master_ports(config: Config) -> dict[str, wiring.Member]:
 class LiteSignature(wiring.Signature):
     """A signature that has the channels of AXI4-Lite with 32-bit data, seen from the master.
 
-    | members | meaning |
+    | members                                  | meaning |
     |---|---|
     | `awvalid`, `awready`, `awaddr`, `awprot` | address of a write, and its protection (ignored) |
-    | `wvalid`, `wready`, `wdata`, `wstrb` | data of a write, and enables of its bytes |
-    | `bvalid`, `bready`, `bresp` | answer to a write |
+    | `wvalid`, `wready`, `wdata`, `wstrb`     | data of a write, and enables of its bytes |
+    | `bvalid`, `bready`, `bresp`              | answer to a write |
     | `arvalid`, `arready`, `araddr`, `arprot` | address of a read, and its protection (ignored) |
-    | `rvalid`, `rready`, `rdata`, `rresp` | data of a read, and the answer |
+    | `rvalid`, `rready`, `rdata`, `rresp`     | data of a read, and the answer |
     """
 
     def __init__(self, *, address_bits: int):

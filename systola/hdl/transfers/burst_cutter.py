@@ -63,8 +63,8 @@ class BurstCutter(wiring.Component):
         first_beat = run.address[shift : shift + bits]
         beats_to_end = Signal(len(run.beats) + 1)
         m.d.comb += beats_to_end.eq(run.beats + first_beat)
-        address = Signal(len(burst.address) - shift)
-        length = Signal(bits)
+        burst_address = Signal(len(burst.address) - shift)
+        burst_length = Signal(bits)
         final_length = Signal(bits)  # the length of the burst that ends the run
         # Bursts of the run after the present one. It is one more if the last burst of the run is a
         # largest one.
@@ -73,22 +73,24 @@ class BurstCutter(wiring.Component):
         next_is_last = Signal()  # one burst of the run follows
         last_run = Signal()
         m.d.comb += [
-            burst.address.eq(Cat(Const(0, shift), address)),
-            burst.length.eq(length),
+            burst.address.eq(Cat(Const(0, shift), burst_address)),
+            burst.length.eq(burst_length),
             burst.last.eq(is_last_burst & last_run),
             self.run.ready.eq(~self.burst.valid | (is_last_burst & self.burst.ready)),
             next_is_last.eq(bursts_remaining == Mux(final_length == largest, 2, 1)),
         ]
         # The address of a run, or of the next burst.
-        blocks = m.submodules.blocks = SelectingAdder(width=len(address) - bits)
+        blocks = m.submodules.blocks = SelectingAdder(width=len(burst_address) - bits)
         m.d.comb += [
-            blocks.b.eq(address[bits:]),
+            blocks.b.eq(burst_address[bits:]),
             blocks.c.eq(run.address[shift + bits :]),
-            blocks.choose_b.eq((~self.run.ready).replicate(len(address) - bits)),
+            blocks.choose_b.eq((~self.run.ready).replicate(len(burst_address) - bits)),
             blocks.carry.eq(~self.run.ready),
         ]
         with m.If(self.run.ready | self.burst.ready):
-            m.d.sync += address.eq(Cat(Mux(self.run.ready, first_beat, 0)[:bits], blocks.total))
+            m.d.sync += burst_address.eq(
+                Cat(Mux(self.run.ready, first_beat, 0)[:bits], blocks.total)
+            )
         with m.If(self.run.ready):
             # A burst fits if `beats_to_end` is at most `largest` + 1. If the beats alone are more,
             # no sum is needed.
@@ -96,7 +98,7 @@ class BurstCutter(wiring.Component):
             is_single = ~(run.beats[bits + 1 :].any() | beyond)
             m.d.sync += [
                 self.burst.valid.eq(self.run.valid),
-                length.eq(Mux(is_single, run.beats - 1, ~first_beat)),
+                burst_length.eq(Mux(is_single, run.beats - 1, ~first_beat)),
                 final_length.eq(beats_to_end - 1),
                 bursts_remaining.eq(beats_to_end[bits:]),
                 is_last_burst.eq(is_single),
@@ -104,14 +106,14 @@ class BurstCutter(wiring.Component):
             ]
         with m.Elif(self.burst.ready):
             m.d.sync += [
-                length.eq(Mux(next_is_last, final_length, largest)),
+                burst_length.eq(Mux(next_is_last, final_length, largest)),
                 bursts_remaining.eq(bursts_remaining - 1),
                 is_last_burst.eq(next_is_last),
             ]
         offer, message = self.burst, "a burst changes before it is taken"
-        shown = Cat(address, length, burst.last)
+        shown = Cat(burst_address, burst_length, burst.last)
         promised_offer(m, platform, offer.valid, offer.ready, shown, message)
-        fits = (address[:bits] + length) <= largest
+        fits = (burst_address[:bits] + burst_length) <= largest
         promised(m, platform, ~offer.valid | fits, "a burst crosses a multiple of the largest size")
         ends = ~offer.valid | is_last_burst
         promised(m, platform, ~self.run.ready | ends, "a run is taken before the last one ends")

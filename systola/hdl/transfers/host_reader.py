@@ -8,7 +8,8 @@ from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES
-from systola.hdl.commands import HostReadEntry, HostTransfer, Kind, address_bits
+from systola.hdl.commands import HostTransfer, Kind, address_bits
+from systola.hdl.control.signatures import list_signature, queue_signature
 from systola.hdl.parts.promise import at_most_one, promised, promised_offer
 from systola.hdl.parts.sums_to import sums_to
 from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, TableWriteSignature
@@ -50,23 +51,21 @@ class HostReader(wiring.Component):
     """A unit that requests the beats of one instruction after the other and writes them to their
     place.
 
-    | port             | meaning |
+    | port           | meaning |
     |---|---|
-    | `transfer`       | the oldest instruction that has not requested all its beats |
-    | `transfer_valid` | there is one, and no older instruction uses its destination any longer |
-    | `transfer_pop`   | drops it: all its beats are under way |
-    | `entry`          | the oldest instruction that has not got all its beats |
-    | `entry_pop`      | drops it; the next one must show in the cycle after, or before its first
-                         beat comes |
-    | `request`        | requests of beats |
-    | `beat`           | the beats |
-    | `buffer`         | writes of lines |
-    | `parameters`     | writes of planes of parameter entries |
-    | `tables`         | writes of bytes of tables |
-    | `advance`        | the line or parameter entry at on-chip address `advance_to` - 1 is
-                         written |
-    | `done`           | all of the oldest instruction is written, two cycles after its last write |
-    | `error`          | memory answered a beat of `entry` with an error in the cycle before |
+    | `transfers`    | queue of the instructions that have not requested all their beats; `pop`: all
+                       beats are under way |
+    | `entries`      | queue of the instructions that have not got all their beats; the next one
+                       must show in the cycle after `pop`, or before its first beat comes |
+    | `host_reading` | the list of the instructions: reports each line or parameter entry as it is
+                       written, and retires two cycles after the last write |
+    | `request`      | requests of beats |
+    | `beat`         | the beats |
+    | `buffer`       | writes of lines |
+    | `parameters`   | writes of planes of parameter entries |
+    | `tables`       | writes of bytes of tables |
+    | `error`        | memory answered a beat of the oldest of `entries` with an error in the cycle
+                       before |
 
     Requests run ahead of the data by any number of instructions. Latency: two cycles from transfer
     to request, two from the last beat of a line to its write. Throughput: a beat a cycle into
@@ -79,19 +78,14 @@ class HostReader(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "transfer": In(HostTransfer(config=config)),
-                "transfer_valid": In(1),
-                "transfer_pop": Out(1),
-                "entry": In(HostReadEntry(config=config)),
-                "entry_pop": Out(1),
+                "transfers": In(queue_signature("host_reads", config)),
+                "entries": In(queue_signature("host_read", config)),
+                "host_reading": In(list_signature("host_reading", config)),
                 "request": Out(stream.Signature(ReadRequest())),
                 "beat": In(stream.Signature(ReadBeat(data_bytes=config.host_bus_bytes))),
                 "buffer": Out(BufferWriteSignature(config=config)),
                 "parameters": Out(ParameterWriteSignature(config=config)),
                 "tables": Out(TableWriteSignature(tables=config.tables)),
-                "advance": Out(1),
-                "advance_to": Out(address_bits(config)),
-                "done": Out(1),
                 "error": Out(1),
             }
         )
@@ -109,9 +103,9 @@ class HostReader(wiring.Component):
         )
         burst = planner.burst
         m.d.comb += [
-            planner.transfer.valid.eq(self.transfer_valid),
-            planner.transfer.payload.eq(self.transfer),
-            self.transfer_pop.eq(planner.transfer.ready),
+            planner.transfer.valid.eq(self.transfers.unblocked),
+            planner.transfer.payload.eq(self.transfers.command),
+            self.transfers.pop.eq(planner.transfer.ready),
             self.request.valid.eq(burst.valid),
             self.request.payload.offset.eq(burst.payload.address),
             self.request.payload.length.eq(burst.payload.length),
@@ -122,20 +116,20 @@ class HostReader(wiring.Component):
         # line moves on to the ports once it is complete.
         line = Signal(_Write(config=config)["data"].width, reset_less=True)
         line_complete = Signal()
-        entry_begun = Signal()  # a beat of `entry` has been taken
-        # kind of `entry`, once it has begun: the work does not wait for its memory
+        entry_begun = Signal()  # a beat of the oldest entry has been taken
+        # kind of the oldest entry, once it has begun: the work does not wait for its memory
         kind = Signal(Kind)
-        is_last_line = Signal()  # the line is the last of `entry`
+        is_last_line = Signal()  # the line is the last of its entry
         more_bytes = Signal()  # bytes of a table remain to be written before the line moves
         write_free = Signal()  # the line before has been written
         line_moves = Signal()
         m.d.comb += [
             line_moves.eq(line_complete & write_free & ~more_bytes),
             self.beat.ready.eq(~line_complete | (line_moves & ~is_last_line)),
-            self.entry_pop.eq(line_moves & is_last_line),
+            self.entries.pop.eq(line_moves & is_last_line),
         ]
         with m.If(~entry_begun):
-            m.d.sync += kind.eq(self.entry.kind)
+            m.d.sync += kind.eq(self.entries.command.kind)
         self._collect(m, line, line_complete, entry_begun, line_moves)
         byte = self._write_table(m, line, entry_begun, kind, line_complete & write_free, more_bytes)
         moved = self._walk(m, line, entry_begun, kind, line_moves, is_last_line, byte)
@@ -160,15 +154,15 @@ class HostReader(wiring.Component):
         """Collect the beats of a line."""
         config = self._config
         bus = config.host_bus_bytes
-        count = Signal(range(len(line) // (8 * bus)))
-        last_beat = Signal.like(count)
+        beat_count = Signal(range(len(line) // (8 * bus)))
+        last_beat = Signal.like(beat_count)
         beat_taken = Signal()
         beat_completes = Signal()
         m.d.comb += [
             beat_taken.eq(self.beat.valid & self.beat.ready),
-            beat_completes.eq(beat_taken & (count == last_beat)),
+            beat_completes.eq(beat_taken & (beat_count == last_beat)),
         ]
-        with m.Switch(self.entry.kind):
+        with m.Switch(self.entries.command.kind):
             with m.Case(Kind.BUFFER):
                 m.d.comb += last_beat.eq(config.input_pitch // bus - 1)
             with m.Case(Kind.PARAMETERS):
@@ -176,15 +170,15 @@ class HostReader(wiring.Component):
         m.d.sync += [
             self.error.eq(beat_taken & self.beat.payload.error),
             line_complete.eq(beat_completes | (line_complete & ~line_moves)),
-            entry_begun.eq((entry_begun | beat_taken) & ~self.entry_pop),
+            entry_begun.eq((entry_begun | beat_taken) & ~self.entries.pop),
         ]
         with m.If(~line_complete | line_moves):
             # The word is written with or without a beat: the next beat overwrites it.
-            m.d.sync += line.word_select(count, 8 * bus).eq(self.beat.payload.data)
+            m.d.sync += line.word_select(beat_count, 8 * bus).eq(self.beat.payload.data)
         with m.If(beat_completes):
-            m.d.sync += count.eq(0)
+            m.d.sync += beat_count.eq(0)
         with m.Elif(beat_taken):
-            m.d.sync += count.eq(count + 1)
+            m.d.sync += beat_count.eq(beat_count + 1)
 
     def _write_table(
         self,
@@ -197,21 +191,21 @@ class HostReader(wiring.Component):
     ) -> Signal:
         """Write the bytes of a line that belongs to a table, and return the number of the next
         byte."""
-        entry, bus = self.entry, self._config.host_bus_bytes
-        byte = Signal(range(TABLE_BYTES))
-        place = byte[: exact_log2(bus)]
-        goes = Signal()
-        m.d.comb += goes.eq(may_go & (kind == Kind.TABLE))
+        entry, bus = self.entries.command, self._config.host_bus_bytes
+        byte_number = Signal(range(TABLE_BYTES))
+        place = byte_number[: exact_log2(bus)]
+        byte_goes = Signal()
+        m.d.comb += byte_goes.eq(may_go & (kind == Kind.TABLE))
         m.d.sync += [
-            self.tables.enable.eq(goes),
-            self.tables.address.eq(Cat(byte, entry.destination)),
+            self.tables.enable.eq(byte_goes),
+            self.tables.address.eq(Cat(byte_number, entry.destination)),
             self.tables.data.eq(line.word_select(place, 8)),
         ]
         with m.If(~entry_begun):
             m.d.sync += more_bytes.eq(entry.kind == Kind.TABLE)
-        with m.Elif(goes):
-            m.d.sync += [byte.eq(byte + 1), more_bytes.eq(place != bus - 2)]
-        return byte
+        with m.Elif(byte_goes):
+            m.d.sync += [byte_number.eq(byte_number + 1), more_bytes.eq(place != bus - 2)]
+        return byte_number
 
     def _walk(
         self,
@@ -228,9 +222,9 @@ class HostReader(wiring.Component):
         All that is known of it comes from registers. They follow `entry` until a beat of it is
         taken, and take a step with each line that moves.
         """
-        config, entry = self._config, self.entry
+        config, entry = self._config, self.entries.command
         walk = m.submodules.walk = CopyWalk(config=config)
-        plane = Signal(PARAMETER_PLANES, init=1)
+        plane_chosen = Signal(PARAMETER_PLANES, init=1)
         address_done = Signal()  # the line, or plane, is the last one of its address
         address_is_last = Signal()
         beats = TABLE_BYTES // config.host_bus_bytes
@@ -256,47 +250,52 @@ class HostReader(wiring.Component):
             with m.Elif(walk.step):
                 m.d.sync += address_is_last.eq(sums_to(entry.last, walk.address, 0, carry=1))
             with m.If(line_moves & (kind == Kind.PARAMETERS)):
-                m.d.sync += [plane.eq(plane.rotate_left(1)), address_done.eq(plane[-2])]
+                m.d.sync += [
+                    plane_chosen.eq(plane_chosen.rotate_left(1)),
+                    address_done.eq(plane_chosen[-2]),
+                ]
 
         # The bytes of a line in the tail. `entry` can be seen before its first line is complete.
-        within = Signal(config.rows)
-        m.d.sync += within.eq(
+        bytes_in_tail = Signal(config.rows)
+        m.d.sync += bytes_in_tail.eq(
             Cat((entry.kind != Kind.BUFFER) | (i < entry.tail.bytes) for i in range(config.rows))
         )
-        kept = Cat((~walk.in_tail | bit).replicate(8) for bit in within)
-        moved = Signal(_Write(config=config))
+        kept = Cat((~walk.in_tail | bit).replicate(8) for bit in bytes_in_tail)
+        line_write = Signal(_Write(config=config))
         m.d.comb += [
-            moved.buffer.eq(line_moves & (kind == Kind.BUFFER)),
-            moved.planes.eq(Mux(line_moves & (kind == Kind.PARAMETERS), plane, 0)),
-            moved.fills.eq(line_moves & (kind == Kind.PARAMETERS) & address_done),
-            moved.last.eq(self.entry_pop),
-            moved.address.eq(walk.address),
-            moved.following.eq(walk.following),
-            moved.data.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
+            line_write.buffer.eq(line_moves & (kind == Kind.BUFFER)),
+            line_write.planes.eq(Mux(line_moves & (kind == Kind.PARAMETERS), plane_chosen, 0)),
+            line_write.fills.eq(line_moves & (kind == Kind.PARAMETERS) & address_done),
+            line_write.last.eq(self.entries.pop),
+            line_write.address.eq(walk.address),
+            line_write.following.eq(walk.following),
+            line_write.data.eq(Cat(line[: len(kept)] & kept, line[len(kept) :])),
         ]
-        return moved
+        return line_write
 
-    def _write(self, m: Module, moved: data.View, write_free: Signal) -> None:
+    def _write(self, m: Module, line_write: data.View, write_free: Signal) -> None:
         """Make the registers of the ports."""
-        shown = Signal.like(moved)
+        shown_write = Signal.like(line_write)
         m.d.comb += [
-            write_free.eq(~shown.buffer | self.buffer.ready),
-            self.buffer.enable.eq(shown.buffer),
-            self.buffer.address.eq(shown.address),
-            self.buffer.data.eq(shown.data[: 8 * self._config.rows]),
-            self.parameters.planes.eq(shown.planes),
-            self.parameters.address.eq(shown.address),
-            self.parameters.data.eq(shown.data),
-            self.advance.eq((shown.buffer & self.buffer.ready) | shown.fills),
-            self.advance_to.eq(shown.following),
+            write_free.eq(~shown_write.buffer | self.buffer.ready),
+            self.buffer.enable.eq(shown_write.buffer),
+            self.buffer.address.eq(shown_write.address),
+            self.buffer.data.eq(shown_write.data[: 8 * self._config.rows]),
+            self.parameters.planes.eq(shown_write.planes),
+            self.parameters.address.eq(shown_write.address),
+            self.parameters.data.eq(shown_write.data),
+            self.host_reading.advance.eq(
+                (shown_write.buffer & self.buffer.ready) | shown_write.fills
+            ),
+            self.host_reading.advance_to.eq(shown_write.following),
         ]
         with m.If(write_free):
-            m.d.sync += shown.eq(moved)
+            m.d.sync += shown_write.eq(line_write)
         # The last write has been shown, and did not have to wait.
         last_shown = Signal()
         write_waited = Signal()
         m.d.sync += [
-            last_shown.eq(shown.last),
+            last_shown.eq(shown_write.last),
             write_waited.eq(~write_free),
-            self.done.eq(last_shown & ~write_waited),
+            self.host_reading.retire.eq(last_shown & ~write_waited),
         ]

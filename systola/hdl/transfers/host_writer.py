@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from systola.arch.config import Config
-from systola.hdl.commands import HostTransfer, HostWriteCommand, address_bits
-from systola.hdl.parts.in_flight import Awaited, Progress
+from systola.hdl.commands import HostTransfer, address_bits
+from systola.hdl.control.signatures import list_signature, queue_signature
 from systola.hdl.parts.interlock import Check, Interlock
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.promise import promised, promised_offer
@@ -46,23 +46,18 @@ class _Length(data.StructLayout):
 class HostWriter(wiring.Component):
     """A unit that writes the lines of one instruction at a time to host memory.
 
-    | port                       | meaning |
+    | port           | meaning |
     |---|---|
-    | `command`, `command_valid` | the oldest command of the queue |
-    | `blocked`                  | holds back all bursts |
-    | `masks`                    | the entries of WATCHED lists that the command waits for |
-    | `progress`                 | the report of the list of each mask |
-    | `buffer`                   | reads of lines |
-    | `bus`                      | the write channels of host memory; the outputs of AW and W are
-                                   registers |
-    | `base`                     | address of the host window |
-    | `advance`                  | line `advance_to` - 1 was read in the cycle before |
-    | `done`                     | all is written: the last acknowledgement came in the cycle
-                                   before |
-    | `error`                    | an answer was an error in the cycle before |
-    | `stop`                     | announces no more bursts, and finishes the announced ones with no
-                                   byte enabled |
-    | `quiet`                    | nothing is under way |
+    | `queue`        | the queue of commands; `blocked.host_memory` holds back all bursts |
+    | `host_writing` | the list of the commands: reports each line in the cycle after its read, and
+                       retires when all is written, in the cycle after the last acknowledgement |
+    | `buffer`       | reads of lines |
+    | `bus`          | the write channels of host memory; the outputs of AW and W are registers |
+    | `base`         | address of the host window |
+    | `error`        | an answer was an error in the cycle before |
+    | `stop`         | announces no more bursts, and finishes the announced ones with no byte
+                       enabled |
+    | `quiet`        | nothing is under way |
 
     A beat that was already on its way at `stop` still writes its bytes.
 
@@ -73,15 +68,10 @@ class HostWriter(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        depth = config.queue_depth
-        progress = Progress(address_bits(config), depth)
         super().__init__(
             {
-                "command": In(HostWriteCommand(config=config)),
-                "command_valid": In(1),
-                "blocked": In(1),
-                "masks": In(data.StructLayout(dict.fromkeys(WATCHED, Awaited(depth)))),
-                "progress": In(data.StructLayout(dict.fromkeys(WATCHED, progress))),
+                "queue": In(queue_signature("host_writes", config)),
+                "host_writing": In(list_signature("host_writing", config)),
                 "buffer": Out(BufferReadSignature(config=config)),
                 "bus": Out(
                     WriteSignature(
@@ -89,9 +79,6 @@ class HostWriter(wiring.Component):
                     )
                 ),
                 "base": In(config.address_bits),
-                "advance": Out(1),
-                "advance_to": Out(address_bits(config)),
-                "done": Out(1),
                 "error": Out(1),
                 "stop": In(1),
                 "quiet": Out(1),
@@ -103,8 +90,8 @@ class HostWriter(wiring.Component):
         bursts = m.submodules.bursts = PayloadRing(payload=_Length(), depth=BURSTS_AHEAD)
         line = data.StructLayout({"data": 8 * self._config.cols, "tail": 1})
         lines = m.submodules.lines = PayloadRing(payload=line, depth=LINES_AHEAD + 1)
-        ahead = counted(m, "ahead", most=BURSTS_AHEAD, push=bursts.push, retire=bursts.retire)
-        there = counted(m, "there", most=LINES_AHEAD + 1, push=lines.push, retire=lines.retire)
+        ahead = counted(m, "ahead", most=BURSTS_AHEAD, push=bursts.push, pop=bursts.pop)
+        there = counted(m, "there", most=LINES_AHEAD + 1, push=lines.push, pop=lines.pop)
         offered = self._announce(m, bursts, ahead) | ahead[1]
         self._read(m, lines)
         self._send(m, bursts, ahead[0] & offered, lines, there[0])
@@ -112,9 +99,9 @@ class HostWriter(wiring.Component):
         beat = Cat(bus.wdata, bus.wstrb, bus.wlast)
         promised_offer(m, platform, bus.wvalid, bus.wready, beat, message)
         for ring, count, what in ((bursts, ahead, "burst"), (lines, there, "line")):
-            room = ~ring.push | ring.retire | ~count[-1]
+            room = ~ring.push | ring.pop | ~count[-1]
             promised(m, platform, room, f"a {what} is kept that has no room")
-            promised(m, platform, ~ring.retire | count[0], f"a {what} leaves that is not there")
+            promised(m, platform, ~ring.pop | count[0], f"a {what} leaves that is not there")
         return m
 
     def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:
@@ -138,8 +125,10 @@ class HostWriter(wiring.Component):
         # bursts without an answer, but for one that is `burst_asked`
         bursts_unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
         m.d.comb += [
-            planner.transfer.valid.eq(self.command_valid & ~self.blocked & ~transfer_planned),
-            planner.transfer.payload.eq(self.command.transfer),
+            planner.transfer.valid.eq(
+                self.queue.valid & ~self.queue.blocked.host_memory & ~transfer_planned
+            ),
+            planner.transfer.payload.eq(self.queue.command.transfer),
             burst.ready.eq(sender.input.ready & ~bursts_full & ~self.stop),
             burst_announced.eq(burst.valid & burst.ready),
             sender.input.valid.eq(burst_announced),
@@ -165,10 +154,12 @@ class HostWriter(wiring.Component):
             # bursts that `bursts_unanswered` does not count yet.
             bursts_full.eq(ahead[BURSTS_AHEAD - 2] | (bursts_unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
-            self.done.eq(last_announced & ~burst_asked & (bursts_unanswered == 1) & bus.bvalid),
+            self.host_writing.retire.eq(
+                last_announced & ~burst_asked & (bursts_unanswered == 1) & bus.bvalid
+            ),
         ]
-        m.d.comb += bus.bready.eq(1)
-        with m.If(self.done):
+        m.d.comb += [bus.bready.eq(1), self.queue.pop.eq(self.host_writing.retire)]
+        with m.If(self.queue.pop):
             m.d.sync += [transfer_planned.eq(0), last_announced.eq(0)]
         # A burst may wait for AW. Its data must not go out earlier.
         return sender.input.ready
@@ -185,24 +176,24 @@ class HostWriter(wiring.Component):
         walk = m.submodules.walk = CopyWalk(config=self._config)
         walk_begun = Signal()
         line_valid = Signal()  # there is a line to be offered
-        offered = interlock.input
+        offered, queue = interlock.input, self.queue
         m.d.comb += [
-            walk.first.eq(self.command.buffer.base),
-            walk.tail.eq(self.command.tail),
+            walk.first.eq(queue.command.buffer.base),
+            walk.tail.eq(queue.command.tail),
             walk.restart.eq(~walk_begun),
             walk.step.eq(line_valid & offered.ready),
             offered.valid.eq(line_valid),
             offered.payload.line.eq(walk.address),
             offered.payload.used.eq(1),
             offered.payload.tail.eq(walk.in_tail),
-            interlock.awaited.eq(self.masks),
-            interlock.progress.eq(self.progress),
+            *(interlock.awaited[name].eq(queue.masks[name]) for name in WATCHED),
+            *(interlock.progress[name].eq(queue.progress[name]) for name in WATCHED),
         ]
         with m.If(~walk_begun):
-            m.d.sync += [walk_begun.eq(self.command_valid), line_valid.eq(self.command_valid)]
+            m.d.sync += [walk_begun.eq(queue.valid), line_valid.eq(queue.valid)]
         with m.Elif(walk.step):
-            m.d.sync += line_valid.eq(walk.following < self.command.buffer.end)
-        with m.If(self.done):
+            m.d.sync += line_valid.eq(walk.following < queue.command.buffer.end)
+        with m.If(queue.pop):
             m.d.sync += walk_begun.eq(0)
 
         # Lines wait for the buffer here: the interlock does not depend on the buffer's `ready`.
@@ -222,25 +213,25 @@ class HostWriter(wiring.Component):
             reader.output.ready.eq(self.buffer.ready),
             line_read.eq(reader.output.valid & self.buffer.ready),
         ]
-        took = Signal()
-        gone = Signal()
+        line_took = Signal()
+        line_gone = Signal()
         m.d.sync += [
-            took.eq(line_taken),
-            gone.eq(lines.retire),
-            lines_held.eq(lines_held + took - gone),
-            self.advance.eq(line_read),
-            self.advance_to.eq(shown.line + 1),
+            line_took.eq(line_taken),
+            line_gone.eq(lines.pop),
+            lines_held.eq(lines_held + line_took - line_gone),
+            self.host_writing.advance.eq(line_read),
+            self.host_writing.advance_to.eq(shown.line + 1),
         ]
         on_the_way = Signal(BUFFER_LATENCY)  # reads under way, the oldest last
-        tails = Signal(BUFFER_LATENCY)
+        tails_coming = Signal(BUFFER_LATENCY)
         m.d.sync += [
             on_the_way.eq(Cat(line_read, on_the_way)),
-            tails.eq(Cat(shown.tail, tails)),
+            tails_coming.eq(Cat(shown.tail, tails_coming)),
         ]
         m.d.comb += [
             lines.push.eq(on_the_way[-1]),
             lines.pushed.data.eq(self.buffer.data),
-            lines.pushed.tail.eq(tails[-1]),
+            lines.pushed.tail.eq(tails_coming[-1]),
         ]
 
     def _send(
@@ -257,38 +248,40 @@ class HostWriter(wiring.Component):
         bus_bytes = config.host_bus_bytes
         burst, line = bursts.oldest, lines.oldest
         line_beats = config.output_pitch // bus_bytes
-        part = Signal(range(max(line_beats, 2)))
+        line_part = Signal(range(max(line_beats, 2)))
         last_part = Signal()
-        padded = Signal(8 * config.output_pitch)
-        within = Signal(config.cols)  # the bytes of a line in the tail
-        enabled = Signal(config.output_pitch)
+        padded_line = Signal(8 * config.output_pitch)
+        bytes_in_tail = Signal(config.cols)  # the bytes of a line in the tail
+        bytes_enabled = Signal(config.output_pitch)
         burst_begun = Signal()  # a beat of the burst has been sent
         beats_remaining = Signal(8)  # beats remaining of a burst that has begun
         one_beat_remaining = Signal()
         is_last_beat = Signal()
         channel_free = Signal()  # no beat waits on W
         beat_goes = Signal()
-        m.d.sync += within.eq(Cat(i < self.command.tail.bytes for i in range(config.cols)))
+        m.d.sync += bytes_in_tail.eq(
+            Cat(i < self.queue.command.tail.bytes for i in range(config.cols))
+        )
         m.d.comb += [
             channel_free.eq(~bus.wvalid | bus.wready),
             beat_goes.eq(channel_free & some_bursts & (some_lines | self.stop)),
-            last_part.eq(part == line_beats - 1),
-            padded.eq(line.data),
-            enabled.eq(Cat(~line.tail | bit for bit in within)),
+            last_part.eq(line_part == line_beats - 1),
+            padded_line.eq(line.data),
+            bytes_enabled.eq(Cat(~line.tail | bit for bit in bytes_in_tail)),
             is_last_beat.eq(Mux(burst_begun, one_beat_remaining, burst.single)),
-            bursts.retire.eq(beat_goes & is_last_beat),
-            lines.retire.eq(beat_goes & last_part & some_lines),
+            bursts.pop.eq(beat_goes & is_last_beat),
+            lines.pop.eq(beat_goes & last_part & some_lines),
         ]
         with m.If(channel_free):
             m.d.sync += [
                 bus.wvalid.eq(beat_goes),
-                bus.wdata.eq(padded.word_select(part, 8 * bus_bytes)),
-                bus.wstrb.eq(Mux(self.stop, 0, enabled.word_select(part, bus_bytes))),
+                bus.wdata.eq(padded_line.word_select(line_part, 8 * bus_bytes)),
+                bus.wstrb.eq(Mux(self.stop, 0, bytes_enabled.word_select(line_part, bus_bytes))),
                 bus.wlast.eq(is_last_beat),
             ]
         with m.If(beat_goes):
             m.d.sync += [
-                part.eq(Mux(last_part, 0, part + 1)),
+                line_part.eq(Mux(last_part, 0, line_part + 1)),
                 burst_begun.eq(~is_last_beat),
                 beats_remaining.eq(Mux(burst_begun, beats_remaining - 1, burst.length)),
                 one_beat_remaining.eq(Mux(burst_begun, beats_remaining == 2, burst.length == 1)),

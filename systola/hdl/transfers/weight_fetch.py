@@ -7,11 +7,12 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
-from systola.hdl.commands import PC_BITS, WeightCommand
+from systola.hdl.commands import PC_BITS
+from systola.hdl.control.signatures import queue_signature
 from systola.hdl.parts.payload_ring import PayloadRing
 from systola.hdl.parts.promise import promised
 from systola.hdl.parts.skid_buffer import SkidBuffer
-from systola.hdl.ports import BufferReadSignature
+from systola.hdl.ports import BufferReadSignature, WeightRowSignature
 from systola.hdl.transfers.axi import ReadSignature, is_error
 from systola.hdl.transfers.burst_cutter import BurstCutter
 from systola.hdl.transfers.tile_reader import TileReader
@@ -20,7 +21,7 @@ from systola.hdl.transfers.weight_fifo import LATENCY, WeightFifo
 READS_IN_FLIGHT = 8
 """Bursts under way at one time."""
 ROW_LATENCY = LATENCY
-"""Cycles from a row's last beat to `row_valid`."""
+"""Cycles from a row's last beat to `rows.valid`."""
 
 
 class WeightFetch(wiring.Component):
@@ -28,50 +29,45 @@ class WeightFetch(wiring.Component):
 
     With training it also streams tiles that a MatrixMultiply takes from the buffer.
 
-    | port                       | meaning |
+    | port       | meaning |
     |---|---|
-    | `command`, `command_valid` | the oldest command of the queue |
-    | `command_pop`              | drops the command: all bursts of the command before are
-                                   requested; a register |
-    | `unblocked`                | a command `from_buffer` may read its lines; only with training |
-    | `buffer`                   | reads of lines; only with training |
-    | `bus`                      | the read channels of weight memory |
-    | `base`                     | address of the weight window |
-    | `row`                      | the oldest row, in the cycle after `row_take` |
-    | `row_valid`                | there is an oldest row |
-    | `row_take`                 | takes the oldest row |
-    | `stop`                     | requests nothing more and swallows the beats |
-    | `quiet`                    | nothing is under way |
-    | `error`                    | memory answered a beat with an error in the cycle before |
-    | `error_pc`                 | program counter of the instruction of this beat |
+    | `queue`    | the queue of commands; `pop`: all bursts of the command before are requested; a
+                   register |
+    | `settled`  | the queue awaited no entry in the cycle before, see `settled_queue`; only with
+                   training |
+    | `buffer`   | reads of lines; only with training |
+    | `bus`      | the read channels of weight memory |
+    | `base`     | address of the weight window |
+    | `rows`     | the rows of the weight FIFO |
+    | `stop`     | requests nothing more and swallows the beats |
+    | `quiet`    | nothing is under way |
+    | `error`    | memory answered a beat with an error in the cycle before |
+    | `error_pc` | program counter of the instruction of this beat |
 
     Throughput: one beat a cycle, or the fraction `weight_throttle` of it. The FIFO of
     `weight_fifo_tiles` tiles is the back-pressure. Latency: two cycles from the command to the bus,
-    ROW_LATENCY cycles from a row's last beat to `row_valid`.
+    ROW_LATENCY cycles from a row's last beat to `rows.valid`.
 
     Commands for weight memory follow one another without waiting for data. A command `from_buffer`
-    waits until it is `unblocked` and all tiles before it have come. It is done before the next
-    command begins. Its first line is requested three cycles after the last of these conditions.
+    waits until its queue is unblocked and `settled`, and all tiles before it have come. It is done
+    before the next command begins. Its first line is requested three cycles after the last of
+    these conditions.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
-        training = {"unblocked": In(1), "buffer": Out(BufferReadSignature(config=config))}
+        training = {"settled": In(1), "buffer": Out(BufferReadSignature(config=config))}
         super().__init__(
             {
                 **(training if config.training else {}),
-                "command": In(WeightCommand(config=config)),
-                "command_valid": In(1),
-                "command_pop": Out(1),
+                "queue": In(queue_signature("weights", config)),
                 "bus": Out(
                     ReadSignature(
                         address_bits=config.address_bits, data_bytes=config.weight_bus_bytes
                     )
                 ),
                 "base": In(config.address_bits),
-                "row": Out(8 * config.cols),
-                "row_valid": Out(1),
-                "row_take": In(1),
+                "rows": Out(WeightRowSignature(width=8 * config.cols)),
                 "stop": In(1),
                 "quiet": Out(1),
                 "error": Out(1),
@@ -85,8 +81,8 @@ class WeightFetch(wiring.Component):
 
         # Bursts are requested.
         cutter = m.submodules.cutter = BurstCutter(
-            address_bits=len(self.command.transfer.address),
-            beat_bits=len(self.command.transfer.beats),
+            address_bits=len(self.queue.command.transfer.address),
+            beat_bits=len(self.queue.command.transfer.beats),
             bus_bytes=config.weight_bus_bytes,
             max_burst_beats=config.max_burst_beats,
         )
@@ -94,13 +90,13 @@ class WeightFetch(wiring.Component):
         from_memory = Signal()
         reads_buffer = Signal()  # the tile reader begins
         m.d.comb += [
-            cutter.run.valid.eq(from_memory & ~self.command_pop),
-            cutter.run.payload.address.eq(self.command.transfer.address),
-            cutter.run.payload.beats.eq(self.command.transfer.beats),
+            cutter.run.valid.eq(from_memory & ~self.queue.pop),
+            cutter.run.payload.address.eq(self.queue.command.transfer.address),
+            cutter.run.payload.beats.eq(self.queue.command.transfer.beats),
             cutter.run.payload.last.eq(1),
             command_begins.eq(cutter.run.valid & cutter.run.ready),
         ]
-        m.d.sync += self.command_pop.eq(command_begins | reads_buffer)
+        m.d.sync += self.queue.pop.eq(command_begins | reads_buffer)
 
         under_way = self._request(m, platform, cutter)
 
@@ -109,16 +105,16 @@ class WeightFetch(wiring.Component):
         pcs = m.submodules.pcs = PayloadRing(
             payload=data.StructLayout({"pc": PC_BITS}), depth=READS_IN_FLIGHT + 2
         )
-        beat = Signal()
+        beat_taken = Signal()
         m.d.comb += [
-            beat.eq(bus.rvalid & bus.rready),
-            under_way.r_en.eq(beat & bus.rlast),
+            beat_taken.eq(bus.rvalid & bus.rready),
+            under_way.r_en.eq(beat_taken & bus.rlast),
             pcs.push.eq(command_begins),
-            pcs.pushed.pc.eq(self.command.pc),
-            pcs.retire.eq(under_way.r_en & under_way.r_data),
+            pcs.pushed.pc.eq(self.queue.command.pc),
+            pcs.pop.eq(under_way.r_en & under_way.r_data),
         ]
         m.d.sync += [
-            self.error.eq(beat & is_error(bus.rresp)),
+            self.error.eq(beat_taken & is_error(bus.rresp)),
             self.error_pc.eq(pcs.oldest.pc),
         ]
 
@@ -132,14 +128,12 @@ class WeightFetch(wiring.Component):
         m.d.comb += [
             beat_arrives.eq(bus.rvalid & ~fifo.full & beat_allowed),
             bus.rready.eq((~fifo.full & beat_allowed) | self.stop),
-            self.row.eq(fifo.row),
-            self.row_valid.eq(fifo.row_valid),
-            fifo.row_take.eq(self.row_take),
         ]
+        connect(m, fifo.rows, flipped(self.rows))
         row_complete, complete_row = self._collect(m, beat_arrives)
         if not config.training:
             m.d.comb += [
-                from_memory.eq(self.command_valid),
+                from_memory.eq(self.queue.valid),
                 fifo.reserve.eq(row_complete),
                 fifo.push.eq(row_complete),
                 fifo.pushed.eq(complete_row),
@@ -154,21 +148,21 @@ class WeightFetch(wiring.Component):
         commands_expected = Signal(range(READS_IN_FLIGHT + 3))
         no_command_expected = Signal()
         m.d.comb += no_command_expected.eq(commands_expected == 0)
-        m.d.sync += commands_expected.eq(commands_expected + command_begins - pcs.retire)
+        m.d.sync += commands_expected.eq(commands_expected + command_begins - pcs.pop)
         m.d.comb += [
-            from_memory.eq(self.command_valid & ~self.command.from_buffer & reader.idle),
+            from_memory.eq(self.queue.valid & ~self.queue.command.from_buffer & reader.idle),
             reads_buffer.eq(
-                self.command_valid
-                & self.command.from_buffer
-                & self.unblocked
-                & ~self.command_pop
+                self.queue.valid
+                & self.queue.command.from_buffer
+                & (self.queue.unblocked & self.settled)
+                & ~self.queue.pop
                 & reader.idle
                 & no_command_expected
             ),
             reader.start.eq(reads_buffer),
-            reader.line.eq(self.command.transfer.address),
-            reader.tiles.eq(self.command.transfer.beats),
-            reader.wide.eq(self.command.wide),
+            reader.line.eq(self.queue.command.transfer.address),
+            reader.tiles.eq(self.queue.command.transfer.beats),
+            reader.wide.eq(self.queue.command.wide),
             reader.room.eq(~fifo.full),
             fifo.reserve.eq(row_complete | reader.asks),
             fifo.push.eq(row_complete | reader.pushes),
@@ -251,8 +245,8 @@ class WeightFetch(wiring.Component):
         if numerator == denominator:
             m.d.comb += beat_allowed.eq(1)
         else:
-            phase = Signal(range(denominator))
-            advanced = phase + numerator
+            throttle_phase = Signal(range(denominator))
+            advanced = throttle_phase + numerator
             m.d.comb += beat_allowed.eq(advanced >= denominator)
-            m.d.sync += phase.eq(Mux(beat_allowed, advanced - denominator, advanced))
+            m.d.sync += throttle_phase.eq(Mux(beat_allowed, advanced - denominator, advanced))
         return beat_allowed

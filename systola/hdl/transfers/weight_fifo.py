@@ -7,25 +7,25 @@ from amaranth.lib.wiring import In, Out
 
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.promise import promised
+from systola.hdl.ports import WeightRowSignature
 
 LATENCY = 2
-"""Cycles from `push` to `row_valid`: into the memory, out of it."""
+"""Cycles from `push` to `rows.valid`: into the memory, out of it."""
 
 
 class WeightFifo(wiring.Component):
     """A FIFO that holds `depth` rows of `width` bits.
 
-    | port        | meaning |
+    | port      | meaning |
     |---|---|
-    | `reserve`   | takes room for a row; only while not `full` |
-    | `push`      | appends `pushed` to the FIFO; in the cycle of its `reserve` or later |
-    | `full`      | there is no room for another row |
-    | `row`       | the oldest row, in the cycle after a cycle with `row_valid` |
-    | `row_valid` | there is an oldest row |
-    | `row_take`  | drops the oldest row |
+    | `reserve` | takes room for a row; only while not `full` |
+    | `push`    | appends `pushed` to the FIFO; in the cycle of its `reserve` or later |
+    | `full`    | there is no room for another row |
+    | `rows`    | the rows in their order |
 
-    Throughput: a row a cycle in and out. Latency: LATENCY cycles from `push` to `row_valid`, two
-    from `row_take` to the room for another row. All outputs are registers; `row` is the memory's.
+    Throughput: a row a cycle in and out. Latency: LATENCY cycles from `push` to `rows.valid`, two
+    from `rows.pop` to the room for another row. All outputs are registers; `rows.row` is the
+    memory's.
     """
 
     def __init__(self, *, width: int, depth: int):
@@ -37,9 +37,7 @@ class WeightFifo(wiring.Component):
                 "push": In(1),
                 "pushed": In(width),
                 "full": Out(1),
-                "row": Out(width),
-                "row_valid": Out(1),
-                "row_take": In(1),
+                "rows": Out(WeightRowSignature(width=width)),
             }
         )
 
@@ -52,23 +50,23 @@ class WeightFifo(wiring.Component):
         has_row = Signal()
         row_read = Signal()
         m.d.comb += [
-            row_read.eq(has_row & (~self.row_valid | self.row_take)),
-            self.row.eq(memory.read_data),
+            row_read.eq(has_row & (~self.rows.valid | self.rows.pop)),
+            self.rows.row.eq(memory.read_data),
             memory.write_enable.eq(self.push),
             memory.write_data.eq(self.pushed),
             memory.read_enable.eq(row_read),
         ]
-        m.d.sync += self.row_valid.eq(row_read | (self.row_valid & ~self.row_take))
+        m.d.sync += self.rows.valid.eq(row_read | (self.rows.valid & ~self.rows.pop))
 
         for moves, address in (
             (self.push, memory.write_address),
             (row_read, memory.read_address),
         ):
-            pointer = Signal.like(address)
-            promised(m, platform, pointer < depth, "a pointer of the FIFO is beyond its rows")
-            m.d.comb += address.eq(pointer)
+            row_pointer = Signal.like(address)
+            promised(m, platform, row_pointer < depth, "a pointer of the FIFO is beyond its rows")
+            m.d.comb += address.eq(row_pointer)
             with m.If(moves):
-                m.d.sync += pointer.eq(Mux(pointer == depth - 1, 0, pointer + 1))
+                m.d.sync += row_pointer.eq(Mux(row_pointer == depth - 1, 0, row_pointer + 1))
 
         rows_reserved = Signal(range(depth + 1))  # rows that have room
         with m.If(self.push & ~row_read):
@@ -76,7 +74,7 @@ class WeightFifo(wiring.Component):
         with m.Elif(~self.push & row_read):
             m.d.sync += [rows_stored.eq(rows_stored - 1), has_row.eq(rows_stored != 1)]
         row_taken = Signal()
-        m.d.sync += row_taken.eq(self.row_take)
+        m.d.sync += row_taken.eq(self.rows.pop)
         with m.If(self.reserve & ~row_taken):
             m.d.sync += [
                 rows_reserved.eq(rows_reserved + 1),
@@ -94,7 +92,7 @@ class WeightFifo(wiring.Component):
         promised(
             m,
             platform,
-            ~self.row_take | self.row_valid,
+            ~self.rows.pop | self.rows.valid,
             "a row of weights is taken that is not there",
         )
         return m

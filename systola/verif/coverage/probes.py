@@ -61,7 +61,7 @@ def _probes() -> Iterator[tuple[str, str]]:
         yield f"{name}: full", f"core.scoreboard.{name}.full"
     fifo = "core.weight_fetch.fifo"
     yield "weight FIFO: full", f"{fifo}.full"
-    yield "weight FIFO: empty", f"~{fifo}.row_valid"
+    yield "weight FIFO: empty", f"~{fifo}.rows__valid"
     for port in _SHARED:
         place = f"core.unified_buffer.{port}"
         yield f"unified buffer: {port} waits", f"{place}__enable & ~{place}__ready"

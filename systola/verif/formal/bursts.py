@@ -198,8 +198,8 @@ PROOFS = (
             ),
             Fault(
                 unit="burst_cutter",
-                old="length.eq(Mux(next_is_last, final_length, largest))",
-                new="length.eq(largest)",
+                old="burst_length.eq(Mux(next_is_last, final_length, largest))",
+                new="burst_length.eq(largest)",
             ),
             Fault(
                 unit="burst_cutter",

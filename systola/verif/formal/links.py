@@ -232,9 +232,9 @@ class LinkListHarness(Harness):
                 )
             ),
         ]
-        oldest = unit.inside("oldest")
+        oldest = unit.inside("oldest_place")
         m.d.comb += self.lemmas(
-            unit.inside("count") == item.count,
+            unit.inside("entry_count") == item.count,
             (oldest + item.count)[: len(place)] == dut.free,
             implies(item.follows, (oldest + item.ahead)[: len(place)] == place),
             *(
@@ -369,9 +369,15 @@ PROOFS = (
         harness=LinkListHarness,
         depth=2,
         faults=(
-            Fault(unit="link_list", old="self.retire << oldest", new="self.retire << self.free"),
-            Fault(unit="link_list", old="self.advance & (oldest == place)", new="self.advance"),
-            Fault(unit="link_list", old="(self.retire & (count == 1))", new="(count == 1)"),
+            Fault(
+                unit="link_list", old="self.retire << oldest_place", new="self.retire << self.free"
+            ),
+            Fault(
+                unit="link_list", old="self.advance & (oldest_place == place)", new="self.advance"
+            ),
+            Fault(
+                unit="link_list", old="(self.retire & (entry_count == 1))", new="(entry_count == 1)"
+            ),
         ),
         fault_depth=8,
     ),
@@ -407,8 +413,8 @@ PROOFS = (
             ),
             Fault(
                 unit="pod_barrier",
-                old="(tokens_received >= tokens_wanted)",
-                new="(tokens_received != 0)",
+                old="== tokens_wanted) & (tokens_received >= tokens_wanted)",
+                new="== tokens_wanted) & (tokens_received != 0)",
             ),
         ),
         fault_depth=16,

@@ -41,7 +41,7 @@ class _HostWriter(Harness):
         dut = HostWriter(config=config)
         Unit(m, dut)
         bus = dut.bus
-        command, transfer = dut.command, dut.command.transfer
+        command, transfer = dut.queue.command, dut.queue.command.transfer
         stop = anything(m, 1, "stop")
         stopped = before(m, stop, "stopped_before")
         m.d.comb += [
@@ -50,7 +50,7 @@ class _HostWriter(Harness):
             Assume(implies(stopped, stop)),  # it ends with a reset
             dut.buffer.ready.eq(anything(m, 1, "buffer_ready")),
             Value.cast(dut.buffer.data).eq(anything(m, len(dut.buffer.data), "line")),
-            dut.blocked.eq(anything(m, 1, "blocked")),
+            dut.queue.blocked.host_memory.eq(anything(m, 1, "blocked")),
         ]
         for name in ("awready", "wready", "bid", "bvalid", "bresp"):
             port = Value.cast(getattr(bus, name))
@@ -58,7 +58,7 @@ class _HostWriter(Harness):
 
         # Commands are small matrices anywhere, with one line in the buffer for each row.
         m.d.comb += [
-            dut.command_valid.eq(anything(m, 1, "command_valid")),
+            dut.queue.valid.eq(anything(m, 1, "command_valid")),
             command.eq(anything(m, len(command.as_value()), "command_payload")),
             Assume((transfer.address[:2] == 0) & (transfer.address < WINDOW_BYTES)),
             Assume((transfer.stride[:2] == 0) & (transfer.stride < 64)),
@@ -66,13 +66,13 @@ class _HostWriter(Harness):
             Assume((transfer.blocks != 0) & (transfer.blocks <= 2)),
             Assume((transfer.beats != 0) & (transfer.beats <= 6)),
         ]
-        assume_stays(m, dut.command_valid, dut.done, command, "command")
+        assume_stays(m, dut.queue.valid, dut.queue.pop, command, "command")
         down = Mux(transfer.rows == 2, transfer.stride, 0)
         across = Mux(transfer.blocks == 2, config.output_pitch, 0)
         beats = Mux(transfer.rows == 2, 2, 1) * Mux(transfer.blocks == 2, 2, 1) * transfer.beats
         end = transfer.address + down + across + transfer.beats * config.host_bus_bytes
         m.d.comb += [
-            Assume(implies(dut.command_valid, end <= WINDOW_BYTES)),
+            Assume(implies(dut.queue.valid, end <= WINDOW_BYTES)),
             Assume(command.buffer.end == command.buffer.base + beats),
         ]
         return dut
@@ -104,14 +104,14 @@ class WriteDataHarness(_HostWriter):
     def claims(self, m: Module) -> None:
         dut = self.unit(m)
         bus = dut.bus
-        transfer = dut.command.transfer
+        transfer = dut.queue.command.transfer
         m.d.comb += [
             Assume((transfer.address == 0) & (transfer.stride == 32)),
             Assert(bus.bready),
         ]
         stop = dut.stop
         stopped = before(m, stop, "stopped")
-        beats = dut.command.buffer.end - dut.command.buffer.base
+        beats = dut.queue.command.buffer.end - dut.queue.command.buffer.base
         assert_stays(m, bus.wvalid, bus.wready, Cat(bus.wdata, bus.wstrb, bus.wlast), "w")
         # W: the bursts of AW in their order, each as long as announced, none before it is offered.
         waited = before(m, bus.awvalid & ~bus.awready, "aw_offered_before")
@@ -136,7 +136,7 @@ class WriteDataHarness(_HostWriter):
             accepted.eq(accepted + (bus.awvalid & bus.awready)),
             finished.eq(finished + (sent & bus.wlast)),
             answered.eq(answered + bus.bvalid),
-            beat_count.eq(Mux(dut.done, 0, beat_count + sent)),
+            beat_count.eq(Mux(dut.queue.pop, 0, beat_count + sent)),
         ]
         long_stopped = before(m, stop & stopped, "long_stopped")
         w_waited = before(m, bus.wvalid & ~bus.wready, "w_offered_before")
@@ -150,8 +150,8 @@ class WriteDataHarness(_HostWriter):
         m.d.comb += [
             Assume(implies(bus.bvalid, (answered < accepted) & (answered < finished))),
             Assert(implies(dut.quiet, ~(bus.awvalid | bus.wvalid) & (answered == accepted))),
-            Assert(implies(dut.done & ~stop, beat_count == beats)),
-            Assert(implies(dut.done, (answered == accepted) & (answered == finished))),
+            Assert(implies(dut.queue.pop & ~stop, beat_count == beats)),
+            Assert(implies(dut.queue.pop, (answered == accepted) & (answered == finished))),
             Assert(implies(long_stopped & announced, ~late_address)),
             Assert(implies(long_stopped & bus.wvalid & ~w_waited & late_beat, bus.wstrb == 0)),
         ]
@@ -171,19 +171,19 @@ class WeightFetchHarness(Harness):
         base, limit = Const(WINDOW_BASE), Const(WINDOW_BYTES)
         stop = anything(m, 1, "stop")
         stopped = before(m, stop, "stopped")
-        transfer = dut.command.transfer
+        transfer = dut.queue.command.transfer
         m.d.comb += [
             dut.base.eq(base),
             dut.stop.eq(stop),
             Assume(implies(stopped, stop)),  # it ends with a reset
-            dut.row_take.eq(dut.row_valid & ~stop & anything(m, 1, "take")),
-            dut.command_valid.eq(anything(m, 1, "command_valid")),
-            dut.command.eq(anything(m, len(dut.command.as_value()), "command_payload")),
+            dut.rows.pop.eq(dut.rows.valid & ~stop & anything(m, 1, "take")),
+            dut.queue.valid.eq(anything(m, 1, "command_valid")),
+            dut.queue.command.eq(anything(m, len(dut.queue.command.as_value()), "command_payload")),
             Assume((transfer.address[:2] == 0) & (transfer.address < WINDOW_BYTES)),
             Assume((transfer.beats != 0) & (transfer.beats <= 12)),
             Assume(transfer.address + transfer.beats * config.weight_bus_bytes <= limit),
         ]
-        assume_stays(m, dut.command_valid, dut.command_pop, dut.command, "command")
+        assume_stays(m, dut.queue.valid, dut.queue.pop, dut.queue.command, "command")
         for name in ("arready", "rid", "rdata", "rresp", "rlast", "rvalid"):
             port = Value.cast(getattr(bus, name))
             m.d.comb += port.eq(anything(m, len(port), f"any_{name}"))
@@ -199,7 +199,7 @@ class WeightFetchHarness(Harness):
         answered = bus.rvalid & bus.rready
         m.d.sync += [
             under_way.eq(under_way + asked - (answered & bus.rlast)),
-            owed.eq(owed + Mux(dut.command_pop, transfer.beats, 0) - Mux(asked, beats, 0)),
+            owed.eq(owed + Mux(dut.queue.pop, transfer.beats, 0) - Mux(asked, beats, 0)),
         ]
         m.d.comb += [
             Assume(implies(bus.rvalid, under_way > (waited & bus.arvalid))),
@@ -219,9 +219,9 @@ class WeightFetchHarness(Harness):
         # Rows: each beat once, in order.
         rows = config.weight_fifo_tiles * config.rows
         arrives = answered & ~stop
-        item = Tracked(m, enters=arrives, word=bus.rdata, exits=dut.row_take, most=rows)
-        oldest = before(m, item.follows & (item.ahead == 0) & dut.row_valid, "was_oldest")
-        m.d.comb += Assert(implies(oldest, dut.row == before(m, item.word, "oldest_word")))
+        item = Tracked(m, enters=arrives, word=bus.rdata, exits=dut.rows.pop, most=rows)
+        oldest = before(m, item.follows & (item.ahead == 0) & dut.rows.valid, "was_oldest")
+        m.d.comb += Assert(implies(oldest, dut.rows.row == before(m, item.word, "oldest_word")))
 
 
 PROOFS = (
@@ -235,12 +235,12 @@ PROOFS = (
             Fault(
                 unit="host_writer",
                 old="eq(bus.awready)",
-                new="eq(bus.awready | ~self.blocked)",
+                new="eq(bus.awready | ~self.queue.blocked.host_memory)",
             ),
             Fault(
                 unit="burst_cutter",
-                old="length.eq(Mux(is_single, run.beats - 1, ~first_beat))",
-                new="length.eq(Mux(is_single, run.beats - 1, largest))",
+                old="burst_length.eq(Mux(is_single, run.beats - 1, ~first_beat))",
+                new="burst_length.eq(Mux(is_single, run.beats - 1, largest))",
             ),
         ),
         fault_depth=7,

@@ -172,8 +172,8 @@ class NumbersHarness(Harness):
         # `place` of the chosen instruction in its span.
         place = Signal(range(self.LENGTH), name="place")
         ends = Signal(range(4), name="ends")  # ends of spans since its issue
-        position, ended = unit.inside("position"), unit.inside("ended")
-        earlier = unit.inside("earlier")
+        position, ended = unit.inside("span_position"), unit.inside("span_ended")
+        earlier = unit.inside("earlier_entries")
         is_last = position == self.LENGTH - 1
         with m.If(self._scans):
             m.d.sync += since.eq(0)
@@ -240,9 +240,13 @@ PROOFS = (
         harness=SpansHarness,
         depth=2,
         faults=(
-            Fault(unit="spans", old="last & earlier.any()", new="last & earlier[0]"),
-            Fault(unit="spans", old="(view.oldest == at)", new="(view.oldest != at)"),
-            Fault(unit="spans", old="& ~leaves", new="& 1"),
+            Fault(
+                unit="spans",
+                old="is_last & earlier_entries.any()",
+                new="is_last & earlier_entries[0]",
+            ),
+            Fault(unit="spans", old="(view.oldest == span_end)", new="(view.oldest != span_end)"),
+            Fault(unit="spans", old="& ~span_leaves", new="& 1"),
         ),
         fault_depth=30,
     ),

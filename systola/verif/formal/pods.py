@@ -361,7 +361,11 @@ PROOFS = (
         depth=LinkGateHarness.SOON + 6,
         bounded=True,
         faults=(
-            Fault(unit="link_gate", old="fetched.eq(compared)", new="fetched.eq(fetched + 1)"),
+            Fault(
+                unit="link_gate",
+                old="fetched_entry.eq(compared_entry)",
+                new="fetched_entry.eq(fetched_entry + 1)",
+            ),
             Fault(
                 unit="link_gate",
                 old="(fills & (self.fills | ~from_sender))",
@@ -372,7 +376,11 @@ PROOFS = (
                 old="(rows & (self.sums | ~from_sender))",
                 new="(rows & ~from_sender)",
             ),
-            Fault(unit="link_gate", old="compared == count - 1", new="compared == count - 2"),
+            Fault(
+                unit="link_gate",
+                old="compared_entry == count - 1",
+                new="compared_entry == count - 2",
+            ),
         ),
         fault_depth=LinkGateHarness.SOON + 6,
     ),
@@ -383,13 +391,21 @@ PROOFS = (
         depth=10,
         bounded=True,
         faults=(
-            Fault(unit="link_interlock", old="meets & (moves | blocked)", new="meets & moves"),
-            Fault(unit="link_interlock", old="known & ~leaving", new="known"),
-            Fault(unit="link_interlock", old="Mux(moves, place, waiting_place)", new="place"),
             Fault(
                 unit="link_interlock",
-                old="skid.input.valid.eq(there & ~blocked)",
-                new="skid.input.valid.eq(there)",
+                old="meets & (row_moves | row_blocked)",
+                new="meets & row_moves",
+            ),
+            Fault(unit="link_interlock", old="older_entries & ~leaving", new="older_entries"),
+            Fault(
+                unit="link_interlock",
+                old="Mux(row_moves, row_place, waiting_place)",
+                new="row_place",
+            ),
+            Fault(
+                unit="link_interlock",
+                old="skid.input.valid.eq(row_waits & ~row_blocked)",
+                new="skid.input.valid.eq(row_waits)",
             ),
         ),
         fault_depth=10,

@@ -64,8 +64,10 @@ class CommandQueueHarness(Harness):
             Assert(dut.valid == filled),
         ]
 
-        waiting, first, free = (unit.inside(name) for name in ("waiting", "oldest", "free"))
-        comes, to = unit.inside("comes"), unit.inside("to")
+        waiting, first, free = (
+            unit.inside(name) for name in ("commands_waiting", "oldest_place", "push_place")
+        )
+        comes, to = unit.inside("masks_come"), unit.inside("masks_place")
         rows = Array(unit.rows("commands.memory", self.DEPTH))
         masks = Array([unit.inside(f"masks_{i}") for i in range(self.DEPTH)])
         place = Signal.like(first)
@@ -86,7 +88,7 @@ class CommandQueueHarness(Harness):
 
 
 class PayloadRingHarness(Harness):
-    """A harness with a user that pushes at most `depth` words and retires only words inside."""
+    """A harness with a user that pushes at most `depth` words and pops only words inside."""
 
     DEPTH = 5
 
@@ -96,11 +98,11 @@ class PayloadRingHarness(Harness):
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
             dut.pushed.eq(anything(m, 4, "word")),
-            dut.retire.eq(anything(m, 1, "retire")),
+            dut.pop.eq(anything(m, 1, "pop")),
         ]
-        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.retire, most=self.DEPTH)
+        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.pop, most=self.DEPTH)
         m.d.comb += [
-            Assume(implies(dut.retire, item.count != 0)),
+            Assume(implies(dut.pop, item.count != 0)),
             Assume(implies(dut.push, item.count != self.DEPTH)),
             Assert(implies(item.follows & (item.ahead == 0), dut.oldest.word == item.word)),
         ]
@@ -116,7 +118,7 @@ class PayloadRingHarness(Harness):
 class BlockRingHarness(Harness):
     """A harness with a user that pushes the words present a cycle before, at most `depth`.
 
-    The user retires only words that are shown.
+    The user pops only words that are shown.
     """
 
     DEPTH = 4
@@ -128,13 +130,13 @@ class BlockRingHarness(Harness):
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
             dut.pushed.eq(anything(m, 4, "word")),
-            dut.retire.eq(anything(m, 1, "retire")),
+            dut.pop.eq(anything(m, 1, "pop")),
             Assume(implies(dut.push, ~pushed & (Value.cast(dut.pushed) == earlier))),
         ]
-        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.retire, most=self.DEPTH)
-        filled = before(m, item.count != dut.retire, "filled")
+        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.pop, most=self.DEPTH)
+        filled = before(m, item.count != dut.pop, "filled")
         m.d.comb += [
-            Assume(implies(dut.retire, filled)),
+            Assume(implies(dut.pop, filled)),
             Assume(implies(dut.push, item.count != self.DEPTH)),
             Assert(
                 implies(filled & item.follows & (item.ahead == 0), dut.oldest.word == item.word)
@@ -176,33 +178,33 @@ class WeightFifoHarness(Harness):
             dut.push.eq(anything(m, 1, "push")),
             Assume(~dut.push | dut.reserve | (reserved != 0)),
             dut.pushed.eq(anything(m, 4, "row")),
-            dut.row_take.eq(anything(m, 1, "take")),
-            Assume(~(dut.row_take & ~dut.row_valid)),
+            dut.rows.pop.eq(anything(m, 1, "take")),
+            Assume(~(dut.rows.pop & ~dut.rows.valid)),
         ]
-        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.row_take, most=self.DEPTH)
-        taken = before(m, dut.row_take, "taken")  # the room of a row is reported a cycle later
-        is_oldest = item.follows & (item.ahead == 0) & dut.row_valid
+        item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.rows.pop, most=self.DEPTH)
+        taken = before(m, dut.rows.pop, "taken")  # the room of a row is reported a cycle later
+        is_oldest = item.follows & (item.ahead == 0) & dut.rows.valid
         shown = before(m, is_oldest, "was_oldest")
         m.d.comb += [
-            Assert(implies(shown, dut.row == before(m, item.word, "oldest_word"))),
+            Assert(implies(shown, dut.rows.row == before(m, item.word, "oldest_word"))),
             Assert(dut.full == (item.count + taken + reserved == self.DEPTH)),
         ]
         filled = item.count != 0
         for cycle in range(LATENCY - 1):
-            filled = before(m, filled & (item.count != 0) & ~dut.row_take, f"filled_{cycle}")
-        m.d.comb += Assert(implies(filled, dut.row_valid))
+            filled = before(m, filled & (item.count != 0) & ~dut.rows.pop, f"filled_{cycle}")
+        m.d.comb += Assert(implies(filled, dut.rows.valid))
 
         stored, held = unit.inside("rows_stored"), unit.inside("rows_reserved")
         some_stored = unit.inside("has_row")
         newest, oldest = unit.inside("write_address"), unit.inside("read_address")
         rows = Array(unit.rows("memory.memory", self.DEPTH))
-        behind = item.follows & (item.ahead >= dut.row_valid)
-        place = place_behind(oldest, item.ahead - dut.row_valid, self.DEPTH)
+        behind = item.follows & (item.ahead >= dut.rows.valid)
+        place = place_behind(oldest, item.ahead - dut.rows.valid, self.DEPTH)
         m.d.comb += self.lemmas(
             unit.inside("row_taken") == taken,
             item.count + taken + reserved <= self.DEPTH,
             held == item.count + taken + reserved,
-            stored + dut.row_valid == item.count,
+            stored + dut.rows.valid == item.count,
             some_stored == (stored != 0),
             (newest < self.DEPTH) & (oldest < self.DEPTH),
             place_behind(oldest, stored, self.DEPTH) == newest,
@@ -291,11 +293,15 @@ PROOFS = (
         harness=CommandQueueHarness,
         depth=3,
         faults=(
-            Fault(unit="command_queue", old="eq(waiting[-1])", new="eq(waiting[-1] & ~self.pop)"),
             Fault(
                 unit="command_queue",
-                old="masks.eq(kept(now, self.progress))",
-                new="masks.eq(Mux(comes, now, kept(now, self.progress)))",
+                old="eq(commands_waiting[-1])",
+                new="eq(commands_waiting[-1] & ~self.pop)",
+            ),
+            Fault(
+                unit="command_queue",
+                old="masks.eq(kept(masks_now, self.progress))",
+                new="masks.eq(Mux(masks_come, masks_now, kept(masks_now, self.progress)))",
             ),
         ),
         fault_depth=10,
@@ -341,8 +347,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="weight_fifo",
-                old="row_read.eq(has_row & (~self.row_valid | self.row_take))",
-                new="row_read.eq((has_row | self.push) & (~self.row_valid | self.row_take))",
+                old="row_read.eq(has_row & (~self.rows.valid | self.rows.pop))",
+                new="row_read.eq((has_row | self.push) & (~self.rows.valid | self.rows.pop))",
             ),
             Fault(
                 unit="weight_fifo",

@@ -277,8 +277,8 @@ PROOFS = (
         faults=(
             Fault(
                 unit="weight_broadcast",
-                old="turn.chosen, alike",
-                new="turn.chosen, [asking] * count",
+                old="turn.chosen, equal_requests",
+                new="turn.chosen, [requests_seen] * count",
             ),
             Fault(
                 unit="weight_broadcast", old="Mux(burst_goes, _SETTLES, ", new="Mux(burst_goes, 0, "
@@ -292,7 +292,7 @@ PROOFS = (
         harness=PatienceHarness,
         depth=16,
         bounded=True,
-        faults=(Fault(unit="weight_broadcast", old="(waited == self._patience)", new="0"),),
+        faults=(Fault(unit="weight_broadcast", old="(cycles_waited == self._patience)", new="0"),),
         fault_depth=16,
     ),
     Proof(

@@ -45,7 +45,7 @@ class TransposerHarness(Harness):
         memories = [Array(unit.rows(f"memory_{i}", places)) for i in range(places)]
         loaded = takes | (number > row)
         m.d.comb += self.lemmas(
-            unit.inside("number") == number,
+            unit.inside("line_number") == number,
             number < COLUMNS,
             implies(loaded, Array(memory[row] for memory in memories)[row ^ column] == byte),
         )
@@ -167,8 +167,8 @@ PROOFS = (
         harness=TransposerHarness,
         depth=2,
         faults=(
-            Fault(unit="transposer", old="number ^ column", new="number"),
-            Fault(unit="transposer", old="Mux(ends, 0, number + 1)", new="number + 1"),
+            Fault(unit="transposer", old="line_number ^ column", new="line_number"),
+            Fault(unit="transposer", old="Mux(ends, 0, line_number + 1)", new="line_number + 1"),
         ),
         fault_depth=16,
     ),
@@ -191,9 +191,21 @@ PROOFS = (
         depth=10,
         bounded=True,
         faults=(
-            Fault(unit="exponent_registers", old="Mux(writes, 0, held | row)", new="held | row"),
-            Fault(unit="exponent_registers", old="term.eq(~value)", new="term.eq(value)"),
-            Fault(unit="exponent_registers", old="(excess > total)", new="(excess < total)"),
+            Fault(
+                unit="exponent_registers",
+                old="Mux(writes, 0, held_magnitude | row_magnitude)",
+                new="held_magnitude | row_magnitude",
+            ),
+            Fault(
+                unit="exponent_registers",
+                old="sum_term.eq(~register_value)",
+                new="sum_term.eq(register_value)",
+            ),
+            Fault(
+                unit="exponent_registers",
+                old="(bits_excess > exponent_total)",
+                new="(bits_excess < exponent_total)",
+            ),
         ),
         fault_depth=11,
     ),

@@ -418,13 +418,13 @@ PROOFS = (
         faults=(
             Fault(
                 unit="list_scan",
-                old="(self.retire[name] & (ahead == 0))",
+                old="(self.retire[name] & (places_ahead == 0))",
                 new="(self.retire[name] & 0)",
             ),
             Fault(
                 unit="list_scan",
-                old="goes_on = running & self.rising[name].bit_select(judged_place, 1)",
-                new="goes_on = running",
+                old="goes_on = run_continues & self.rising[name].bit_select(judged_place, 1)",
+                new="goes_on = run_continues",
             ),
         ),
         fault_depth=12,
@@ -436,11 +436,15 @@ PROOFS = (
         depth=9,
         bounded=True,
         faults=(
-            Fault(unit="tag_queue", old="(last & ~marks).any()", new="last.any()"),
             Fault(
                 unit="tag_queue",
-                old="completes = self.retire[unit] & marked[0]",
-                new="completes = self.retire[unit] & marks[0]",
+                old="(youngest_mark & ~marks_held).any()",
+                new="youngest_mark.any()",
+            ),
+            Fault(
+                unit="tag_queue",
+                old="completes = self.retire[unit] & marks_next[0]",
+                new="completes = self.retire[unit] & marks_held[0]",
             ),
         ),
         fault_depth=8,

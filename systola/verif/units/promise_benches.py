@@ -65,10 +65,10 @@ def _ring_users(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
     pushed = state.setdefault("pushed", [])
     count, visible = len(pushed), sum(age >= 2 for age in pushed)
     push = context.get(unit.push) and count < 5
-    retire = context.get(unit.retire) and visible
+    pop = context.get(unit.pop) and visible
     context.set(unit.push, push)
-    context.set(unit.retire, retire)
-    state["pushed"] = [age + 1 for age in pushed[bool(retire) :]] + [1] * bool(push)
+    context.set(unit.pop, pop)
+    state["pushed"] = [age + 1 for age in pushed[bool(pop) :]] + [1] * bool(push)
 
 
 def _walks(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
@@ -146,9 +146,10 @@ def _neighbours(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
 
 def _reads_of_updates(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
     """Read the bank of a row that is added to."""
-    adds = context.get(unit.update) and context.get(unit.accumulate)
-    context.set(unit.reads, (1 << context.get(unit.row) % 2) if adds else 0)
-    context.set(unit.shift, drawn.randrange(3))
+    update = unit.update
+    adds = context.get(update.enable) and context.get(update.adds)
+    context.set(update.reads, (1 << context.get(update.address) % 2) if adds else 0)
+    context.set(update.shift, drawn.randrange(3))
 
 
 def _some_beats(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
@@ -193,7 +194,7 @@ def _rows_with_room(context: Any, unit: Any, state: dict[str, Any], drawn: rando
     pushes = context.get(unit.push) and reserved + reserves > 0
     context.set(unit.reserve, reserves)
     context.set(unit.push, pushes)
-    context.set(unit.row_take, context.get(unit.row_take) and context.get(unit.row_valid))
+    context.set(unit.rows.pop, context.get(unit.rows.pop) and context.get(unit.rows.valid))
     state["reserved"] = reserved + reserves - pushes
 
 
@@ -288,8 +289,8 @@ def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: rand
     """Offer whole tiles until they are popped, and answer each request after a while."""
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     context.set(unit.stop, cycle > 300)
-    if cycle == 1 or context.get(unit.command_pop):
-        command = unit.command
+    if cycle == 1 or context.get(unit.queue.pop):
+        command = unit.queue.command
         buffered = drawn.random() < state.setdefault("buffered", drawn.choice((0, 0.5)))
         tiles = drawn.randint(1, 3)
         context.set(command.from_buffer, buffered)
@@ -297,8 +298,8 @@ def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: rand
         context.set(command.transfer.beats, tiles if buffered else 4 * tiles)
     if cycle == 1 or state["popped"]:
         state["valid"] = True
-    context.set(unit.command_valid, state["valid"])
-    state["popped"] = context.get(unit.command_pop)
+    context.set(unit.queue.valid, state["valid"])
+    state["popped"] = context.get(unit.queue.pop)
     bursts = state.setdefault("bursts", [])
     comes = (
         context.get(unit.bus.rvalid)
@@ -307,7 +308,7 @@ def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: rand
     )
     context.set(unit.bus.rvalid, bool(comes))
     context.set(unit.bus.rlast, bool(bursts) and bursts[0] == 0)
-    context.set(unit.row_take, context.get(unit.row_take) and context.get(unit.row_valid))
+    context.set(unit.rows.pop, context.get(unit.rows.pop) and context.get(unit.rows.valid))
     if comes and context.get(unit.bus.rready):
         bursts[0] -= 1
         if bursts[0] < 0:
@@ -320,20 +321,20 @@ def _entries(context: Any, unit: Any, state: dict[str, Any], drawn: random.Rando
     """Show an entry until it is popped, with few addresses and lines without a tail."""
     if state.get("popped", True):
         first = drawn.randrange(4)
-        context.set(unit.entry.kind, drawn.choice((Kind.BUFFER, Kind.PARAMETERS)))
-        context.set(unit.entry.destination, first)
-        context.set(unit.entry.last, first + drawn.randrange(3))
-        state["entry"] = context.get(unit.entry)
-    context.set(unit.entry, state["entry"])
-    context.set(unit.transfer_valid, 0)
-    state["popped"] = context.get(unit.entry_pop)
+        context.set(unit.entries.command.kind, drawn.choice((Kind.BUFFER, Kind.PARAMETERS)))
+        context.set(unit.entries.command.destination, first)
+        context.set(unit.entries.command.last, first + drawn.randrange(3))
+        state["entry"] = context.get(unit.entries.command)
+    context.set(unit.entries.command, state["entry"])
+    context.set(unit.transfers.unblocked, 0)
+    state["popped"] = context.get(unit.entries.pop)
 
 
 def _lines_out(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
     """Show a command of some lines, each a run, until it is done, and answer the bursts written."""
     cycle = state["cycle"] = state.get("cycle", 0) + 1
-    command, bus = unit.command, unit.bus
-    if cycle == 1 or context.get(unit.done):
+    command, bus = unit.queue.command, unit.bus
+    if cycle == 1 or context.get(unit.queue.pop):
         first, lines = drawn.randrange(8), drawn.randint(1, 30)
         context.set(command.buffer.base, first)
         context.set(command.buffer.end, first + lines)
@@ -343,8 +344,8 @@ def _lines_out(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ran
         context.set(command.transfer.address, 4 * drawn.randrange(64))
         state["command"] = context.get(command)
     context.set(command, state["command"])
-    context.set(unit.command_valid, 1)
-    context.set(Value.cast(unit.masks), 0)
+    context.set(unit.queue.valid, 1)
+    context.set(Value.cast(unit.queue.masks), 0)
     context.set(unit.stop, cycle > 350)
     written = state.setdefault("written", 0)
     answers = context.get(bus.bvalid) and written > 0
@@ -418,7 +419,9 @@ BENCHES = {
         make=lambda: LinkWire(config=LINKED, stages=1, uneven=7), legal=_few_credits
     ),
     "weight_loader": Bench(make=lambda: WeightLoader(config=LINKED), legal=_swaps),
-    "weight_fetch": Bench(make=lambda: WeightFetch(config=TRAINED), legal=_weight_commands),
+    "weight_fetch": Bench(
+        make=lambda: WeightFetch(config=TRAINED), fixed={"settled": 1}, legal=_weight_commands
+    ),
     "host_reader": Bench(make=lambda: HostReader(config=LINKED), legal=_entries),
     "host_writer": Bench(make=lambda: HostWriter(config=LINKED), legal=_lines_out),
 }

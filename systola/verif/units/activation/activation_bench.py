@@ -55,7 +55,7 @@ class Unit(wiring.Component):
         for (_, member, its), (_, _, mine) in zip(inner, outer, strict=True):
             m.d.comb += its.eq(mine) if member.flow is wiring.In else mine.eq(its)
         for mask in ("activate_writing", "operand_writing"):
-            m.d.comb += unit.progress[mask].retires.eq(unit.write_done)
+            m.d.comb += unit.queue.progress[mask].retires.eq(unit.activate_writing.retire)
         return m
 
 
@@ -142,7 +142,7 @@ class Surroundings(Bench):
         self.written: list[int] = []
         """Cycles in which a line was written."""
         self.announced: list[tuple[int, int, int]] = []
-        """Cycle, the line after the announced one, and `write_done`, of each announcement."""
+        """Cycle, the line after the announced one, and `retire`, of each announcement."""
 
     def _parameters(self, data: np.random.Generator) -> Any:
         """Return entries for sums of very different sizes; some are wholly at random."""
@@ -189,7 +189,7 @@ class Surroundings(Bench):
                 runs.append(offered)
                 offered.hindered |= self.now > free
             await self.step(offered)
-            if offered is not None and self.get("command_pop"):
+            if offered is not None and self.get("queue__pop"):
                 offered, pause, free = None, self.random.choice(idle), self.now
             pause = max(0, pause - 1)
             if not waiting and offered is None and not self.runs:
@@ -264,7 +264,7 @@ class Surroundings(Bench):
         random = self.random
         masks = {name: random.getrandbits(5) for name in (*self.lists, "operand_writing")}
         if offered is not None:
-            self.set(command=offered.job.command(self.config))
+            self.set(queue__command=offered.job.command(self.config))
             masks = {name: entries.mask(offered.awaits) for name, entries in self.lists.items()}
             own = self.lists["activate_writing"]
             masks["activate_writing"], masks["operand_writing"] = map(own.mask, offered.writers)
@@ -275,14 +275,14 @@ class Surroundings(Bench):
         }
         ready, operands_ready = (random.random() >= self.rates[1] for _ in range(2))
         before, line = self.lines.popleft()
-        self.set(accumulators=self.rows.popleft(), operands__data=line)
+        self.set(accumulators__data=self.rows.popleft(), operands__data=line)
         if self.config.reads_pairs:
             self.set(operands__before=before)
         await self.cycle(
-            command_valid=offered is not None,
-            masks=masks,
-            progress=progress | {"operand_writing": progress["activate_writing"]},
-            ready=ready,
+            queue__valid=offered is not None,
+            queue__masks=masks,
+            queue__progress=progress | {"operand_writing": progress["activate_writing"]},
+            accumulators__ready=ready,
             operands__ready=operands_ready,
             buffer__ready=1,
         )
@@ -290,10 +290,10 @@ class Surroundings(Bench):
         noise = random.getrandbits
         row = noise(32 * self.config.cols)
         before, line = (noise(8 * self.config.line_bytes) for _ in range(2))
-        row_taken = bool(self.get("enable") and ready)
+        row_taken = bool(self.get("accumulators__enable") and ready)
         line_taken = bool(self.get("operands__enable") and operands_ready)
         if row_taken:
-            row = self.accumulators[self.get("address")]
+            row = self.accumulators[self.get("accumulators__address")]
         if line_taken:
             address = self.get("operands__address")
             line = self.memory[address]
@@ -305,7 +305,7 @@ class Surroundings(Bench):
         self.before.append(
             _Before(
                 {name: [replace(entry) for entry in own] for name, own in self.lists.items()},
-                self.get("address") if row_taken else None,
+                self.get("accumulators__address") if row_taken else None,
                 self.get("operands__address") if line_taken else None,
             )
         )
@@ -319,7 +319,9 @@ class Surroundings(Bench):
         The step read in one of its cycles.
         """
         lists, row, line = self.before[0]
-        told = self.gets("advance_read", "rows_done", "lines_done")
+        told = self.gets(
+            "activate_reading__advance", "activate_reading__retire", "activate_operands__retire"
+        )
         if self.turn:
             self.before.popleft()
             assert not self.get("takes_line") and told == (0, 0, 0)
@@ -354,7 +356,7 @@ class Surroundings(Bench):
             run.steps.append([])
             if not is_reader:
                 assert row == job.fields["accumulator"] + vector
-                self.expect("advance_read_to", row + 1)
+                self.expect("activate_reading__advance_to", row + 1)
             target = job.destination + vector * (1 + job.wide)
             for name in ("matrix_reading", "host_writing", "host_reading"):
                 if job.wide:
@@ -379,12 +381,15 @@ class Surroundings(Bench):
                 oldest = entries[0]
                 entries.advance(min(max(oldest.base, oldest.reached) + 1, oldest.end))
         own = self.lists["activate_writing"]
-        if self.get("advance_write"):
-            own.advance(self.get("advance_write_to"))
-            self.announced.append((self.now, self.get("advance_write_to"), self.get("write_done")))
+        advances, advance_to, retires = self.gets(
+            *(f"activate_writing__{name}" for name in ("advance", "advance_to", "retire"))
+        )
+        if advances:
+            own.advance(advance_to)
+            self.announced.append((self.now, advance_to, retires))
         else:
-            assert not self.get("write_done")
-        if self.get("write_done"):
+            assert not retires
+        if retires:
             own.retire()
 
     def _writes(self) -> None:

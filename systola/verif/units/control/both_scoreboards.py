@@ -6,6 +6,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
+from systola.hdl.control.hazards import MASKS
 from systola.hdl.control.number_memory import NumberMemory
 from systola.hdl.control.numbered_scoreboard import RINGS, NumberedScoreboard
 from systola.hdl.control.scan_rom import LISTS
@@ -14,6 +15,11 @@ from systola.verif.units.control.both_decoders import WORD, BothDecoders
 
 CHECKED = 2
 """Cycles after which an instruction that the decoder shows has been checked."""
+
+
+def _shown_by(name: str) -> str:
+    """Return a queue with a mask for a list: the scoreboard shows the list's progress there."""
+    return next(queue for queue, masks in MASKS.items() if name in masks)
 
 
 class BothScoreboards(wiring.Component):
@@ -35,9 +41,9 @@ class BothScoreboards(wiring.Component):
         self._numbers = {}
         shown = {}
         for name in LISTS:
-            for prefix, members in (("old", old), ("new", new)):
-                progress = members[name].signature.members["progress"]
-                shown[f"{prefix}_{name}"] = Out(progress.shape)
+            queue = _shown_by(name)
+            shown[f"old_{name}"] = Out(old[queue].signature.members["progress"].shape[name].shape)
+            shown[f"new_{name}"] = Out(new[name].signature.members["progress"].shape)
         for name in RINGS:
             members = old[name].signature.members
             shown |= {f"old_{name}_valid": Out(1), f"new_{name}_valid": Out(1)}
@@ -115,9 +121,15 @@ class BothScoreboards(wiring.Component):
             for name in ("idle", "tagged", "tag"):
                 m.d.comb += getattr(self, f"{prefix}_{name}").eq(getattr(board, name))
             for number, name in enumerate(LISTS):
-                port = getattr(board, name)
-                m.d.comb += getattr(self, f"{prefix}_{name}").eq(port.progress)
+                queue = _shown_by(name)
+                progress = (
+                    getattr(old, queue).progress[name]
+                    if board is old
+                    else getattr(new, name).progress
+                )
+                m.d.comb += getattr(self, f"{prefix}_{name}").eq(progress)
                 if name != "loading":
+                    port = getattr(board, name)
                     m.d.comb += [
                         port.advance.eq(self.advance[number]),
                         port.advance_to.eq(self.advance_to),

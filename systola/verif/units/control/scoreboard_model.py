@@ -329,10 +329,16 @@ class Model(Bench):
         """Check that all outputs agree with the model."""
         if self.idle is not None:
             self.expect("idle", self.idle)
-        for name, entries in self.lists.items():
-            progress = self.get(f"{name}__progress")
-            wanted = entries.shown(retires=retires.get(name, False))
-            expect(f"list {name}", {part: progress[part] for part in wanted}, wanted)
+        wanted = {
+            name: entries.shown(retires=retires.get(name, False))
+            for name, entries in self.lists.items()
+        }
+        for queue, masks in WAITS.items():
+            shown = self.get(f"{queue}__progress")
+            for mask in masks:
+                name = WATCHED.get(mask, mask)
+                progress = {part: shown[mask][part] for part in wanted[name]}
+                expect(f"list {name}, which {queue} await", progress, wanted[name])
         for name, oldest in self.oldest.items():
             self.expect(f"{name}__valid", oldest is not None, f"queue {name}")
             if oldest is not None and name != "weights":

@@ -13,13 +13,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
 from systola.arch.config import Config
-from systola.hdl.link.link_unit import SIDES, LinkUnit
+from systola.hdl.link.link_unit import PARTS, SIDES, LinkUnit
 from systola.hdl.memories.accumulators import READ_LATENCY
 from systola.hdl.ports import BUFFER_LATENCY
 from systola.verif.units.unit import Bench
 
 OTHER = {"left": "right", "right": "left"}
-PARTS = tuple(f"{what}_{side}" for what in ("send", "receive") for side in SIDES)
 
 
 class LinkUnits(wiring.Component):
@@ -128,27 +127,27 @@ class Core:
             self._offered[part] |= bool(rows) and chance() < self._pace.interlocks
             self.drive(
                 **{
-                    f"{part}__command__valid": bool(commands),
-                    f"{part}__command__payload": commands[0] if commands else {},
-                    f"{part}__rows__ready": chance() < self._pace.interlocks,
-                    f"{part}__cleared__valid": self._offered[part],
-                    f"{part}__cleared__payload": rows[0] if rows else {},
+                    f"{part}__valid": bool(commands),
+                    f"{part}__payload": commands[0] if commands else {},
+                    f"{PARTS[part]}__rows__ready": chance() < self._pace.interlocks,
+                    f"{PARTS[part]}__cleared__valid": self._offered[part],
+                    f"{PARTS[part]}__cleared__payload": rows[0] if rows else {},
                 }
             )
 
     def after(self) -> None:
         """Check the cycle that has ended."""
         for part in PARTS:
-            if self.commands[part] and self.get(f"{part}__command__ready"):
+            if self.commands[part] and self.get(f"{part}__ready"):
                 self.commands[part].popleft()
-            if self._offered[part] and self.get(f"{part}__cleared__ready"):
+            if self._offered[part] and self.get(f"{PARTS[part]}__cleared__ready"):
                 self._rows[part].popleft()
                 self._offered[part] = False
-            if self.get(f"{part}__rows__valid") and self._bench.get(
-                f"{self._name}__{part}__rows__ready"
+            if self.get(f"{PARTS[part]}__rows__valid") and self._bench.get(
+                f"{self._name}__{PARTS[part]}__rows__ready"
             ):
-                self._rows[part].append(self.get(f"{part}__rows__payload"))
-            self.done[part] += self.get(f"{part}__done")
+                self._rows[part].append(self.get(f"{PARTS[part]}__rows__payload"))
+            self.done[part] += self.get(f"{PARTS[part]}__retire")
         address = self._taken("buffer_read")
         self._reads.append(self.lines[address] if address is not None else 0)
         address = self._taken("sums_read")

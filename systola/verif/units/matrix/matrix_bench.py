@@ -106,7 +106,7 @@ class Machine(Bench):
         self.active = []
         self.summed = []
         self.written = []
-        self.events = {"read": [], "sum": [], "read_done": [], "sum_done": []}
+        self.events = {"reading": [], "summing": [], "reading_retires": [], "summing_retires": []}
 
     def tile(self, weight_bytes: int = 1) -> NDArray[Any]:
         """Queue a tile, and return its weights; weights of int16 are two tiles."""
@@ -214,15 +214,17 @@ class Machine(Bench):
         oldest = self.fifo[0] if self.fifo else np.zeros(self.config.cols, int)
         weights, self.oldest = self.oldest, oldest
         await self.cycle(
-            masks={name: {"pending": name in self.older, "place": 1} for name in self.older_names},
-            progress={
+            queue__masks={
+                name: {"pending": name in self.older, "place": 1} for name in self.older_names
+            },
+            queue__progress={
                 name: {"place": 1, "reached": self.older.get(name, {"base": 0})["base"]}
                 for name in self.older_names
             },
             buffer__ready=1,
             buffer__data=self.shown.popleft(),
-            weight_row=int.from_bytes(weights.astype(np.int8).tobytes(), "little"),
-            weight_arrived=bool(self.fifo),
+            weight_rows__row=int.from_bytes(weights.astype(np.int8).tobytes(), "little"),
+            weight_rows__valid=bool(self.fifo),
         )
         active, enable = self.gets("active", "buffer__enable")
         if self.issues:
@@ -239,7 +241,7 @@ class Machine(Bench):
         assert self.array_holds[-1] <= self.get("awaiting_weights")
         self.array_holds.append(held)
         array_held = self.array_holds.popleft()
-        if self.get("weight_take"):
+        if self.get("weight_rows__pop"):
             assert self.fifo, "takes weights from an empty FIFO"
             self.fifo.pop(0)
             self.takes += 1
@@ -251,11 +253,11 @@ class Machine(Bench):
             self.shown.append(self.random.getrandbits(8 * self.config.line_bytes))
         self.check_sums()
 
-        for name in ("read", "sum"):
-            if self.get(f"advance_{name}"):
-                self.events[name].append(self.get(f"advance_{name}_to"))
-            if self.get(f"{name}_done"):
-                self.events[f"{name}_done"].append(self.cycles)
+        for name in ("reading", "summing"):
+            if self.get(f"matrix_{name}__advance"):
+                self.events[name].append(self.get(f"matrix_{name}__advance_to"))
+            if self.get(f"matrix_{name}__retire"):
+                self.events[f"{name}_retires"].append(self.cycles)
         for region in self.older.values():
             region["base"] += region["base"] < region["end"] and self.random.random() < advance
         self.before = self.now
@@ -295,12 +297,15 @@ class Machine(Bench):
         due = self.updated.popleft()
         if due is not None:
             row, accumulate, shift = due
-            raw = self.get("sums").to_bytes(4 * self.config.cols, "little")
+            raw = self.get("update__sums").to_bytes(4 * self.config.cols, "little")
             sums = np.frombuffer(raw, "<i4").astype(np.int64) << (8 * shift)
             self.sums[row] = self.sums[row] + sums if accumulate else sums
             self.summed.append(self.array_now)
             self.written.append(self.cycles + UPDATE_LATENCY - SUMS_LATENCY)
-        new = self.gets("update_row", "accumulate", "shift") if self.get("update") else None
+        enable, *new = self.gets(
+            *(f"update__{name}" for name in ("enable", "address", "adds", "shift"))
+        )
+        new = new if enable else None
         self.updated.append(new)
 
     def fill(self, rows: int = 1000) -> None:
@@ -369,16 +374,15 @@ class Machine(Bench):
             used = [address for address in addresses if address is not None] or [0]
             self.older[name] = {"base": 0, "end": max(used) + 1}
         self.issues += instruction.issues
-        self.set(command=instruction.command, command_valid=1)
+        self.set(queue__command=instruction.command, queue__valid=1)
         for _ in range(20000):
             await self.step(arrive(), advance)
-            if self.get("command_pop"):
+            if self.get("queue__pop"):
                 break
         else:
             raise AssertionError("the command does not end")
-        self.set(
-            command_valid=0, command=self.random.getrandbits(MatrixCommand(config=self.config).size)
-        )
+        noise = self.random.getrandbits(MatrixCommand(config=self.config).size)
+        self.set(queue__valid=0, queue__command=noise)
 
     async def drain(self, arrive: Callable[[], int] = lambda: 1, advance: float = 1.0) -> None:
         """Wait until all vectors are issued."""
@@ -399,8 +403,10 @@ class Machine(Bench):
         wrong = (self.sums - self.expected) % (1 << 32)
         assert not wrong.any(), f"rows {np.flatnonzero(wrong.any(axis=1))}"
         assert self.summed == [cycle + 1 + self.latency for cycle in self.active]
-        assert self.events["read"] == [line + 1 for i in instructions for line in i.lines]
-        assert self.events["sum"] == [row + 1 for i in instructions for row in i.rows]
-        assert len(self.events["read_done"]) == len(instructions)
+        assert self.events["reading"] == [line + 1 for i in instructions for line in i.lines]
+        assert self.events["summing"] == [row + 1 for i in instructions for row in i.rows]
+        assert len(self.events["reading_retires"]) == len(instructions)
         last = np.cumsum([len(i.issues) for i in instructions]) - 1
-        assert self.events["sum_done"] == [self.written[place] - SUMS_ANNOUNCED for place in last]
+        assert self.events["summing_retires"] == [
+            self.written[place] - SUMS_ANNOUNCED for place in last
+        ]

@@ -144,11 +144,11 @@ async def one_vector_a_tile(dut):
     bench.fill()
     moving = 0
     bench.issues += instruction.issues
-    bench.set(command=instruction.command, command_valid=1)
+    bench.set(queue__command=instruction.command, queue__valid=1)
     while bench.issues:
         await bench.step()
-        if bench.get("command_pop"):
-            bench.set(command_valid=0)
+        if bench.get("queue__pop"):
+            bench.set(queue__valid=0)
         moving += bench.get("weights_moving")
         assert not bench.get("awaiting_weights")
     # The first tile was present before its vector.
@@ -166,13 +166,13 @@ async def reasons(dut):
     await bench.start()
     instruction = bench.multiply(buffer=0, accumulator=0, rows=2, k_tiles=1, n_tiles=1)
     bench.issues += instruction.issues
-    bench.set(command=instruction.command, command_valid=1)
+    bench.set(queue__command=instruction.command, queue__valid=1)
     names = ("active", "awaiting_weights", "weights_moving")
 
     async def see(*expected, arrive=0, waits=()):
         await bench.step(arrive)
-        if bench.get("command_pop"):
-            bench.set(command_valid=0)
+        if bench.get("queue__pop"):
+            bench.set(queue__valid=0)
         assert bench.gets(*names) == expected
         assert {name for name in bench.older_names if bench.get("waits")[name]} == set(waits)
 

@@ -8,7 +8,7 @@ from collections import deque
 
 import cocotb
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -63,11 +63,9 @@ class Feed(wiring.Component):
         m.d.sync += planner.plan.ready.eq(self.go)
         m.d.comb += [
             planner.command.eq(self.command),
-            planner.position.eq(self.position),
-            planner.row_starts.eq(self.row_starts),
-            planner.row_ends.eq(self.row_ends),
-            planner.place_valid.eq(self.place_valid),
-            self.place_ready.eq(planner.place_ready),
+            planner.places.payload.eq(Cat(self.position, self.row_starts, self.row_ends)),
+            planner.places.valid.eq(self.place_valid),
+            self.place_ready.eq(planner.places.ready),
             planner.frees.eq(self.go),
             self.issued.eq(planner.plan.valid & planner.plan.ready),
             self.reads.eq(plan.reads),

@@ -50,21 +50,27 @@ class Model(Bench):
         Sums are given SUMS_LATENCY cycles later. Returns whether the read was accepted.
         """
         row, accumulate, sums, shift = update or (0, False, None, 0)
-        inputs = {"update": update is not None, "row": row, "accumulate": accumulate}
-        inputs["reads"] = (update is not None and accumulate) << row % 2
+        inputs = {
+            "update__enable": update is not None,
+            "update__address": row,
+            "update__adds": accumulate,
+        }
+        inputs["update__reads"] = (update is not None and accumulate) << row % 2
         due = self.sums.popleft()
-        inputs |= {"shift": shift, "sums": 0 if due is None else packed(due)}
-        inputs |= {"enable": read is not None, "address": read or 0}
+        inputs |= {"update__shift": shift, "update__sums": 0 if due is None else packed(due)}
+        inputs |= {"read__enable": read is not None, "read__address": read or 0}
         await self.cycle(**inputs)
         assert not self.get("flawed")
         shown = self.reading.popleft()
         if shown is not None:
             source, values = shown
-            self.expect("data", packed(values), f"READ_LATENCY after the read of row {source}")
+            self.expect(
+                "read__data", packed(values), f"READ_LATENCY after the read of row {source}"
+            )
         taken = False
         if read is not None:
             conflict = update is not None and accumulate and row % 2 == read % 2
-            self.expect("ready", not conflict, f"read of row {read}, update {update}")
+            self.expect("read__ready", not conflict, f"read of row {read}, update {update}")
             taken = not conflict
         self.reading.append((read, self.rows[read].copy()) if taken else None)
         self.updating.append(update)
@@ -141,7 +147,7 @@ async def one_row_again_and_again(dut, distance):
     await bench.step(read=7)
     for _ in range(READ_LATENCY):
         await bench.step()
-    bench.expect("data", packed(sum(given, np.zeros(COLS, np.uint32))))
+    bench.expect("read__data", packed(sum(given, np.zeros(COLS, np.uint32))))
 
 
 @cocotb.test

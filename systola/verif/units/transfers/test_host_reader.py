@@ -149,11 +149,11 @@ class Reader(Bench):
             self.wanted += head["beats"] * head["rows"] * head["blocks"]
         if self.offered is None and self.beats and answer:
             self.offered = self.beats.pop(0)
-        inputs = {"transfer_valid": self.begun}
+        inputs = {"transfers__unblocked": self.begun}
         if self.transfers:
-            inputs["transfer"] = self.transfers[0]
+            inputs["transfers__command"] = self.transfers[0]
         if self.entries:
-            inputs["entry"] = self.entries[0]
+            inputs["entries__command"] = self.entries[0]
         inputs |= {"request__ready": ask, "buffer__ready": write}
         inputs["beat__valid"] = self.offered is not None
         if self.offered is not None:
@@ -171,7 +171,7 @@ class Reader(Bench):
                 assert beats <= self.config.max_burst_beats
                 assert start // PAGE == (start + beats * self.bus - 1) // PAGE
                 self.beats += range(start, start + beats * self.bus, self.bus)
-        if self.get("transfer_pop"):
+        if self.get("transfers__pop"):
             self.transfers.pop(0)
             self.begun = False
         taken = self.offered is not None and self.get("beat__ready")
@@ -184,11 +184,11 @@ class Reader(Bench):
         if taken:
             self.offered = None
         self._observe_writes(write)
-        if self.get("advance"):
-            self.advances.append(self.get("advance_to"))
-        if self.get("entry_pop"):
+        if self.get("host_reading__advance"):
+            self.advances.append(self.get("host_reading__advance_to"))
+        if self.get("entries__pop"):
             self.entries.pop(0)
-        if self.get("done"):
+        if self.get("host_reading__retire"):
             self.done.append(self.now)
             self.under_way -= 1
         self.now += 1

@@ -90,13 +90,13 @@ class Writer(Bench):
 
     def older(self):
         """Return lists and masks in this cycle; with its end the oldest entries go on."""
-        inputs = {"masks": {}, "progress": {}}
+        inputs = {"queue__masks": {}, "queue__progress": {}}
         for name, entries in self.lists.items():
             proceeds = bool(entries) and self.random.random() >= self.refuse
             reached = max(entries[0].base, entries[0].reached) if entries else 0
             retires = proceeds and reached == entries[0].end
-            inputs["masks"][name] = entries.mask(self.awaits)
-            inputs["progress"][name] = entries.progress(retires=retires)
+            inputs["queue__masks"][name] = entries.mask(self.awaits)
+            inputs["queue__progress"][name] = entries.progress(retires=retires)
             if retires:
                 entries.retire()
             elif proceeds:
@@ -117,9 +117,9 @@ class Writer(Bench):
         inputs |= {"buffer__ready": ready, "base": BASE} | self.older()
         await self.cycle(**inputs, buffer__data=self.data.popleft())
         line = self.random.getrandbits(8 * self.config.line_bytes)
-        self.expect("advance", self.read is not None)
+        self.expect("host_writing__advance", self.read is not None)
         if self.read is not None:
-            self.expect("advance_to", self.read + 1)
+            self.expect("host_writing__advance_to", self.read + 1)
         self.read = None
         if self.get("buffer__enable"):
             address = self.get("buffer__address")
@@ -188,17 +188,17 @@ class Writer(Bench):
         )
 
     async def run(self, command, limit=5000):
-        """Run one command to its end; it is valid in the cycle of `done` and gone in the next."""
+        """Run a command to its end; it is valid in the cycle of its `pop`, and gone in the next."""
         if self.refuse:
             self.interlock(command)
-        await self.step(command=command, command_valid=1)
+        await self.step(queue__command=command, queue__valid=1)
         for _ in range(limit):
-            if self.get("done"):
+            if self.get("queue__pop"):
                 break
             await self.step()
         else:
             raise AssertionError("the command does not end")
-        self.set(command_valid=0)
+        self.set(queue__valid=0)
 
 
 @cocotb.test
@@ -215,7 +215,7 @@ async def random_matrices(dut, latency, stall, refuse):
         await bench.run(bench.some())
         if bench.random.random() < 0.5:
             await bench.step()
-            assert not bench.get("done") and bench.get("quiet")
+            assert not bench.get("queue__pop") and bench.get("quiet")
         scoreboard.check(bench.expected, bench.memory.model.data)
     assert bench.errors == 0
 
@@ -243,9 +243,9 @@ async def blocked(dut):
     await bench.start()
     command = bench.some()
     for _ in range(30):
-        await bench.step(command=command, command_valid=1, blocked=1)
+        await bench.step(queue__command=command, queue__valid=1, queue__blocked={"host_memory": 1})
         assert not bench.get("bus__awvalid") and not bench.get("bus__wvalid")
-    bench.set(blocked=0)
+    bench.set(queue__blocked={})
     await bench.run(command)
     scoreboard.check(bench.expected, bench.memory.model.data)
 
@@ -278,9 +278,9 @@ async def stop(dut, stall):
         old = bench.memory.model.data.copy()
         stride = bench.random.choice((pitch, 2 * pitch))
         command = bench.command(host=64, buffer=0, rows=rows, blocks=1, stride=stride, tail=1)
-        await bench.step(command=command, command_valid=1, stop=0)
+        await bench.step(queue__command=command, queue__valid=1, stop=0)
         for _ in range(bench.random.randint(0, 30)):
-            if bench.get("done"):
+            if bench.get("queue__pop"):
                 break
             await bench.step()
         await bench.step(stop=1)
@@ -298,7 +298,7 @@ async def stop(dut, stall):
         wrong = bench.memory.model.data != old
         assert (bench.memory.model.data[wrong] == bench.expected[wrong]).all()
         dut.rst.value = 1
-        await bench.cycle(command_valid=0, stop=0)
+        await bench.cycle(queue__valid=0, stop=0)
         dut.rst.value = 0
         await bench.cycle()
 

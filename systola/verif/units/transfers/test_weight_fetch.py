@@ -76,22 +76,22 @@ class Weights(Bench):
 
     async def step(self, take=False, **inputs):
         """Run one cycle; take the oldest row, if `take` and there is one."""
-        inputs["command_valid"] = bool(self.commands)
+        inputs["queue__valid"] = bool(self.commands)
         if self.commands:
-            inputs["command"] = self.commands[0]
+            inputs["queue__command"] = self.commands[0]
         # Whether a row is present depends on no input of this cycle, so it is read before the edge.
-        await self.cycle(**inputs, row_take=take and self._has_row())
+        await self.cycle(**inputs, rows__pop=take and self._has_row())
         if len(self.rows) < self.taken:
-            self.rows.append(self.get("row").to_bytes(self.config.cols, "little"))
-        if self._driven["row_take"]:
-            assert self.get("row_valid")
+            self.rows.append(self.get("rows__row").to_bytes(self.config.cols, "little"))
+        if self._driven["rows__pop"]:
+            assert self.get("rows__valid")
             self.taken += 1
         if self.dut.bus__rvalid.value and self.dut.bus__rready.value:
             self.beats.append(self.now)
         self.bursts += bool(self.dut.bus__arvalid.value and self.dut.bus__arready.value)
         if self.get("error"):
             self.errors.append(self.get("error_pc"))
-        if self.get("command_pop"):
+        if self.get("queue__pop"):
             self.commands.pop(0)
             self.popped += 1
         self.memory.step()
@@ -124,7 +124,7 @@ async def random_tiles(dut, latency, stall, take):
     assert bench.rows == expected
     assert bench.popped == 8
     await bench.step()
-    assert bench.get("quiet") and not bench.get("row_valid") and not bench.errors
+    assert bench.get("quiet") and not bench.get("rows__valid") and not bench.errors
 
 
 @cocotb.test
