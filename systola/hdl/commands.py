@@ -26,7 +26,9 @@ HOST_OFFSET_BITS = 33
 """Bits of an offset in the host window, and of its end."""
 TILE_BITS = 25
 TILE_COUNT_BITS = 40
-"""Bits of the number of tiles that an instruction consumes. It may be more than there are."""
+"""Bits of the number of tiles that an instruction consumes. It may exceed the number of tiles that
+exist.
+"""
 ADDRESS_BITS = 21
 """Bits of the number of a buffer line, or of the end of a region, in an instruction.
 
@@ -92,7 +94,9 @@ def address_bits(config: Config) -> int:
 
 
 def _extent(config: Config) -> int:
-    """Return the most rows, or pixels of a row, that a feature map in the buffer has."""
+    """Return the largest number of rows, or of pixels of a row, that a feature map in the buffer
+    has.
+    """
     return min((1 << _WINDOW["height"].width) - 1, config.buffer_lines)
 
 
@@ -171,7 +175,9 @@ def vector_walk(config: Config) -> Walk:
 
 
 def most_taps(config: Config) -> int:
-    """Return the most taps of a kernel of Depthwise, or lines of a tile that is transposed."""
+    """Return the largest number of taps of a kernel of Depthwise, or of lines of a tile that is
+    transposed.
+    """
     return max(DEPTHWISE_TAPS, config.cols * config.training)
 
 
@@ -238,7 +244,7 @@ class HostTransfer(Transfer):
 class WeightTransfer(data.StructLayout):
     """A run of contiguous `beats` from byte `address` of the weight window on.
 
-    It has room for as many tiles as an instruction can name.
+    Its fields are wide enough for all tiles that an instruction can name.
     """
 
     def __init__(self, *, config: Config):
@@ -262,7 +268,7 @@ class Tail(data.StructLayout):
 
 
 class HostReadEntry(data.StructLayout):
-    """A read from host memory that is under way.
+    """A read from host memory that has been issued and is not complete.
 
     | field         | meaning |
     |---|---|
@@ -367,7 +373,9 @@ class Source(enum.Enum, shape=2):
 
 
 OTHER = 7
-"""The `function` of instructions that do not requantise. Their `table` is an Other."""
+"""The `function` of instructions that do not requantise. Their field `table` has an Other, the kind
+of the instruction.
+"""
 
 
 class Other(enum.IntEnum):

@@ -26,7 +26,9 @@ UNITS = (
     "unified_buffer",
     "accumulators",
 )
-"""Names of clock domains with resets of their own: for the core, and for each unit in it."""
+"""Names of clock domains, each with a reset of its own: one for the core, and one for each unit in
+it.
+"""
 LINK_UNIT = "link_unit"
 """Name of the clock domain of the link unit, where there is one."""
 

@@ -39,7 +39,7 @@ split sqrt tan tanh timer transition units white_noise wreal zi_nd zi_np zi_zd z
 _ANALOG = re.compile(rf"(?<=\\)({'|'.join(_ANALOG_KEYWORDS.split())})(?=[ \n])")
 """A keyword as a name in Yosys' own language."""
 _KEYWORD = re.compile(r"\\([a-z]\w*)(?= )")
-"""A name that Verilog takes for a name only because of its backslash."""
+"""A name that Verilog accepts as a name only with a backslash before it."""
 _INDEXED = re.compile(r"\\\S*\[\S*")
 """The name of a wire for an element of another one."""
 _FUNCTION = re.compile(r"\\\$procmux\$(\d+) ")

@@ -41,9 +41,11 @@ LEAST = 128
 """Number that is subtracted from 0 for a tap outside the map, so that no maximum counts this tap.
 """
 FOLLOW_LATENCY = 2
-"""Cycles from the cycle in which a list lets a step go to its read: interlock, read."""
+"""Cycles from the cycle in which a list lets a step pass, through the interlock, to the read of the
+step.
+"""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
-"""Cycles from a command to its first read: walk, plan, interlock, read."""
+"""Cycles from a command to its first read, through walk, plan and interlock."""
 
 
 class ActivationUnit(wiring.Component):
@@ -143,7 +145,7 @@ class ActivationUnit(wiring.Component):
         elements_scaled = Signal()
         m.d.comb += elements_scaled.eq((command.source == Source.VECTOR) & adds)
         # Bit n: a sum of scaled elements was issued n + 1 cycles ago. Such a sum occupies the
-        # requantisers for one cycle in each turn, and so does each of its elements.
+        # requantisers for one cycle in each turn. Each of its elements does so, too.
         scaled_sums = Signal(SLOT_DISTANCE)
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
@@ -345,7 +347,7 @@ class ActivationUnit(wiring.Component):
             passed.ready.eq(waiting_free & self._column_turn if self._shared else waiting_free),
             next_step.eq(Mux(step_waits, waiting_step, passed.payload)),
             step_comes.eq(step_waits | passed.valid),
-            # There is no step during a pause. Without a step nothing has to be granted.
+            # There is no step during a pause. Without a step no memory has to grant a read.
             step_leaves.eq(reads_granted & ~unit_rests),
             step_proceeds.eq(step_comes & ~(step_valid & pause_follows)),
         ]

@@ -36,8 +36,8 @@ class ColumnTurns:
     def now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:
         """Return the words of the columns that have their turn, `stage` cycles after the read.
 
-        `columns` has a word for each column. It stays for all turns or, with `once`, is there in
-        the first turn only.
+        `columns` has a word for each column. It stays for all turns or, with `once`, only for the
+        first turn.
         """
         if self._turn is None:
             return columns

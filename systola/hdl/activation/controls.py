@@ -51,7 +51,8 @@ class LineControl(data.StructLayout):
 
 
 INSTRUCTIONS = 16
-"""Number of instructions told apart in the lanes: never fewer than have vectors there at a time.
+"""Number of instructions that can be told apart in the lanes. No more instructions than this have
+vectors in the lanes at one time.
 
 At least two cycles lie between the vectors of two instructions, so this number is enough.
 """

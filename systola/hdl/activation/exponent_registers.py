@@ -74,8 +74,8 @@ class ExponentRegisters(wiring.Component):
         with m.If(self.take):
             m.d.sync += measure_fields.eq(self.about)
 
-        # ORed together, all magnitudes have as many bits as the largest of them. The registers'
-        # values are added up at the same time, one in each `sum_stage`.
+        # All magnitudes are ORed together: the result has as many bits as the largest of them. The
+        # values of the registers are added up at the same time, one register in each `sum_stage`.
         row_magnitude = Signal(MAGNITUDE_BITS)
         held_magnitude = Signal(MAGNITUDE_BITS)
         sum_stage = Signal(MEASURED - 1)

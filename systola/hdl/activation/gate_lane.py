@@ -16,7 +16,7 @@ FACTORS = 7
 Condition n, from 0 to 6, holds if the argument needs factor n.
 """
 ZERO, POSITIVE, ALWAYS = 7, 8, 9
-"""Conditions: the argument is 0; the argument is 0 or positive; none, as this one always holds."""
+"""Numbers of further conditions: the argument is 0; the argument is 0 or positive; always true."""
 PRODUCT_LATENCY = 2
 """Cycles from the operands of the multiplier to the product."""
 
@@ -24,8 +24,9 @@ PRODUCT_LATENCY = 2
 def slots(turns: int) -> int:
     """Return the steps, of `turns` cycles each, between two products of the same vector.
 
-    The second product has the sum with the first one as a factor. In between, the multiplier is
-    free for other vectors, so this is also the number of vectors that can share a lane.
+    The second product has the sum with the first one as a factor. In the steps between, the
+    multiplier is free for other vectors. So this is also the number of vectors that can share a
+    lane.
     """
     return -(-(PRODUCT_LATENCY + 1) // turns)
 
@@ -181,9 +182,10 @@ class GateLane(wiring.Component):
         def registers(name: str, shape: Shape, *, places: int = turns) -> list[Signal]:
             return registers_in_turn(m, shape, turns=places, name=name)
 
-        # The argument made negative, a: the argument of the exponential. Once shifted by its
-        # integer bits, bits 12:0 are a modulo 1/4 with 15 fractional bits; bits 19:13, inverted,
-        # are the whole quarters between that and a. Bit 20 is the sign: 0 for a = 0 only.
+        # a, the negated absolute value of the argument, is the argument of the exponential. After
+        # its shift by the integer bits, bits 12:0 are a modulo 1/4 with 15 fractional bits. Bits
+        # 19:13, inverted, are the number of whole quarters between a modulo 1/4 and a. Bit 20 is
+        # the sign: 0 for a = 0 only.
         arguments = registers("argument", signed(21))
         argument = arguments[-1]
         positives = registers("positive", unsigned(1))
@@ -203,7 +205,8 @@ class GateLane(wiring.Component):
         centred = Signal(signed(13))
         m.d.comb += centred.eq(argument[:13] ^ 1 << 12)
 
-        # The terms of the next sum. A vector without `update` adds 0 to its value.
+        # The operands of the next sum. A vector without `update` adds 0 to its value, which then
+        # stays as it is.
         factors = registers("factors", unsigned(FACTORS))
         ends = registers("ends", unsigned(ALWAYS - FACTORS), places=period)
         with m.If(control.take):

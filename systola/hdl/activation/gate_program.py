@@ -30,7 +30,7 @@ from systola.hdl.activation.gate_lane import (
 QUARTER, HALF = 1 << 13, 1 << 14
 """Factors 1/4 and 1/2 with 15 fractional bits; such a product is rounded half up."""
 ALMOST_ONE = HIGHEST
-"""A factor that leaves values from 0 to 2^14 unchanged: rounding makes up for the missing unit."""
+"""A factor that leaves values from 0 to 2^14 unchanged, as the product is rounded."""
 MINUS_ONE = -1 << 15
 """A factor that negates; as a number, minus one with 15 fractional bits."""
 EXP_OF_EIGHTH = 28918
@@ -39,13 +39,15 @@ ONE_THIRD = 10923
 EXPONENTIALS = (25520, 19875, 12055, 4435, 600, 11, 0)
 """exp(-2^e) for e = -2 .. 4, with 15 fractional bits."""
 START_OFFSET = 23130
-"""48/17 with 13 fractional bits: 48/17 - 32/17 * d is a first guess of 1/d for 1/2 <= d <= 1."""
+"""48/17 with 13 fractional bits. The first guess of 1/d for 1/2 <= d <= 1 is 48/17 - 32/17 * d."""
 START_SLOPE = -15420
 """-32/17 with 13 fractional bits."""
 ITERATIONS = 3
 """Iterations of the Newton-Raphson method for 1/d."""
 ROOT_SLOPE = 15500
-"""A slope with 14 fractional bits: 2 - slope * x is a first guess of 1/sqrt(x), 1/4 < x <= 1."""
+"""A slope with 14 fractional bits. The first guess of 1/sqrt(x) for 1/4 < x <= 1 is 2 - slope *
+x.
+"""
 ROOT_ITERATIONS = 3
 _QUARTER_BITS = (0, 1)
 """Numbers of two conditions: the two bits of the argument that count its whole quarters."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit that delays steps while the gates of older vectors use the multipliers of the lanes."""
+"""The unit that delays steps while vectors with functions of the gates use the multipliers of the
+lanes.
+"""
 
 from contextlib import nullcontext
 
@@ -14,7 +16,8 @@ from systola.hdl.parts.ring import stepped
 
 
 class GateQueue(wiring.Component):
-    """A unit that holds up steps which would need a multiplier when older gates use it.
+    """A unit that holds up a step which would need a multiplier in a cycle in which the gates of an
+    older vector use it.
 
     A vector with gates has a function of GATES, such as SIGMOID.
 

@@ -34,7 +34,9 @@ SIGMOID_INTEGER_BITS = 3
 PARTS = {"factors": FactorControl(), "terms": TermControl(), "sum": SumControl()}
 """The parts of GateControl that a row sets, each in another step."""
 PASSED_ON = 3
-"""Steps from `place` to the lanes: a register for the row's bits, one for the choice, one more."""
+"""Steps from `vector_places` to the lanes: one for a register of the row's bits, one for a register
+of the choice, and one more.
+"""
 TAKING_ROW = 4
 """Number of the row with which the lanes take the conditions from the argument."""
 WAITING = Requantiser.LATENCY - Requantiser.MULTIPLIER_STAGE
@@ -55,7 +57,8 @@ def lead(turns: int) -> int:
 
 
 def gate_spacing(turns: int) -> int:
-    """Return the least steps from one vector with SIGMOID or TANH to the next such vector.
+    """Return the least number of steps from one vector with SIGMOID or TANH to the next such
+    vector.
 
     The distance may be longer by any multiple of `slots`. With such distances no two of `slots`
     vectors multiply at the same time. A vector has made its last product before the requantiser
@@ -126,9 +129,9 @@ class GateSequencer(wiring.Component):
         sums = factors + sum_steps(turns)
         times = {"factors": factors, "terms": sums - 1, "sum": sums}
 
-        # A bit for each vector moves through `vector_places`, past all rows. In each place it
-        # selects the row's bits of every program. Then the vector's program is chosen, and the row
-        # goes into a register.
+        # A bit for each vector moves through `vector_places`, from row to row of all programs. In
+        # each place it selects the bits of this row in every program. Then the vector's own program
+        # is chosen, and its row goes into a register.
         vector_places = Signal(self.latency(turns))
         m.d.sync += vector_places.eq(Cat(self.start, vector_places))
         m.d.comb += self.finishes.eq(vector_places[-1])
@@ -184,8 +187,9 @@ class GateSequencer(wiring.Component):
             )
         with m.Elif(shifts_remaining != 0):
             m.d.sync += shifts_remaining.eq(shifts_remaining - 1)
-        # The conditions of the factors lie in one register for all vectors, so a vector takes them
-        # just before its factors. 1/x is alone in the lanes, and takes them at its start.
+        # All vectors share one register for the conditions of their factors. So a vector writes its
+        # conditions there just before the rows that use them. 1/x is alone in the lanes, and writes
+        # them at its start.
         factors_taken = passed("sum", [TAKING_ROW], "taken")
         m.d.sync += control_row.take.eq(factors_taken)
         if self._training:

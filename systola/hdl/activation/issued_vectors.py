@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delay from the issue of a vector to the cycle in which its row or sum could be read."""
+"""The delay from the issue of a vector to the cycle in which its value can be read."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring

@@ -15,7 +15,9 @@ from systola.hdl.commands import OTHER, address_bits, is_gate, measures
 from systola.hdl.control.signatures import list_signature
 
 GATES = 4
-"""Number of vectors with lines that can wait for the gates: one more than the lanes have."""
+"""Number of vectors that may be in the gates while their line numbers wait: one more than the lanes
+hold.
+"""
 
 
 class EndingVector(data.StructLayout):

@@ -10,15 +10,17 @@ from systola.hdl.parts.multiplier import Multiplier
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 HALF_WORD = 16
-"""Bits of the lower parts of the factors."""
+"""Number of bits in the lower half of each factor."""
 KEPT_FROM = 30
-"""The first bit of the product that is kept: half a unit of the high word."""
+"""Number of the lowest product bit that is kept. The high word begins one bit above, so this bit is
+half a unit of the high word.
+"""
 ELEMENT_SHIFT = 15
 """Bits by which an element is shifted left, in addition to `shift_left`."""
 SHIFT_BITS = 5
 """Width in bits of the signal that holds the distance of the shift right."""
 COARSE = 4
-"""Bits of one coarse step of the shift right.
+"""Number of bits in one coarse step of the shift right.
 
 The shift first goes by whole coarse steps, then by the remaining bits.
 """
@@ -168,8 +170,8 @@ class Requantiser(wiring.Component):
     def _product(self, m: Module, scaled: Signal) -> Signal:
         """Return the product without its lowest bits: stages 2 to 5.
 
-        The bits from KEPT_FROM on are kept, and below them the bits that are compared with
-        `dither`. The factors are in halves. The result is Cat(low * low, high * high) plus,
+        The bits from KEPT_FROM on are kept, and also the bits below them that are compared with
+        `dither`. Each factor is split into halves. The result is Cat(low * low, high * high) plus,
         HALF_WORD bits higher, the sum of the two mixed products.
         """
 
@@ -224,15 +226,17 @@ class Requantiser(wiring.Component):
     ) -> tuple[Signal, Signal]:
         """Return the product shifted right, and the bit that rounding adds: stages 6 and 7.
 
-        DOUBLE rounds twice: first half up (bit 0 of `product`), then half away from zero. Its
-        result equals the number without the bits cut off, plus one in these cases:
+        The shift cuts off low bits. The shifted number is rounded down, and the returned bit is 1
+        if one must be added.
 
-        - The number is negative, and the highest bit cut off and any other bit cut off are set.
-        - The number is not negative, and the highest bit cut off or all other bits cut off are
-          set.
+        DOUBLE rounds twice: first half up (bit 0 of `product`), then half away from zero. So one is
+        added in these cases:
 
-        SINGLE adds one if the highest bit cut off is set. Stochastic rounding adds a random number
-        to the highest DITHER_BITS bits cut off, and takes the carry.
+        - The number is negative, and the highest of the cut bits and any other cut bit are 1.
+        - The number is not negative, and the highest of the cut bits, or all others of them, are 1.
+
+        SINGLE adds one if the highest of the cut bits is 1. Stochastic rounding adds a random
+        number to the highest DITHER_BITS cut bits, and takes the carry.
         """
         kept, below = self._bits + COARSE, self._below
         product = whole[below:]

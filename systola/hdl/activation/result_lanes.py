@@ -69,13 +69,15 @@ from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, Tab
 
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
-"""The stage from which registers hold a vector's own settings.
+"""The first stage in which registers hold a vector's own settings.
 
-Before this stage they hold only the number of its instruction."""
+Before this stage they hold only the number of its instruction.
+"""
 ROUNDING_STAGE, CLAMP_STAGE = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
 """The stages in which the lanes get the settings of a requantiser, and the bounds of a result."""
 SHARERS = 8
-"""Least number of lanes that share a register of controls; an eighth of all lanes if that is more.
+"""Least number of lanes that share a register of controls. If an eighth of all lanes is a larger
+number, that number of lanes shares one.
 """
 
 

@@ -45,7 +45,9 @@ SLOT_DISTANCE = VectorLane.SCALED_LATENCY - VectorLane.VALUE_STAGE
 
 An element of a line read so much later would reach the requantisers in the cycle of the sum."""
 DRAIN_SPACING = SUM_LATENCY + 1
-"""Cycles in which the front of the lanes empties, so that nothing overtakes it."""
+"""Cycles that are left out while the front of the lanes empties, so that no later vector overtakes
+a vector in it.
+"""
 LONG_SPACING = max(SCALED_LATENCY + 1, ActivationLane.PICK_STAGE - 1)
 """Cycles after a sum of scaled elements in which the front of the lanes empties.
 
@@ -64,7 +66,9 @@ takes one step for its element: all other vectors take so long themselves."""
 GATHER_SPACING = SCALED_LATENCY + ActivationLane.TABLE_STAGE
 """Cycles between a vector with TABLE or a curve and a line that is looked up.
 
-The vector may be a sum of scaled elements. It looks its result up last, in the same memory."""
+The vector may be a sum of scaled elements, which looks up its result late. It uses the same memory
+as the line.
+"""
 TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
 TAP_SPACING = TAP_LATENCY

@@ -178,8 +178,8 @@ class StepPlanner(wiring.Component):
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.commands.valid & ~command_walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
-            # This equals `walk.ready`, but is known sooner in the cycle: it need not look at the
-            # taps, as all taps have been walked when the last place ends.
+            # This equals `walk.ready`, but is known sooner in the cycle. It need not depend on the
+            # taps: all taps have been walked when the last place ends.
             command_ended.eq(
                 (plan_goes_on & self._place.moves_on & walker.present & walker.ends)
                 | command_walked
@@ -303,7 +303,7 @@ class StepPlanner(wiring.Component):
         config, command, kind = self._config, self.commands.payload, self._kind
         final = parts_end.vector
         drains = parts_end.instruction & ~kind.from_accumulators
-        # An addend that is read before the other operands needs no pause.
+        # No pause is needed for an addend that is read before the other operands.
         adds_soon = final & command.accumulate & ~kind.from_accumulators
         if config.training:
             adds_soon &= kind.few_lines

@@ -76,7 +76,9 @@ class TableLane(wiring.Component):
         argument = self.argument
 
         def later(name: str, value: Signal, cycles: int) -> list[Signal]:
-            """Return a value and its copies up to so many cycles later."""
+            """Return a value and copies of it that are delayed by one cycle, two cycles, and so
+            on.
+            """
             copies = [value]
             for cycle in range(cycles):
                 copies.append(Signal.like(value, name=f"{name}_{cycle}", reset_less=True))

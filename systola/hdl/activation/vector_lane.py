@@ -122,9 +122,9 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
 def power_below(divisor: Value) -> Value:
     """Return 2^(QUOTIENT_BITS - n) for a divisor of n magnitude bits, or 0 if n is larger.
 
-    The first bit of the magnitude becomes the lowest bit if the bits are reversed. The lowest bit
-    set is the only bit that a number and its negative have in common. A one beyond the end stands
-    for a magnitude of 0.
+    The first bit of the magnitude becomes the lowest bit if the bits are reversed. The lowest set
+    bit of a number is the only bit in which the number and its negative are both 1. A 1 beyond the
+    highest bit stands for a magnitude of 0.
     """
     sign = divisor[QUOTIENT_BITS + 1]
     backwards = Cat(divisor[: QUOTIENT_BITS + 1][::-1] ^ sign.replicate(QUOTIENT_BITS + 1), 1)

@@ -42,7 +42,9 @@ _COPIED = (
 )
 """Members of the command that are copies of the instruction's field of the same name."""
 _BOUNDS = {"floor": signed(8), "ceiling": signed(8), "limit": unsigned(15)}
-"""Numbers that, with the function, decide the bounds of the results; limit 0 sets no bound."""
+"""Numbers that select the bounds of the results, together with the function. Number 0 means no
+bound.
+"""
 
 
 class ActivateDecoder(wiring.Component):

@@ -34,11 +34,15 @@ class _Base(Enum):
 
 
 SUM = _Base.SUM
-"""The base of a step that goes on from the result of the step before, for the same region."""
+"""The base of a step that adds to the result of the step before, for the same region."""
 LEAST_STEPS = 3
-"""Fewest steps of an instruction: its word takes as many cycles from stage to stage."""
+"""Smallest number of steps of an instruction. Its word needs as many cycles to move from stage to
+stage.
+"""
 LATE = ("host", "tiles")
-"""Registers that only the last step of an instruction may set; `tiles` takes its product."""
+"""Registers that only the last step of an instruction may write. The register `tiles` takes the
+product of this step.
+"""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ from systola.hdl.parts.walker import Walk
 NUMBERS = 8
 """Number of windows, and of scales, that the commands can use at one time."""
 FIXED = 2
-"""Number of fixed windows, for instructions without a window: with one line or two for a vector.
+"""Number of fixed windows for instructions without a window: one for vectors of one line, one for
+vectors of two lines.
 
 They have the lowest numbers.
 """

@@ -340,7 +340,8 @@ class Decoder(wiring.Component):
         half_beyond = Signal()
         check_counts = Signal()
         check_fails = Signal()
-        # The first failed check of the steps so far; its address is else the first base.
+        # The address of the verdict belongs to the first failed check so far. Without a failed
+        # check it is the first base.
         kept_verdict = Signal(Verdict(), reset_less=True)
         m.d.comb += [
             # As an unsigned number, a negative sum is very large and exceeds every limit.

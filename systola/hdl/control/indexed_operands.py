@@ -31,7 +31,7 @@ def indexed(entry: Instruction) -> list[tuple[str, str]]:
 
 ADDERS = max(len(indexed(entry)) for entry in instructions_of(links=True))
 NOWHERE = 8 * INSTRUCTION_BYTES
-"""Place of an operand that is always zero, as a pseudo offset in the word."""
+"""Place of an operand that is always zero: an offset beyond the instruction word."""
 
 
 def selectors_of(word: Value, *, links: bool) -> Value:

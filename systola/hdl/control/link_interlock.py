@@ -15,8 +15,8 @@ from systola.hdl.parts.skid_buffer import SkidBuffer
 
 
 class LinkInterlock(wiring.Component):
-    """A gate that lets lines and rows pass, in order, once no older instruction uses them any
-    longer.
+    """A gate that lets a line or row pass as soon as no older instruction uses it. Lines and rows
+    pass in order.
 
     | port      | meaning |
     |---|---|

@@ -10,9 +10,10 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.sequence_number import NUMBER_BITS
 
 RING_BITS = 4
-"""The lowest bits of a number are the place of an entry in memories.
+"""Number of low bits of a sequence number that are the place of the entry in memories.
 
-There are places for all entries that may be in a list, and for the next entry."""
+There are places for all entries that may be in a list, and for the next entry.
+"""
 PLACES = 1 << RING_BITS
 
 

@@ -28,7 +28,7 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.sequence_number import NUMBER_BITS, PLACE_BITS, Numbered
 
 DECODED = 2
-"""Largest number of instructions in the decoder, or out of it and not yet issued."""
+"""Largest number of instructions that are in the decoder, or have left it and are not issued."""
 _OWN_KIND = (1 << REGION_BITS) - 1
 """The kind of region under which the memory holds regions of instructions not yet issued."""
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}

@@ -31,7 +31,9 @@ from systola.arch.isa import (
 from systola.hdl.control.step_row import SCANNED
 
 NOTHING = len(SCANNED)
-"""The index of an empty region, which conflicts with none; it follows the instruction's regions."""
+"""The index of an empty region, which overlaps no region. It comes after the indices of the
+instruction's own regions.
+"""
 KEPT: Mapping[str, tuple[str, ...]] = {
     "host_reading": ("result", "host"),
     "loading": ("result",),
@@ -345,7 +347,7 @@ def rows_of(
                 )
             )
             keep()
-    # Each mask must get a number, as an old number in its place could name a later entry.
+    # Each mask must get a new number: an old number in its place could belong to a later entry.
     for number, mask in enumerate(own_masks):
         if all(pair.mask != mask for pair in todo):
             rows.append(

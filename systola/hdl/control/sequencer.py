@@ -22,7 +22,9 @@ COUNT_BITS = TILE_BITS - 1
 tiles.
 """
 TOTAL_BITS = COUNT_BITS + exact_log2(WEIGHT_READS_IN_FLIGHT)
-"""Bits of the tile count of WEIGHT_READS_IN_FLIGHT Read_Weights. Never more tiles are waiting."""
+"""Number of bits that count the tiles of WEIGHT_READS_IN_FLIGHT Read_Weights. No more tiles than
+these wait at one time.
+"""
 
 _DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 """Opcodes of the instructions, beside Barrier, that wait until all earlier instructions are done.

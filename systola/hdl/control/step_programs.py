@@ -128,7 +128,7 @@ def _compute(p: Program) -> None:
         p.check_reserved()
         value = p.bits("value")
         p.emit(x=Bits(value.offset, value.width), base=Base.INDEX_0)
-        # The Set_Register before may still be writing the register.
+        # The Set_Register before may not yet have written the register.
         p.rows.append(IDLE)
         p.emit(x=SECOND_INDEX, base=Base.SUM, wraps=value.width, into=INDEXED)
 

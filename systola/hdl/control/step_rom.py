@@ -96,7 +96,7 @@ def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _free(rows: list[Row], number: int) -> bool:
-    """Return whether a row may move ahead of the rows before it.
+    """Return whether a row may come earlier than the rows before it.
 
     It may if it only checks bits of the word, or moves bits of the word or a constant into a
     command word.

@@ -52,7 +52,7 @@ class Loads(IntEnum):
     """Registers that a step loads from the lowest bits of the instruction word.
 
     All but NONE load the numbers of up to three index registers. All but SELECT load flags that
-    decide conditions, from where an instruction has them.
+    decide conditions. The place of the flags in the word depends on the instruction.
     """
 
     NONE = 0

@@ -85,9 +85,9 @@ class Counters(wiring.Component):
             class_counted.eq(found),
         ]
 
-        # The counters lie in a memory. A counter that has not been written since the start is 0. A
-        # register holds whether it was, a cycle before the memory is read, to be written or to be
-        # shown.
+        # The counters lie in a memory. A counter that has not been written since the start of the
+        # program counts as 0. One cycle before a counter is read, to be increased or to be shown, a
+        # register takes the flag that it has been written.
         memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
         write, here = memory.write_port(), memory.read_port(domain="comb")
         shown = memory.read_port(domain="comb")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a program: run, drain, stop, clear."""
+"""The states of a program: it runs, drains, stops, and is cleared."""
 
 from collections.abc import Sequence
 
@@ -157,7 +157,7 @@ class MachineControl(wiring.Component):
             ]
         with m.If(program_drains & self.idle):
             m.d.sync += [program_drains.eq(0), program_stops.eq(1), self.stop.eq(1)]
-        # For a program that ends in this cycle the assignments below do not matter any more.
+        # If the program ends in this cycle, the assignments below have no effect.
         with m.If(watchdog_expires):
             m.d.sync += timeout_reported.eq(1)
         with m.If(transfer_fails | watchdog_expires):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accumulators of a core with links, which read and add to rows now and then."""
+"""The accumulators of a core with links. Beside the other units, the links sometimes read and add
+to rows.
+"""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring

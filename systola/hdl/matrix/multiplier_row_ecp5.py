@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Mux, Signal,
 
 _BITS = 18
 _FIELD = 9
-"""Bits of the lower one of two weights in one operand."""
+"""Number of bits of one operand that the lower of two weights takes."""
 
 
 def multiply(

@@ -7,7 +7,7 @@ UG479, "7 Series DSP48E1 Slice".
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 
 _FIELD = 16
-"""Bits of the lower one of two weights in one operand."""
+"""Number of bits of one operand that the lower of two weights takes."""
 
 
 def multiply(

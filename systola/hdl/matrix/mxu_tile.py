@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rectangle of processing elements: the whole array up to 32x32, else one of equal tiles."""
+"""A rectangle of processing elements. An array of up to 32x32 is one tile, a larger array is made
+of equal tiles.
+"""
 
 from amaranth.hdl import Cat, Module, Shape, Signal, Value, signed
 from amaranth.lib import data, wiring

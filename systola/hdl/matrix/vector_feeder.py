@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Systolic data set-up, first half: from the lines of the buffer to the vector that enters."""
+"""Systolic data set-up, first half: it makes the vector that enters the array from lines of the
+buffer.
+"""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring

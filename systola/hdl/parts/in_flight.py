@@ -63,8 +63,8 @@ class Progress(data.StructLayout):
 def overlaps(a: data.View, b: data.View) -> Value:
     """Return whether two regions share an address.
 
-    An empty region inside the other one counts as well: this may be a wait too many, never one too
-    few.
+    An empty region inside the other one counts as well: so an instruction may wait without need,
+    but never passes too early.
     """
     # The signs of differences come out of the carry chains as they are. Comparisons do not.
     return (a.base - b.end)[-1] & (b.base - a.end)[-1]

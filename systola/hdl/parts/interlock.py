@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place where addresses wait for older instructions: compared in one cycle, judged in the
-next."""
+"""The unit in which addresses wait for older instructions. They are compared in one cycle, and
+judged in the next.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -154,7 +155,7 @@ class Interlock(wiring.Component):
         with m.If(looks_again | ~blocked):
             m.d.sync += [
                 seen.eq(waits),
-                # A mask that was clear once stays clear.
+                # A mask that named no pending entry once is clear from then on.
                 blocked.eq(
                     waits.as_value().any() & (looks_again | (judged_moves & compared_valid))
                 ),

@@ -8,10 +8,10 @@ from amaranth.lib.wiring import In, Out
 from systola.hdl.parts.fabric import Fabric, fabric_of
 
 _INIT = 0x665A
-"""Contents of a cell's look-up table: A ^ (D ? B : C).
+"""Contents of the look-up table of a cell: A ^ (D ? B : C).
 
-Without C and D it is A, as the cell's carry needs: where both operands have the same bit, this bit
-is the carry. The inverse table has ~A for A.
+The cell's carry needs A where both bits of the operands are equal: this bit is then the carry. With
+C and D at 0 the table gives A. The inverse table has ~A for A.
 """
 
 
@@ -48,7 +48,8 @@ class SelectingAdder(wiring.Component):
         if fabric_of(platform) is not Fabric.ECP5:
             chosen = (self.choose_b & self.b) | (~self.choose_b & self.c)
             a = ~self.a if self._subtracted else self.a
-            # The carry comes from a further bit below, so that this is one adder for three numbers.
+            # The carry enters by a further bit below the operands, so that one adder adds all three
+            # numbers.
             m.d.comb += self.total.eq((Cat(1, a) + Cat(self.carry, chosen))[1:])
             return m
         width = len(self.total)

@@ -11,9 +11,11 @@ from amaranth.lib import data
 
 NUMBER_BITS = 7
 PLACE_BITS = 3
-"""The lowest bits of a number tell apart the entries that are in a list at one time."""
+"""Number of low bits of a sequence number that tell apart the entries that are in a list at one
+time.
+"""
 SPAN = 48
-"""Instructions of a span: see Spans."""
+"""Number of instructions in a span, see Spans."""
 
 
 class Numbered(data.StructLayout):

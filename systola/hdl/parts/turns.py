@@ -5,7 +5,7 @@ from amaranth.hdl import Module, Shape, Signal
 
 
 def registers_in_turn(m: Module, shape: Shape, *, turns: int, name: str) -> list[Signal]:
-    """Return `turns` registers in a ring that turns by one place each cycle.
+    """Return `turns` registers in a ring. In each cycle their contents move on by one register.
 
     The last register belongs to the user that has its turn. In the next cycle the first register
     belongs to this user. So a user changes its register by an assignment to the first one; else the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way between two cores."""
+"""The registers on a link between two cores."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -10,7 +10,7 @@ from systola.hdl.link.link_signature import LinkSignature
 from systola.hdl.parts.promise import promised
 
 SLOWEST = 8
-"""Cycles that an uneven wire keeps the oldest of its credits at most."""
+"""Largest number of cycles for which an uneven wire keeps its oldest credit."""
 
 
 class LinkWire(wiring.Component):

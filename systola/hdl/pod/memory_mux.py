@@ -44,7 +44,8 @@ class MemoryMux(wiring.Component):
 
     Read IDs: host memory of core i is i. Weights are `cores`, or `cores` + i without broadcast.
     Write IDs: core i is i. Bursts are of whole words. A read has the bytes around the requested
-    ones in its first and last word. The units of this room describe their own room and turns.
+    ones in its first and last word. Their own docstrings describe the buffers and the order of
+    service of the units in this folder.
     """
 
     def __init__(self, *, config: Config, cores: int, shared: SharedMemory):

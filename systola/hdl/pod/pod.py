@@ -20,7 +20,7 @@ from systola.hdl.transfers.axi import LiteSignature, master_ports
 LINK_STAGES = 2
 """Registers between two cores, each way."""
 _CORE_STAGES = 8
-"""Cycles, more than enough, in which a core that is no longer busy may still send a credit."""
+"""Number of cycles after which a core that is no longer busy certainly sends no more credits."""
 
 
 class Pod(wiring.Component):

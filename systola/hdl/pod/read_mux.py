@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several readers on one AXI4 port."""
+"""The unit that joins several readers to one AXI4 port."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A read port of a core on a wider memory."""
+"""The unit between a core's read port and a wider memory."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring

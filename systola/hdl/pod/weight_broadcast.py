@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that several cores request and that are read once."""
+"""The unit that reads weights once for several cores that request the same weights."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -16,8 +16,9 @@ PATIENCE = 256
 BURSTS_AHEAD = 16
 """Bursts under way at one time."""
 _SETTLES = 2
-"""Cycles after a grant during which no other is given: `asking` and `alike` are registers and still
-show the granted request."""
+"""Number of cycles after a grant in which there is no other grant. `asking` and `alike` are
+registers, and still show the granted request.
+"""
 
 
 class WeightBroadcast(wiring.Component):

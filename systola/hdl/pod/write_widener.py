@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The write port of a core on a wider memory."""
+"""The unit between a core's write port and a wider memory."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -25,9 +25,9 @@ class WriteWidener(wiring.Component):
     | `words`              | the words of the bursts |
     | `answered`, `answer` | the response for the oldest burst, which the core takes at once |
 
-    Other bytes of a word than the burst's are not written. A burst becomes a `request` when it is
-    complete, so its `words` never wait for the core. So a core that waits for another core is in
-    the way of no core. All bursts have the ID 0. Throughput: a beat a cycle.
+    Bytes of a word that do not belong to the burst are not written. A burst becomes a `request`
+    when it is complete, so its `words` never wait for the core. So a core that waits for another
+    core is in the way of no core. All bursts have the ID 0. Throughput: a beat a cycle.
     """
 
     def __init__(self, *, port: NarrowPort):

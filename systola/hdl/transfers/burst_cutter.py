@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from runs of beats to AXI bursts."""
+"""The unit that cuts runs of beats into AXI bursts."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring

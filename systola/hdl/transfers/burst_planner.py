@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The AXI bursts of a matrix in memory."""
+"""The unit that computes the AXI bursts of a matrix in memory."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring

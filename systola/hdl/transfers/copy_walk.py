@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a copy between host memory and the chip."""
+"""The unit that walks through the lines of a copy between host memory and the chip."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring

@@ -117,7 +117,8 @@ class HostReader(wiring.Component):
         line = Signal(_Write(config=config)["data"].width, reset_less=True)
         line_complete = Signal()
         entry_begun = Signal()  # a beat of the oldest entry has been taken
-        # kind of the oldest entry, once it has begun: the work does not wait for its memory
+        # The kind of `entry`, in a register from the start of the entry on: so the work does not
+        # wait for the memory of entries.
         kind = Signal(Kind)
         is_last_line = Signal()  # the line is the last of its entry
         more_bytes = Signal()  # bytes of a table remain to be written before the line moves
@@ -242,8 +243,8 @@ class HostReader(wiring.Component):
             ]
         with m.Else():
             with m.If(kind == Kind.TABLE):
-                # The last line of a table, which has one address: a cycle late, but a line takes
-                # several cycles.
+                # The last line of a table, which has a single address. The flag comes a cycle late,
+                # but a line takes several cycles.
                 m.d.sync += address_is_last.eq(
                     byte[exact_log2(config.host_bus_bytes) :] == beats - 1
                 )

@@ -22,7 +22,9 @@ from systola.hdl.transfers.copy_walk import CopyWalk
 WATCHED = ("host_reading", "activate_writing")
 """Lists with instructions that may still have to write a line."""
 LINES_AHEAD = 8
-"""Lines read from the buffer ahead of the bus. One more may not be counted yet."""
+"""Number of lines that are read from the buffer ahead of the bus. One more line may not be counted
+yet.
+"""
 BURSTS_AHEAD = 16
 """Bursts announced on AW ahead of their data."""
 WRITES_IN_FLIGHT = 64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of tiles from the unified buffer into the weight FIFO."""
+"""The unit that reads tiles from the unified buffer for the weight FIFO."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -53,7 +53,7 @@ class TileReader(wiring.Component):
         tiles_remaining = Signal.like(self.tiles, reset_less=True)
         row_number = Signal(range(rows), reset_less=True)
         wide = Signal(reset_less=True)
-        # the tile has the lines between the lines of the tile before
+        # This tile has the lines between the lines of the tile before.
         is_between = Signal(reset_less=True)
         busy = Signal()
         rows_coming = Signal(BUFFER_LATENCY)

@@ -144,7 +144,7 @@ class WeightFetch(wiring.Component):
         # come.
         reader = m.submodules.reader = TileReader(config=config)
         connect(m, reader.buffer, flipped(self.buffer))
-        # commands that have not got their last beat
+        # Number of commands that still wait for their last beat.
         commands_expected = Signal(range(READS_IN_FLIGHT + 3))
         no_command_expected = Signal()
         m.d.comb += no_command_expected.eq(commands_expected == 0)
