@@ -254,6 +254,7 @@ async def cut_end(dut):
     ]
 
 
+@pytest.mark.thorough  # for its simulator alone, which takes a third of a minute
 @pytest.mark.parametrize("simulator", quick_simulators())
 def test_serial_bridge(simulator):
     run_module("boards.test_serial_bridge", simulator, verilog=convert(Rig()), top=TOP)
