@@ -260,8 +260,8 @@ PROOFS = (
             ),
             Fault(
                 unit="host_writer",
-                old="free.eq(~bus.wvalid | bus.wready)",
-                new="free.eq(~bus.wvalid | bus.wready | bus.awready)",
+                old="channel_free.eq(~bus.wvalid | bus.wready)",
+                new="channel_free.eq(~bus.wvalid | bus.wready | bus.awready)",
             ),
             Fault(
                 unit="host_writer",
