@@ -416,6 +416,12 @@ def _check_branches(found: Sequence[Stage]) -> None:
     need(not first.join, "the first layer must be a Dense or Conv2D")
     used = {at for number in range(len(found)) for at in takes(found, number)}
     need(used >= set(range(1, len(found))), "a layer has a result that no other layer takes")
+    of_steps = {0} if first.lstm else set[int]()
+    of_steps |= {n for n, stage in enumerate(found, 1) if stage.lstm and stage.lstm.sequences}
+    need(
+        of_steps.isdisjoint(at for stage in found for at in stage.sources),
+        "only one LSTM or GRU can take what has steps: other layers can take its last state",
+    )
     for stage in found:
         if 0 in stage.sources and (stage.maps if stage.join else bool(stage.window)) != bool(
             first.window

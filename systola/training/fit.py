@@ -81,10 +81,5 @@ class _Search:
             for turn in range(turns)
         ]
         layout = Layout(config, task.stages, max(shares), beside=task.beside, turns=turns)
-        if layout.samples > config.accumulator_rows:
-            raise NoRoomError(
-                f"the accumulators of '{config.name}', {config.accumulator_rows} rows, have no "
-                f"room for {layout.samples} samples"
-            )
         train_program(config, layout, task, some_words(task))
         return task, layout

@@ -277,7 +277,16 @@ class Writer:
         n_tiles: int,
         **how: int,
     ) -> None:
-        """Add a MatrixMultiply with weights from the buffer."""
+        """Add a MatrixMultiply with weights from the buffer.
+
+        Raises NoRoomError if the accumulators have too few rows.
+        """
+        available, needed = self.config.accumulator_rows, accumulator + rows * n_tiles
+        if needed > available:
+            raise NoRoomError(
+                f"the accumulators of '{self.config.name}', {available} rows, have no room for "
+                f"{needed}"
+            )
         at = {"buffer": vectors, "weights": weights, "accumulator": accumulator}
         sizes = {"rows": rows, "k_tiles": k_tiles, "n_tiles": n_tiles}
         self.emit(Opcode.MATRIX_MULTIPLY, **at, **sizes, from_buffer=1, **how)

@@ -159,7 +159,7 @@ def test_first_program() -> None:
     script = (FOLDER / "matrix_product.py").read_text().split("\n", 1)[1].strip()
     assert f"```python\n{script}\n```" in page
     assert "\nSEED=1 .venv/bin/pytest verif/units/matrix/test_mxu_tile.py " in page
-    line = "m.d.sync += total.eq(partial[c] + products.products[c])"
+    line = "m.d.sync += column_partial.eq(partial[c] + products.products[c])"
     assert line in page
     assert (root / "hdl" / "matrix" / "mxu_tile.py").read_text().count(line) == 1
 

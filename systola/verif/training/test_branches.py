@@ -13,6 +13,7 @@ import pytest
 
 from systola.runtime import compile as compile_network
 from systola.training import (
+    GRU,
     LSTM,
     SGD,
     Activation,
@@ -350,6 +351,17 @@ def _both_ways() -> Any:
     return Model(x, Dense(2)(both)).stages()
 
 
+def _steps_twice() -> Any:
+    x = Input((3, 4))
+    return Model(x, Dense(2)(Concatenate()([GRU(3)(x), Dense(3)(Flatten()(x))]))).stages()
+
+
+def _states_twice() -> Any:
+    x = Input((3, 4))
+    states = LSTM(5, return_sequences=True)(x)
+    return Model(x, Dense(2)(Concatenate()([LSTM(5)(states), Flatten()(states)]))).stages()
+
+
 def _of(*layers: Callable[[Any], Any]) -> Any:
     x = Input((4, 4, 2))
     a = Conv2D(3, 1)(x)
@@ -394,6 +406,8 @@ def _parts() -> Any:
         (_twice, "a layer is used twice"),
         (_other_input, "outputs come from another Input"),
         (_both_ways, "not both: take a Conv2D of size 1 first"),
+        (_steps_twice, "other layers can take its last state"),
+        (_states_twice, "other layers can take its last state"),
         (lambda: _of(DepthwiseConv2D(2)), "take a Conv2D of size 1 between them"),
         (lambda: _of(MaxPooling2D(2)), "take one of size 1 before it"),
         (lambda: _of(Activation("tanh")), "relu can, or a Dense between them"),

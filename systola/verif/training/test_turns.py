@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from systola.arch.config import preset
+from systola.arch.config import Config, preset
 from systola.training import (
     LSTM,
     SGD,
@@ -34,6 +34,8 @@ from systola.training import (
 )
 from systola.training.errors import NoRoomError
 from systola.training.fit import fitted
+from systola.training.layout import Layout
+from systola.training.task import Task
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
 from systola.verif.training import test_branches, test_normalization
@@ -208,6 +210,8 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ("name", "lines", "accumulators", "cores", "expected"),
     [
         ("classes", 256, 128, 1, 16),
+        # The logits of all samples have no room in the accumulators at one time.
+        ("classes", 8192, 64, 1, 2),
         ("kept sums", 336, 64, 1, 5),
         ("kept gradients", 352, 256, 2, 2),
         ("words", 544, 256, 1, 4),
@@ -318,6 +322,26 @@ def test_networks_with_branches_by_chance(turns: list[int], drawn: int) -> None:
         except NoRoomError:
             continue
         assert found == trained(case, preset=machine, backend="fast")
+
+
+@pytest.mark.thorough
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("adam", [False, True])
+@pytest.mark.parametrize("cores", [1, 2, 3, 8])
+def test_cores_and_turns(monkeypatch: pytest.MonkeyPatch, cores: int, adam: bool) -> None:
+    """Take one batch with each number of turns from 1 to 16: all leave the same bytes."""
+    case = replace(CASES["classes"], batch=520, adam=adam)
+    machine = replace(MACHINE, buffer_lines=1 << 16, accumulator_rows=2048)
+    expected = trained(case, preset=machine, backend="fast")
+    for turns in range(1, 17):
+
+        def forced(config: Config, task: Task, batch: int, turns: int = turns) -> Any:
+            task = replace(task, count=batch, turns=turns)
+            shares = (len(replace(task, turn=turn).share(config.cols)) for turn in range(turns))
+            return task, Layout(config, task.stages, max(shares), turns=turns, beside=task.beside)
+
+        monkeypatch.setattr(engine, "fitted", forced)
+        assert trained(case, preset=machine, backend="iss", cores=cores) == expected, turns
 
 
 def test_no_room_for_one_block_of_samples() -> None:
