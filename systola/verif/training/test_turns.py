@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -337,8 +338,12 @@ def test_cores_and_turns(monkeypatch: pytest.MonkeyPatch, cores: int, adam: bool
 
         def forced(config: Config, task: Task, batch: int, turns: int = turns) -> Any:
             task = replace(task, count=batch, turns=turns)
-            shares = (len(replace(task, turn=turn).share(config.cols)) for turn in range(turns))
-            return task, Layout(config, task.stages, max(shares), turns=turns, beside=task.beside)
+            parts = product(range(cores), range(turns))
+            shares = (
+                replace(task, core=core, turn=turn).share(config.cols) for core, turn in parts
+            )
+            most = max(map(len, shares))
+            return task, Layout(config, task.stages, most, turns=turns, beside=task.beside)
 
         monkeypatch.setattr(engine, "fitted", forced)
         assert trained(case, preset=machine, backend="iss", cores=cores) == expected, turns
