@@ -38,7 +38,7 @@ MACHINE = MachineDesign(CONFIG)
 _TOP, _BANK = "tpu", "tpu.core.unified_buffer.bank_0"
 FOUND = [
     *((_BANK, "macro", "write_data", 3, "inv"), (_BANK, "macro", "read_address", 0, "inv")),
-    *((_TOP, "registers", "irq", 0, "const0"), (_TOP, "registers", "answer", 1, "inv")),
+    *((_TOP, "registers", "irq", 0, "const0"), (_TOP, "registers", "read_answer", 1, "inv")),
     *((_TOP, "registers", "host_base", 12, "inv"), (_TOP, "registers", "weight_base", 13, "inv")),
     *((_TOP, "registers", "resume", 0, "const0"), (_TOP, "machine_control", "clear", 0, "const1")),
     *((_TOP, "core", "program", 8, "inv"), (_TOP, "core", "halted", 0, "const0")),
