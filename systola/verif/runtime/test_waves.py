@@ -33,7 +33,7 @@ def test_machine(tmp_path: Path) -> None:
     # The waveform has all names in the save files, fields of structures included.
     there = {each.path for each in variables(text.splitlines())}
     shown = [line.partition("[")[0] for line in saved if line.startswith("tpu.")]
-    assert "tpu.tpu.core.activation_unit.planner.pause" in shown
+    assert "tpu.tpu.core.activation_unit.planner.step_pause" in shown
     assert set(shown) <= there
     added = re.findall(r"^variable_add (.*)$", (tmp_path / "w.sucl").read_text(), re.MULTILINE)
     assert added == shown

@@ -165,6 +165,6 @@ def test_states_of_the_machine():
         assert kinds[kind.__name__].texts == {each.value: each.name for each in kind}
     assert set(re.findall(r'enum_base_type = "(\w+)"', verilog)) < set(kinds)
     planner = "tpu.core.activation_unit.planner"
-    assert named[f"{planner}.pause"].name == "Pause"
-    assert named[f"{planner}.step__phase"].name == "Phase"
+    assert named[f"{planner}.step_pause"].name == "Pause"
+    assert named[f"{planner}.steps__payload__phase"].name == "Phase"
     assert named["tpu.core.error_cause"].name == "Fault"
