@@ -26,16 +26,22 @@ SHARE = 4
 """Number of parts of the buffer. If other values must leave it, variables take at most one part."""
 
 
+@dataclass(frozen=True, eq=False)
+class OnChip(KeepingPrograms):
+    """Variables in the unified buffer, and the programs of the only stage on the machine."""
+
+    numbers: tuple[int, ...]
+    """Numbers of these variables among all variables of the network."""
+
+
 @dataclass(frozen=True)
 class KeptStages:
     """The stages of a network with variables in the buffer."""
 
-    numbers: tuple[int, ...]
-    """Numbers of these variables among all variables of the network."""
     before: tuple[HostStage, ...]
     operations: Operations
-    programs: KeepingPrograms
-    behind: tuple[HostStage, ...]
+    on_chip: OnChip
+    after: tuple[HostStage, ...]
 
 
 def keep_variables(
@@ -91,10 +97,9 @@ class _Chooser:
             place = self._stages.index(self._operations)
             needed = [stage for stage in self._host if stage.result in wanted]
             return KeptStages(
-                tuple(numbers),
                 tuple(stage for stage in needed if self._stages.index(stage) < place),
                 operations,
-                programs,
+                OnChip(**vars(programs), numbers=tuple(numbers)),
                 tuple(stage for stage in needed if self._stages.index(stage) > place),
             )
         return None

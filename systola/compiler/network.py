@@ -16,7 +16,7 @@ from systola.compiler.few_channels import fill_lines
 from systola.compiler.fuse import fuse_tables
 from systola.compiler.host_stage import HostStage
 from systola.compiler.interpreted import InterpretedStage
-from systola.compiler.keep import keep_variables
+from systola.compiler.keep import OnChip, keep_variables
 from systola.compiler.large_pools import with_small_pools
 from systola.compiler.long_sequences import with_short_windows
 from systola.compiler.lower.compile_operations import compile_operations
@@ -64,26 +64,6 @@ class Variable:
     after: Value
     first: NDArray[Any]
     """Value before the first sample."""
-
-
-@dataclass(frozen=True, eq=False)
-class OnChip:
-    """Variables in the unified buffer, where they stay from one program to the next."""
-
-    numbers: tuple[int, ...]
-    """Numbers of these variables among all variables of the network."""
-    programs: tuple[Program, ...]
-    """Programs of the only stage on the machine, which run in turn, one a sample."""
-    load: Program
-    """Program that brings values from host memory to where the first of `programs` finds them.
-
-    It has an input for each variable.
-    """
-    stores: tuple[Program, ...]
-    """Programs that copy to host memory the values that each of `programs` finds.
-
-    They have an output for each variable.
-    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,15 +151,15 @@ def compile_network(config: Config, network: Network, samples: int) -> CompiledN
         stages = _compile_stages(config, network.stages, count)
         return CompiledNetwork(samples, inputs, outputs, stages, variables)
     device = DeviceStage(
-        kept.programs.programs[0], kept.operations.from_host, kept.operations.to_host
+        kept.on_chip.programs[0], kept.operations.from_host, kept.operations.to_host
     )
     return CompiledNetwork(
         samples,
         inputs,
         outputs,
-        (*kept.before, device, *kept.behind),
+        (*kept.before, device, *kept.after),
         variables,
-        OnChip(kept.numbers, kept.programs.programs, kept.programs.load, kept.programs.stores),
+        kept.on_chip,
     )
 
 

@@ -15,7 +15,8 @@ from systola.arch.image import check_image
 from systola.arch.isa import INSTRUCTION_BYTES, Opcode, decode
 from systola.compiler.host_stage import HostStage
 from systola.compiler.interpreted import InterpretedStage
-from systola.compiler.network import CompiledNetwork, DeviceStage, OnChip
+from systola.compiler.keep import OnChip
+from systola.compiler.network import CompiledNetwork, DeviceStage
 from systola.compiler.operations import Value
 from systola.compiler.program import HostMap, Program
 from systola.runtime.plain_data import DTYPES, DataError

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
-from systola.compiler.network import CompiledNetwork, OnChip
+from systola.compiler.keep import OnChip
+from systola.compiler.network import CompiledNetwork
 from systola.compiler.program import Program
 from systola.runtime.backend import Backend, BackendError, Result, fault_text
 

@@ -63,7 +63,7 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
     return _compile(config, operations, samples, Batch(), spilling=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeepingPrograms:
     """The programs for a sample, with variables in the buffer, and others that move the values."""
 

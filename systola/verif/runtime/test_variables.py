@@ -19,7 +19,8 @@ from systola.compiler import network as network_module
 from systola.compiler.cut.placement import Place
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.interpreted import InterpretedStage
-from systola.compiler.network import OnChip, Variable, compile_network
+from systola.compiler.keep import OnChip
+from systola.compiler.network import Variable, compile_network
 from systola.compiler.operations import Value
 from systola.compiler.program import Program
 from systola.compiler.tflite.reader import read_tflite
