@@ -32,6 +32,16 @@ def some_words(task: Task) -> NDArray[np.intp] | None:
     return np.zeros((task.count, lstm.steps), np.intp) if lstm and task.reads_words else None
 
 
+def layout_of(config: Config, task: Task) -> Layout:
+    """Return the layout of a core with room for the largest share of a turn, of all cores."""
+    shares = [
+        len(replace(task, core=core, turn=turn).share(config.cols))
+        for core in range(task.cores)
+        for turn in range(task.turns)
+    ]
+    return Layout(config, task.stages, max(shares), beside=task.beside, turns=task.turns)
+
+
 class _Search:
     def __init__(self, config: Config, task: Task) -> None:
         self._config = config
@@ -75,11 +85,6 @@ class _Search:
         """Return the task with `turns` turns, and its layout; raise NoRoomError if they are too
         few."""
         config, task = self._config, replace(self._task, turns=turns)
-        shares = [
-            len(replace(task, core=core, turn=turn).share(config.cols))
-            for core in range(task.cores)
-            for turn in range(turns)
-        ]
-        layout = Layout(config, task.stages, max(shares), beside=task.beside, turns=turns)
+        layout = layout_of(config, task)
         train_program(config, layout, task, some_words(task))
         return task, layout

@@ -20,13 +20,12 @@ from systola.training.passes import (
     Pass,
     UnitScale,
     accumulated,
-    after_lstm,
     drop,
     portions,
     sum_bits,
 )
 from systola.training.recurrent import Recurrent
-from systola.training.stages import Stage
+from systola.training.stages import Stage, takes_state
 from systola.training.task import SHIFT, Exponent, Task
 from systola.training.weights import Columns, all_turned
 from systola.training.writer import ONE, Entry, Writer
@@ -105,7 +104,7 @@ class Forward:
         parts = accumulated(writer.config, samples, shape.units)
         units = writer.allocate((shape.units + 1) * samples)
         mask = None
-        if self._train and (stage.relu or stage.rate or stage.curve):
+        if self._train and stage.masked:
             mask = writer.allocate(shape.units * samples)
         self.left.masks.append(mask)
         self.left.routes.append([])
@@ -183,7 +182,7 @@ class Forward:
         """Write the sums of a block of units from an accumulator row on."""
         writer, layout = self._writer, self._layout
         samples, shape = layout.samples, layout.shapes[number]
-        if not after_lstm(self._task, number):
+        if not takes_state(self._task.stages, number):
             writer.multiply(x.start, weights, row, samples, shape.inputs, 1)
             return
         blocks, how = shape.inputs - 1, {"accumulate": 1, "wide_vectors": 1}

@@ -87,16 +87,11 @@ class Portion:
 
 def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Portion]:
     """Return the runs of blocks of the inputs of a Dense, as an update takes them."""
-    if not after_lstm(task, number):
+    if not takes_state(task.stages, number):
         return [Portion(first, count, False) for first, count in chunks(config, task, shape.inputs)]
     last = shape.inputs - 1
     found = [Portion(first, count, False) for first, count in chunks(config, task, last)]
     return [*found, Portion(last, 1, True)]
-
-
-def after_lstm(task: Task, number: int) -> bool:
-    """Return whether a stage takes the results of an LSTM."""
-    return takes_state(task.stages, number)
 
 
 def units_register(task: Task, number: int) -> int:

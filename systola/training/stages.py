@@ -143,6 +143,11 @@ class Stage:
         return self.relu or self.softmax or self.sigmoid or bool(self.curve)
 
     @property
+    def masked(self) -> bool:
+        """Whether the gradient of the units goes through a mask, of ReLU, Dropout or a curve."""
+        return self.relu or self.rate > 0 or bool(self.curve)
+
+    @property
     def kernel_shape(self) -> tuple[int, ...]:
         """Shape of the kernel as Keras has it."""
         if self.scales:

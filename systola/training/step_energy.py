@@ -13,7 +13,7 @@ from systola.arch.config import Config
 from systola.timing.activity import Activity, activity
 from systola.timing.energy import Energy, energies
 from systola.training.errors import TrainingError
-from systola.training.fit import fitted
+from systola.training.fit import fitted, some_words
 from systola.training.programs import train_program
 from systola.training.stages import Stage
 from systola.training.task import Task
@@ -64,8 +64,9 @@ def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | 
     done = Activity()
     try:
         task, layout = fitted(config, task, task.count)
+        words = _words(task)
         for core in range(task.cores):
-            program = train_program(config, layout, replace(task, core=core), _words(task))
+            program = train_program(config, layout, replace(task, core=core), words)
             done += activity(config, program.code)
     except TrainingError:
         return None
@@ -75,11 +76,10 @@ def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | 
 
 def _words(task: Task) -> NDArray[np.intp] | None:
     """Return words, (samples, steps), that name all rows of the vocabulary equally often."""
-    lstm = task.stages[0].lstm
-    if lstm is None or not task.reads_words:
+    lstm, words = task.stages[0].lstm, some_words(task)
+    if lstm is None or words is None:
         return None
-    shape = task.count, lstm.steps
-    return np.arange(prod(shape)).reshape(shape) % lstm.vocabulary
+    return np.arange(words.size).reshape(words.shape) % lstm.vocabulary
 
 
 def step_macs(stages: tuple[Stage, ...]) -> int:

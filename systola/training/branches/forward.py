@@ -13,8 +13,7 @@ from systola.training.branches.normalizing import Normalizing
 from systola.training.branches.numbers import width_of
 from systola.training.forward import Forward
 from systola.training.moves import flattened, ones
-from systola.training.passes import after_lstm
-from systola.training.stages import takes
+from systola.training.stages import takes, takes_state
 from systola.training.task import INPUTS, STATE, Exponent, Task
 from systola.training.writer import Writer
 
@@ -96,7 +95,7 @@ class BranchedForward(Forward):
     def _rows(self, number: int, at: int) -> range:
         """Return a result as a Dense takes it: rows, and lines of ones for its bias after them."""
         given = self._as_row(at, extra=self._layout.samples)
-        zero, wide = not self._task.stages[number].use_bias, after_lstm(self._task, number)
+        zero, wide = not self._task.stages[number].use_bias, takes_state(self._task.stages, number)
         lines = given[-(self._layout.samples << wide) :]
         ones(self._writer, lines, self.left.inputs[-1], wide=wide, zero=zero)
         return given

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import INVERSE_ROOT, Function, Operation, Source
+from systola.training.branches.joins import MADE
 from systola.training.branches.kept import Kept
 from systola.training.branches.numbers import KEPT_LINES
 from systola.training.exchange import add_up, agree, give_to_all, own_rows
@@ -45,7 +46,7 @@ from systola.training.writer import (
     shifted,
 )
 
-SPREAD, MADE, ROOT = GRADIENT, INPUTS + 1, INPUTS + 2
+SPREAD, ROOT = GRADIENT, INPUTS + 2
 """Exponent registers with the fraction bits of x - mean, of the results, and of reciprocal roots.
 """
 _HIGHEST = (1 << 15) - 1

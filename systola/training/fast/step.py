@@ -39,7 +39,6 @@ from systola.training.numbers import LOGIT_BITS, MASTER_SHIFT
 from systola.training.passes import (
     PLAIN,
     STATE_BITS,
-    after_lstm,
     curved_bits,
     gradient_scale,
     hidden_scale,
@@ -47,7 +46,7 @@ from systola.training.passes import (
 )
 from systola.training.programs import COUNTER_STEP
 from systola.training.recurrent_base import input_bits
-from systola.training.stages import EMBEDDING, Normalization, recurrent_tensor, takes
+from systola.training.stages import EMBEDDING, Normalization, recurrent_tensor, takes, takes_state
 from systola.training.state import State
 from systola.training.task import Task
 from systola.training.writer import HALF, Entry
@@ -157,7 +156,7 @@ class Step:
 
     def _products(self, number: int, x: Integers, bits: int) -> Products:
         masters, stage = self.state.masters[number], self.task.stages[number]
-        code = one(bits, wide=after_lstm(self.task, number)) if stage.use_bias else 0
+        code = one(bits, wide=takes_state(self.task.stages, number)) if stage.use_bias else 0
         x = x.reshape(len(x), prod(stage.window.map) if stage.window else 1, -1)
         found = weights(masters)
         products = Products(stage, x, code, found[:-1], found[-1])

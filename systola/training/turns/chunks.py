@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import isqrt
 
-from systola.training.passes import after_lstm, portions
+from systola.training.passes import portions
+from systola.training.stages import takes_state
 from systola.training.task import Task
 from systola.training.turns.walk import inputs, spilled
 from systola.training.writer import Writer
@@ -84,7 +85,7 @@ class Turned:
         """Places in host memory of chunks that have been transposed."""
         self._ones = range(0)
         """Chunk of int16 ones, the same for all turns; empty where there is none."""
-        if after_lstm(task, number):
+        if takes_state(task.stages, number):
             layout = writer.layout
             self._ones = writer.allocate(2 * layout.samples)
             writer.read_rows(layout.wide_ones[number], self._ones, 2 * layout.size, 0)

@@ -158,7 +158,7 @@ class Gradients:
             self._maps.through(number, gradient)
             return
         places = spilled(writer.layout)
-        if stage.relu or stage.rate or stage.curve:
+        if stage.masked:
             mask = writer.allocate(len(gradient))
             writer.read(places.masks[number], mask)
             entry = mask_entry(stage)

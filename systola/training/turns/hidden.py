@@ -9,7 +9,8 @@ from systola.training.curved import curved, drop_both, scale_up
 from systola.training.layout import Layout
 from systola.training.masks import positive_table
 from systola.training.moves import ones
-from systola.training.passes import Pass, UnitScale, after_lstm, drop
+from systola.training.passes import Pass, UnitScale, drop
+from systola.training.stages import takes_state
 from systola.training.task import SHIFT, Task
 from systola.training.turns.products import Products
 from systola.training.turns.sums import Accumulated, Sums
@@ -36,7 +37,7 @@ class Hidden:
         def given(layout: Layout) -> int:
             return inputs(layout, number)
 
-        sizes, wide = (shape.inputs, shape.units), after_lstm(task, number)
+        sizes, wide = (shape.inputs, shape.units), takes_state(task.stages, number)
         products = Products(writer, task, given, sizes, Columns(writer, number), wide_bias=wide)
         self._masked = self._train and not stage.curve and bool(stage.relu or stage.rate)
         self._rooms = [[writer.allocate(samples) for _ in range(3)] for _ in range(2)]

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from systola.arch.isa import Source
+from systola.training.branches.joins import MADE
 from systola.training.branches.kept import Kept
-from systola.training.branches.normalizing import MADE, ROOT, SPREAD, Normalizing
+from systola.training.branches.normalizing import ROOT, SPREAD, Normalizing
 from systola.training.errors import NoRoomError
 from systola.training.exchange import agree
 from systola.training.layout import Layout

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from systola.training.errors import NoRoomError
 from systola.training.loss import Loss
 from systola.training.numbers import LOGIT_BITS
 from systola.training.passes import Pass, sum_bits
@@ -27,10 +26,6 @@ class Outputs:
         self._task = task
         self._number = len(task.stages) - 1
         self._rows = writer.layout.groups * writer.layout.classes
-        if self._rows > writer.config.accumulator_rows:
-            raise NoRoomError(
-                f"the accumulators of '{writer.config.name}' have no room for {self._rows} logits"
-            )
         self._weights = all_turned(writer, self._number)
         self._turned = Turned(writer, task, self._number)
         self._sums = sum_bits(task, left, self._number)

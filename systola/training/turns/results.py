@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from systola.training.branches.numbers import dense_of
 from systola.training.moves import flattened, ones, turned_ones
-from systola.training.passes import after_lstm
-from systola.training.stages import takes
+from systola.training.stages import takes, takes_state
 from systola.training.task import Exponent, Task
 from systola.training.turns.walk import each_turn, inputs, result
 from systola.training.writer import Writer
@@ -58,7 +57,7 @@ def copy_for(writer: Writer, task: Task, number: int, given: Exponent) -> None:
 
     `given`: fraction bits of the inputs.
     """
-    (at,), wide = takes(task.stages, number), after_lstm(task, number)
+    (at,), wide = takes(task.stages, number), takes_state(task.stages, number)
     if not number or dense_of(task.stages, at) == number:
         return
     one = writer.allocate(writer.layout.samples << wide)

@@ -214,7 +214,7 @@ class Step:
             bits = task.master_bits[number] - MASTER_SHIFT - lost
             writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=bits)
 
-        masked = alone and not before.maps and bool(before.relu or before.rate or before.curve)
+        masked = alone and not before.maps and before.masked
         rooms = [(writer.allocate(samples), writer.allocate(samples)) for _ in range(2)]
         for _, block, sums in products.twice(measure, end):
             below, mask = rooms[block % 2]

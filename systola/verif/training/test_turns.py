@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,7 @@ from systola.training import (
     engine,
 )
 from systola.training.errors import NoRoomError
-from systola.training.fit import fitted
-from systola.training.layout import Layout
+from systola.training.fit import fitted, layout_of
 from systola.training.task import Task
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
@@ -276,53 +274,55 @@ def test_updates_that_are_rounded_at_random(turns: list[int], cores: int) -> Non
     assert whole == parts
 
 
-@pytest.mark.parametrize("drawn", [0, *map(thorough, range(1, 8))])
-def test_networks_by_chance(turns: list[int], drawn: int) -> None:
-    """Sizes, buffers and cores by chance, until there are turns."""
-    rng = np.random.default_rng(random_seed() + drawn)
-    while not turns or turns[-1] == 1:
-        inputs, units, classes = (int(rng.integers(1, most)) for most in (90, 60, 11))
-        hidden = [Dense(units, rng.choice(["relu", "linear"])), Dropout(0.25)]
-        layers = [Input((inputs,)), *hidden[: rng.integers(0, 3)], Dense(classes)]
-        loss = str(rng.choice([CLASSES, BINARY, "mse"]))
-        momentum = float(rng.choice([0, 0.9]))
-        case = Case(layers, loss, int(rng.integers(8, 40)), momentum)
-        size = int(rng.choice([3, 4, 5]))
-        machine = preset(f"{size}x{size}-training")
-        lines = machine.buffer_banks * int(rng.integers(60, 400))
-        machine = replace(
-            machine, buffer_lines=lines, accumulator_rows=int(2 ** rng.integers(7, 10))
-        )
-        cores = int(rng.integers(1, 4))
-        try:
-            found = trained(case, preset=machine, backend="iss", cores=cores)
-        except NoRoomError:
-            continue
-        assert found == trained(case, preset=machine, backend="fast")
+Drawn = tuple[Case, int, int, int, int]
+"""A network, rows of the array, lines of a bank of its buffer, accumulator rows, and cores."""
 
 
-@pytest.mark.parametrize("drawn", [0, *map(thorough, range(1, 12))])
-def test_networks_with_branches_by_chance(turns: list[int], drawn: int) -> None:
-    """Graphs, buffers, cores and optimisers by chance, until there are turns."""
-    rng = random.Random(random_seed() + drawn)
+def check_until_turns(turns: list[int], draw: Callable[[], Drawn]) -> None:
+    """Check networks on machines of several sizes, until one takes its batch in turns."""
     while not turns or turns[-1] == 1:
-        case = Case(
-            drawn_graph(rng, 3),
-            CLASSES,
-            rng.randint(8, 30),
-            rng.choice((0.0, 0.9)),
-            adam=rng.random() < 0.5,
-        )
-        size, cores = rng.choice((3, 4, 5)), rng.choice((1, 1, 2, 3))
+        case, size, lines, rows, cores = draw()
         machine = preset(f"{size}x{size}-training")
-        lines = machine.buffer_banks * rng.randint(60, 400)
-        rows = 1 << rng.randint(6, 9)
+        lines *= machine.buffer_banks
         machine = replace(machine, buffer_lines=lines, accumulator_rows=rows)
         try:
             found = trained(case, preset=machine, backend="iss", cores=cores)
         except NoRoomError:
             continue
         assert found == trained(case, preset=machine, backend="fast")
+
+
+@pytest.mark.parametrize("drawn", [0, *map(thorough, range(1, 8))])
+def test_networks_by_chance(turns: list[int], drawn: int) -> None:
+    """Sizes, buffers and cores by chance, until there are turns."""
+    rng = np.random.default_rng(random_seed() + drawn)
+
+    def draw() -> Drawn:
+        inputs, units, classes = (int(rng.integers(1, most)) for most in (90, 60, 11))
+        hidden = [Dense(units, rng.choice(["relu", "linear"])), Dropout(0.25)]
+        layers = [Input((inputs,)), *hidden[: rng.integers(0, 3)], Dense(classes)]
+        loss = str(rng.choice([CLASSES, BINARY, "mse"]))
+        momentum = float(rng.choice([0, 0.9]))
+        case = Case(layers, loss, int(rng.integers(8, 40)), momentum)
+        size, lines = int(rng.choice([3, 4, 5])), int(rng.integers(60, 400))
+        return case, size, lines, int(2 ** rng.integers(7, 10)), int(rng.integers(1, 4))
+
+    check_until_turns(turns, draw)
+
+
+@pytest.mark.parametrize("drawn", [0, *map(thorough, range(1, 12))])
+def test_networks_with_branches_by_chance(turns: list[int], drawn: int) -> None:
+    """Graphs, buffers, cores and optimisers by chance, until there are turns."""
+    rng = random.Random(random_seed() + drawn)
+
+    def draw() -> Drawn:
+        layers = drawn_graph(rng, 3)
+        batch, momentum = rng.randint(8, 30), rng.choice((0.0, 0.9))
+        case = Case(layers, CLASSES, batch, momentum, adam=rng.random() < 0.5)
+        size, cores = rng.choice((3, 4, 5)), rng.choice((1, 1, 2, 3))
+        return case, size, rng.randint(60, 400), 1 << rng.randint(6, 9), cores
+
+    check_until_turns(turns, draw)
 
 
 @pytest.mark.thorough
@@ -338,12 +338,7 @@ def test_cores_and_turns(monkeypatch: pytest.MonkeyPatch, cores: int, adam: bool
 
         def forced(config: Config, task: Task, batch: int, turns: int = turns) -> Any:
             task = replace(task, count=batch, turns=turns)
-            parts = product(range(cores), range(turns))
-            shares = (
-                replace(task, core=core, turn=turn).share(config.cols) for core, turn in parts
-            )
-            most = max(map(len, shares))
-            return task, Layout(config, task.stages, most, turns=turns, beside=task.beside)
+            return task, layout_of(config, task)
 
         monkeypatch.setattr(engine, "fitted", forced)
         assert trained(case, preset=machine, backend="iss", cores=cores) == expected, turns
