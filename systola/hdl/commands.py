@@ -26,9 +26,7 @@ HOST_OFFSET_BITS = 33
 """Bits of an offset in the host window, and of its end."""
 TILE_BITS = 25
 TILE_COUNT_BITS = 40
-"""Bits of the number of tiles that an instruction consumes. It may exceed the number of tiles that
-exist.
-"""
+"""Bits of the number of tiles of an instruction; it may exceed the tiles in weight memory."""
 ADDRESS_BITS = 21
 """Bits of the number of a buffer line, or of the end of a region, in an instruction.
 
@@ -94,9 +92,7 @@ def address_bits(config: Config) -> int:
 
 
 def _extent(config: Config) -> int:
-    """Return the largest number of rows, or of pixels of a row, that a feature map in the buffer
-    has.
-    """
+    """Return the largest height, or width, of a feature map in the buffer."""
     return min((1 << _WINDOW["height"].width) - 1, config.buffer_lines)
 
 
@@ -175,9 +171,7 @@ def vector_walk(config: Config) -> Walk:
 
 
 def most_taps(config: Config) -> int:
-    """Return the largest number of taps of a kernel of Depthwise, or of lines of a tile that is
-    transposed.
-    """
+    """Return the largest number of taps of Depthwise, or of lines of a transposed tile."""
     return max(DEPTHWISE_TAPS, config.cols * config.training)
 
 

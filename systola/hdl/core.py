@@ -140,12 +140,10 @@ class Core(wiring.Component):
             connect(m, reader.tables, activation.tables)
         if self._config.columns_per_lane > 1:
             m.d.comb += activation.running.eq(self.running)
-        m.d.comb += [
-            self.corrupt.eq(
-                Mux(buffer.flawed, int(CheckedMemory.UNIFIED_BUFFER), 0)
-                | Mux(accumulators.flawed, int(CheckedMemory.ACCUMULATORS), 0)
-            ),
-        ]
+        m.d.comb += self.corrupt.eq(
+            Mux(buffer.flawed, int(CheckedMemory.UNIFIED_BUFFER), 0)
+            | Mux(accumulators.flawed, int(CheckedMemory.ACCUMULATORS), 0)
+        )
 
     def _join_links(self, m: Module) -> None:
         """Add the link unit, and connect it with the neighbours and with the other units."""
