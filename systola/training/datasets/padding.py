@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,13 +37,16 @@ def pad_sequences(
     if maxlen is not None:
         maxlen = whole("maxlen", maxlen, 1)
     try:
-        with np.errstate(invalid="raise"):  # for numbers that are none, or too large for `dtype`
+        # NumPy sets only a flag for NaN and for numbers too large for `dtype`, and only warns of
+        # type names that are deprecated.
+        with np.errstate(invalid="raise"), warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)
             rows = [np.asarray(each, dtype) for each in sequences]
         lengths = [len(row) for row in rows]
         shape = next((row.shape[1:] for row in rows if len(row)), ())
         most = max(lengths, default=0) if maxlen is None else maxlen
         found = np.full((len(rows), most, *shape), value, dtype)
-    except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
+    except (TypeError, ValueError, ArithmeticError, MemoryError, DeprecationWarning) as error:
         raise TrainingError(f"sequences cannot be padded: {error}") from None
     for into, row in zip(found, rows, strict=True):
         if not len(row):

@@ -400,6 +400,7 @@ def test_padding_of_rows() -> None:
         lambda: pad_sequences(LISTS, padding="left"),
         lambda: pad_sequences(LISTS, truncating=None),
         lambda: pad_sequences(LISTS, dtype="int3"),
+        lambda: pad_sequences(LISTS, dtype="a"),  # deprecated by NumPy
         lambda: pad_sequences(LISTS, value="none"),
         lambda: pad_sequences(["ab", "c"]),
         lambda: pad_sequences([[1 << 40]]),
