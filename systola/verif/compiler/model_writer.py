@@ -74,7 +74,7 @@ class ModelWriter:
         shape: tuple[int, ...],
         dtype: str = "int8",
         scale: Any = None,
-        zero_point: int = 0,
+        zero_point: int | None = 0,
         data: NDArray[Any] | None = None,
         axis: int = 0,
         variable: bool = False,
@@ -82,6 +82,7 @@ class ModelWriter:
     ) -> int:
         """Add a tensor and return its number; `scale` is None, a number, or an array for channels.
 
+        With `zero_point` None a tensor that has scales has no zero points, which is an error.
         `signature` is the shape with -1 for the sizes in `shape` that are placeholders.
         """
         tensor = schema.TensorT()
@@ -97,7 +98,8 @@ class ModelWriter:
         if scale is not None:
             quantization = schema.QuantizationParametersT()
             quantization.scale = np.atleast_1d(np.asarray(scale, np.float32))
-            quantization.zeroPoint = np.full(len(quantization.scale), zero_point, np.int64)
+            zero_points = 0 if zero_point is None else len(quantization.scale)
+            quantization.zeroPoint = np.full(zero_points, zero_point or 0, np.int64)
             quantization.quantizedDimension = axis
             tensor.quantization = quantization
         self._graph.tensors.append(tensor)

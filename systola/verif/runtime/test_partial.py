@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 
 from systola.arch.config import preset
+from systola.compiler import interpreted
 from systola.compiler.cut.placement import Place, macs_share
 from systola.compiler.errors import CompileError, ModelError
 from systola.compiler.interpreted import InterpretedStage
@@ -427,6 +429,21 @@ def test_interpreter_refuses() -> None:
     writer.custom_operator("Unheard", [h], [y], b"")
     with pytest.raises(ModelError, match=r"CUSTOM Unheard.*; ai-edge-litert refuses the model: .*"):
         compile(writer.content([x], [y]))
+
+
+def test_a_long_reason_is_cut() -> None:
+    """LiteRT's reason names each wrong tensor; the message still fits on a screen."""
+    writer = ModelWriter()
+    chain = [writer.tensor((1, 4), scale=0.5, zero_point=None) for _ in range(30)]
+    for source, result in pairwise(chain):
+        writer.operator("RELU", [source], [result])
+    with pytest.raises(
+        ModelError, match=r"^ai-edge-litert refuses the model: .* \.\.\.$"
+    ) as caught:
+        runtime_interpreters.Session(
+            interpreted.Interpreter.LITERT, writer.content(chain[:1], chain[-1:])
+        )
+    assert len(str(caught.value)) < 400
 
 
 def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
