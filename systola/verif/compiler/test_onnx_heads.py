@@ -43,7 +43,11 @@ def check(content: bytes, x: NDArray[Any]) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("kind", ["ReduceMean", "GlobalAveragePool", "Conv", "Relu"])
 def test_view_before_quantisation(kind: str, view: str) -> None:
-    """Check an operator with its scale after a change of its result's shape."""
+    """Check an operator with its scale after a change of its result's shape.
+
+    The interpreter requantises in float32, where a number half-way between two codes may become
+    either. With these scales a code is 3,001 or 6.3 sums, so no sum is half-way.
+    """
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
     numbers = writer.dequantise(writer.input((1, 7, 3, 3)), 0.1, 3, "int8")
@@ -57,7 +61,7 @@ def test_view_before_quantisation(kind: str, view: str) -> None:
             of_weights = writer.dequantise(weights, 0.01, 0, "int8")
             numbers = writer.node("Conv", numbers, of_weights)
             numbers = writer.node(kind, numbers) if kind == "Relu" else numbers
-    scale = 0.07 if kind.endswith(("Mean", "Pool")) else 3
+    scale = 0.07 if kind.endswith(("Mean", "Pool")) else 3.001
     y = writer.quantise(viewed(writer, view, numbers), scale, -5, "int8")
     check(
         writer.content((y, "int8", tuple("abcde"[: VIEWS[view]]))),
