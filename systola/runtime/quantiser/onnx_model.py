@@ -72,6 +72,8 @@ class OnnxModel:
                 activation_type=quantiser.QuantType.QInt8,
                 weight_type=quantiser.QuantType.QInt8,
                 per_channel=True,
+                # Otherwise a pooling or a view that comes first stays float.
+                extra_options={"ForceQuantizeNoInputCheck": True},
             )
             return result.read_bytes()
 
@@ -96,7 +98,7 @@ class OnnxModel:
             except Exception:
                 session = runtime.InferenceSession(content, options, providers)
             results = [session.run(None, dict(sample)) for sample in samples]
-            return [np.array(each) for each in zip(*results, strict=True)]
+        return [_joined(each) for each in zip(*results, strict=True)]
 
     def signal_to_noise(self, content: bytes, samples: Sequence[Sample]) -> dict[str, float]:
         """Compare layers, which are named by their operator and its result; see FloatModel."""
@@ -117,6 +119,22 @@ class OnnxModel:
             }
             errors: dict[str, Any] = debug.compute_activation_error(layers)
         return {name: float(each["xmodel_err"]) for name, each in errors.items()}
+
+
+def _joined(results: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return one array of the results of an output, with the samples along the first axis.
+
+    Raises ModelError for results that cannot be compared.
+    """
+    shapes = sorted({np.shape(each) for each in results})
+    if len(shapes) > 1:
+        raise ModelError(
+            f"the shape of an output follows from the values: it is {shapes[0]} and {shapes[1]}"
+        )
+    joined = np.array(results)
+    if joined.dtype.kind not in "biuf":
+        raise ModelError(f"an output has elements of type {joined.dtype}, which are no numbers")
+    return joined
 
 
 def _without_masks(content: bytes) -> bytes:

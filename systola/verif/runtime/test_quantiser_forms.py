@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantising to int16 activations, and networks with masks before a softmax."""
+"""Quantising to int16, masks before a softmax, and operators that come first or last."""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from systola import quantize
 from systola.compiler.cut.placement import Place
+from systola.compiler.errors import ModelError
 from systola.runtime import compile as compile_model
 from systola.runtime.quantiser.masks import CLIPPED, Step, masks
 from systola.verif.compiler import float_tflite
 from systola.verif.compiler.model_writer import ModelWriter, interpret
 from systola.verif.compiler.onnx_writer import OnnxWriter
+from systola.verif.compiler.onnx_writer import interpret as interpret_onnx
 from systola.verif.kit.seeds import random_seed
 
 MASK = np.array([0, 0, -1e4, 0, -1e9, 0, 0, 0], np.float32)
@@ -99,3 +102,33 @@ def test_other_constants_stay() -> None:
     assert list(found) == ["mask"]
     assert np.array_equal(found["mask"], np.where(MASK < 0, np.float32(CLIPPED), 0))
     assert not masks(steps, names, lambda _: MASK / 1e7)
+
+
+def test_a_pooling_that_comes_first() -> None:
+    """The quantiser leaves it float unless it is asked; no layer before it has codes."""
+    writer = OnnxWriter()
+    x = writer.input((1, 3, 6, 6), "float32")
+    y = writer.node("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
+    given = np.random.default_rng(random_seed()).uniform(-1, 1, (9, 1, 3, 6, 6)).astype(np.float32)
+    made = quantize(writer.content((y, "float32", (1, 3, 3, 3))), given)
+    model = compile_model(made.content, preset="base")
+    assert {each.kind: each.place for each in model.placement}["AveragePool"] is Place.MACHINE
+    found = np.asarray(model.run(given, backend="iss").outputs[0])
+    # A code is 2 / 255 at most, and half-way results may fall to either side.
+    assert np.abs(found - interpret_onnx(made.content, given)).max() < 2.1 / 255
+
+
+@pytest.mark.parametrize("kind", ["NonZero", "Cast"])
+def test_results_that_cannot_be_compared(kind: str) -> None:
+    """Refuse a shape that follows from the values, and text, in one line."""
+    writer = OnnxWriter()
+    y = writer.node("Relu", writer.input((1, 4), "float32"))
+    if kind == "Cast":
+        output = (writer.node(kind, y, to=onnx.TensorProto.STRING), "object", (1, 4))
+        says = "elements of type object"
+    else:
+        output = (writer.node(kind, y), "int64", (2, "n"))
+        says = r"follows from the values: it is \(2, 1\) and \(2, 2\)"
+    x = np.array([[[0, 0, 0, 1]], [[1, 0, 0, 1]]], np.float32)
+    with pytest.raises(ModelError, match=says):
+        quantize(writer.content(output), x)
