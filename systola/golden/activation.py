@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Operation, Reduction, Rounding, Source
 from systola.golden.curves import curve_of, looked_up, on_curve
+from systola.golden.ranges import one_line
 from systola.golden.requantise import (
     Integers,
     activate,
@@ -131,12 +132,15 @@ class ActivationUnit(State):
         a = self._values(buffer, 1, rows, bool(wide_operands))[0, :, :cols]
         b = None
         if operation != Operation.COPY:
-            b = self._values(operand, 1, rows, bool(wide_operands))[0, :, :cols]
+            lines = 1 if one_line(operation, function) else rows
+            b = self._values(operand, 1, lines, bool(wide_operands))[0, :, :cols]
         scale = self._scale
-        if function == Function.QUOTIENT and b is not None:
-            sums = quotient_sums(a, b, scale)
-        elif function == Function.QUOTIENT:
+        if function == Function.QUOTIENT and operation == Operation.COPY:
             sums = looked_up(a, scale.zero_a, self.tables, table)
+        elif b is not None and one_line(operation, function):
+            sums = looked_up(a, scale.zero_a + b[0].astype(np.int64), self.tables, table)
+        elif b is not None and function == Function.QUOTIENT:
+            sums = quotient_sums(a, b, scale)
         else:
             sums = vector_sums(Operation(operation), a, b, scale, 16 if wide_operands else 11)
         y = self._requantised(sums, parameter, rounding, exponent)

@@ -42,6 +42,8 @@ class Checks(State):
             case Fault.OVERLAP:
                 *sources, result = ranges.buffer_lines(opcode, at, self._window, config.rows)
                 if opcode == Opcode.VECTOR:
+                    if ranges.one_line(at["operation"], at["function"]):
+                        sources = sources[:1]
                     sources = [source for source in sources if source != result]
                 meets = any(s.start < result.stop and result.start < s.stop for s in sources)
                 return result.start if meets else None

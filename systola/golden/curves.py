@@ -23,13 +23,17 @@ def curve_of(tables: NDArray[np.int8], table: int) -> NDArray[np.int64]:
 
 
 def looked_up(
-    a: NDArray[np.integer[Any]], zero: int, tables: NDArray[np.int8], table: int
+    a: NDArray[np.integer[Any]],
+    zero: int | NDArray[np.int64],
+    tables: NDArray[np.int8],
+    table: int,
 ) -> NDArray[np.int32]:
-    """Look up each element of `a` in a table of int32, as Vector does with COPY and function
+    """Look up each element of `a` in a table of int32, as Vector does with COPY or ADD and function
     QUOTIENT.
 
-    The results are the sums that the text of Vector calls s. `a` has any shape, and `tables` has
-    shape (tables, 256). Raises ValueError if the table of int32 goes beyond the last of `tables`.
+    The results are the sums that the text of Vector calls s. `a` has any shape, `zero` a number for
+    each of its columns or one for all, and `tables` has shape (tables, 256). Raises ValueError if
+    the table of int32 goes beyond the last of `tables`.
     """
     if table + LONG_TABLES > len(tables):
         raise ValueError(f"a table of int32 from table {table} on needs {LONG_TABLES} tables")

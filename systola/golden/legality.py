@@ -62,7 +62,8 @@ def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
         # Activate and Vector have these fields, and only Vector has an operation.
         operation = operands.get("operation")
         divides = config.training and operation == Operation.MULTIPLY
-        looks_up = config.attention and operation == Operation.COPY
+        bytes_only = operation == Operation.ADD and not operands["wide_operands"]
+        looks_up = config.attention and (operation == Operation.COPY or bytes_only)
         return (divides or looks_up) and operands["accumulate"] <= operands["wide"]
     if not operands["wide"]:
         return not operands["accumulate"] and function not in GATES

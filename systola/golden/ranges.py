@@ -122,7 +122,8 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tup
             )
         case Opcode.VECTOR:
             read = (at["wide_operands"] + 1) * at["rows"]
-            second = () if at["operation"] == Operation.COPY else (lines("operand", read),)
+            b = lines("operand", 1 if one_line(at["operation"], at["function"]) else read)
+            second = () if at["operation"] == Operation.COPY else (b,)
             result = lines("destination", (at["wide"] + 1) * at["rows"])
             return (lines("buffer", read), *second, result)
         case Opcode.MEASURE:
@@ -138,6 +139,11 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tup
             return (lines("buffer", at["rows"]),)
         case _:
             raise ValueError(f"{opcode.name} has no buffer lines")
+
+
+def one_line(operation: int, function: int) -> bool:
+    """Return whether a Vector has one line as operand b, for all of its vectors."""
+    return operation == Operation.ADD and function == Function.QUOTIENT
 
 
 def accumulator_rows(opcode: Opcode, at: Operands, window: Window) -> range:
@@ -169,7 +175,7 @@ def tables(opcode: Opcode, at: Operands) -> range:
     number = 0
     if at["function"] == Function.TABLE:
         number = CURVE_TABLES if at["wide"] else 1
-    elif at["function"] == Function.QUOTIENT and at.get("operation") == Operation.COPY:
+    elif at["function"] == Function.QUOTIENT and at["operation"] in (Operation.COPY, Operation.ADD):
         number = LONG_TABLES
     return range(at["table"], at["table"] + number) if number else range(0)
 

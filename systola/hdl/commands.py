@@ -448,13 +448,13 @@ class ActivateCommand(data.StructLayout):
     | `by_block`        | each following block has the next entry |
     | `by_taps`         | a window with t taps inside the map has entry `parameter` + t - 1 |
     | `function`        | function of the result, or OTHER |
-    | `rounding`        | rounding of the requantiser |
-    | `zero_point`      | zero point of the result |
+    | `rounding`, `zero_point` | rounding and zero point of the results |
     | `low`, `high`     | results are clamped to these |
     | `table`           | number of the table, or an Other |
     | `exponent`        | exponent register with shifts in place of the entry's, 0 for none |
     | `stochastic`      | with `rounding` SINGLE: random numbers are added in place of halves |
     | `gathers`         | with COPY: sums come from the table of int32 from `table` on |
+    | `relative`        | with `gathers`: line `operand` is subtracted from all vectors |
     | `quotient`        | with MULTIPLY: the factor is a power of two that divides by operand a |
     | `paired`          | both lines of each int16 operand and addend are read in one cycle |
 
@@ -495,6 +495,6 @@ class ActivateCommand(data.StructLayout):
                 "high": signed(16),
                 "table": 4,
                 **(dict(zip(_OF_TRAINING, (3, 1, 1, 1), strict=True)) if config.training else {}),
-                **({"gathers": 1} if config.attention else {}),
+                **({"gathers": 1, "relative": 1} if config.attention else {}),
             }
         )

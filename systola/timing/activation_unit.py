@@ -31,7 +31,7 @@ from systola.hdl.activation.step_kind import HALF
 from systola.hdl.activation.table_lane import CURVE_LATENCY
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
-from systola.timing.curves import is_curve, tables
+from systola.timing.curves import is_curve, one_line, tables
 from systola.timing.gates import Gates, GatesState, gate_distance, inverts
 from systola.timing.in_turn import in_turn
 from systola.timing.recent import recent
@@ -231,13 +231,14 @@ class ActivationUnit:
         gate = operands["function"] in GATES
         wide, accumulate = operands["wide"], operands["accumulate"]
         halves = 1 + operands["wide_operands"]
-        both = operands["operation"] != Operation.COPY
+        once = one_line(operands)
+        both = operands["operation"] != Operation.COPY and not once
         places = [operands["buffer"]] + [operands["operand"]] * both
         paired = self._pairs(*places * (halves - 1), operands["destination"] * accumulate)
         steps = 1 if paired else halves
         addends = 1 if paired else ADDEND
         two_lines = wide and not both and steps == 1
-        scaled = operands["operation"] in (Operation.ADD, Operation.SUBTRACT)
+        scaled = operands["operation"] in (Operation.ADD, Operation.SUBTRACT) and not once
         if scaled:
             spacing, drain = LONG_SPACING * accumulate, LONG_SPACING
         else:
@@ -262,6 +263,7 @@ class ActivationUnit:
             + CURVE_LATENCY * is_curve(operands),
             destination=operands["destination"],
             lines=1 + wide,
+            before_block=self._turns * once,
             drain=drain,
             gate=gate,
             sums_lines=True,
@@ -274,10 +276,10 @@ class ActivationUnit:
         space = self._regions.buffer
         count = operands["rows"] * halves
         source = slice(operands["buffer"], operands["buffer"] + count)
-        second = operands["operand"] if both else 0
-        operand = slice(second, second + count * both)
+        second = operands["operand"] if both or once else 0
+        operand = slice(second, second + (1 if once else count * both))
         needed = space.written[source][halves - 1 :: halves] + FOLLOWS
-        if both:
+        if both or once:
             needed = np.maximum(needed, space.written[operand][halves - 1 :: halves] + FOLLOWS)
         first = operands["parameter"]
         needed = np.maximum(needed, self._regions.parameters.written[first] + FOLLOWS)

@@ -33,6 +33,7 @@ from systola.arch.isa import (
 from systola.golden.ranges import accumulator_rows, tiles_consumed
 from systola.golden.scalar import ScalarUnit
 from systola.golden.window import UNSET, Window
+from systola.timing.curves import one_line
 
 SUM_BYTES = 4
 """Bytes of a partial sum or of one column of an accumulator row."""
@@ -310,14 +311,15 @@ def gate_products(function: int, table: int) -> int:
 def _vector(config: Config, at: Mapping[str, int]) -> _Counts:
     """Return the counts of a Vector."""
     rows, cols = at["rows"], config.cols
-    operands = 1 if at["operation"] == Operation.COPY else 2
+    once = one_line(at)
+    operands = 1 if once or at["operation"] == Operation.COPY else 2
     # A zero point is added to each operand. MULTIPLY has one product. Sums have two scales, each
     # rounded twice, and one addition.
     multiplies, adds = {
         Operation.COPY: (0, 1),
         Operation.MULTIPLY: (1, 2),
-    }.get(Operation(at["operation"]), (2, 7))
-    lines = rows * operands << at["wide_operands"]
+    }.get(Operation.COPY if once else Operation(at["operation"]), (2, 7))
+    lines = (rows * operands << at["wide_operands"]) + once
     counts: _Counts = Counter(
         lane_multiplies=rows * cols * multiplies,
         lane_adds=rows * cols * adds,

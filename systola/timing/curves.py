@@ -18,6 +18,11 @@ def tables(operands: Mapping[str, int]) -> slice:
     first, number = operands["table"], 0
     if operands["function"] == Function.TABLE:
         number = CURVE_TABLES if operands["wide"] else 1
-    elif operands["function"] == Function.QUOTIENT and operands.get("operation") == Operation.COPY:
+    elif operands["function"] == Function.QUOTIENT and operands["operation"] != Operation.MULTIPLY:
         number = LONG_TABLES
     return slice(first, first + number)
+
+
+def one_line(operands: Mapping[str, int]) -> bool:
+    """Return whether a Vector has one line as operand b, which is read before its vectors."""
+    return operands["function"] == Function.QUOTIENT and operands["operation"] == Operation.ADD

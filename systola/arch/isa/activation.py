@@ -56,6 +56,8 @@ _TABLE = Field(
     default=0,
 )
 _BLOCKS_OF_CHANNELS = Field(name="blocks", width=12, doc="blocks of C channels", minimum=1)
+_ONE_LINE = "(function == QUOTIENT) * (operation == ADD)"
+"""1 for a Vector that subtracts one line from all vectors before it looks them up."""
 
 _ACTIVATE = f"""\
 For n = 0 .. `n_tiles` - 1, m = 0 .. `rows` - 1 and each column c:
@@ -190,19 +192,21 @@ For m = 0 .. `rows` - 1 and each byte c of C:
 9. COPY with function QUOTIENT: s = number k of 256 numbers of int32, k = x1 modulo 256. They lie in
    {LONG_TABLES} tables from the first byte of table `table` on, each with its low byte first. All
    that follows is as for function NONE.
-10. The result is made from s as in Activate, with entry `parameter` for all vectors. `function`,
+10. ADD with function QUOTIENT: as COPY with QUOTIENT, but k = (x1 - b) modulo 256. b is byte c of
+    line `operand`, for all m.
+11. The result is made from s as in Activate, with entry `parameter` for all vectors. `function`,
     `rounding`, `zero_point`, `table`, `wide`, `accumulate` and `exponent` mean the same; `ceiling`
     is set by Set_Config_Scale.
-11. With `wide`, function NONE or QUOTIENT, and `limit` > 0 the result is clamped to
+12. With `wide`, function NONE or QUOTIENT, and `limit` > 0 the result is clamped to
     [-`limit`, `limit`] at last.
-12. The result goes to line `destination` + m. With `wide` it goes to lines `destination` + 2m
+13. The result goes to line `destination` + m. With `wide` it goes to lines `destination` + 2m
     and `destination` + 2m + 1. Bytes beyond C become 0.
 
 Results may replace an operand: an operand that lies in exactly the lines of the destination causes
-no OVERLAP.
+no OVERLAP. Line `operand` of ADD with QUOTIENT never does: it is read before results are written.
 
-- ILLEGAL_FIELD as for Activate, but QUOTIENT only with ADD or SUBTRACT, with MULTIPLY where there
-  is no training, with COPY where there is no attention.
+- ILLEGAL_FIELD as for Activate, but QUOTIENT only with SUBTRACT, with MULTIPLY where there is no
+  training, with COPY or ADD where there is no attention, with ADD and `wide_operands`.
 - UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit modes, TABLE where there are no
   tables, EXP or `exponent` where there is no training.
 - BUFFER_RANGE looks at `buffer`, then (not for COPY) `operand`, then `destination`."""
@@ -387,13 +391,18 @@ ACTIVATION: tuple[Instruction, ...] = (
         ),
         reads=(
             Use(Memory.BUFFER, "buffer", "(1 + wide_operands) * rows"),
-            Use(Memory.BUFFER, "operand", "(operation != COPY) * (1 + wide_operands) * rows"),
+            Use(
+                Memory.BUFFER,
+                "operand",
+                f"(operation != COPY) * ({_ONE_LINE} == 0) * (1 + wide_operands) * rows + "
+                f"{_ONE_LINE}",
+            ),
             Use(Memory.PARAMETERS, "parameter", "1"),
             Use(
                 Memory.TABLES,
                 "table",
                 "(function == TABLE) * (1 + wide * 4) + "
-                f"(function == QUOTIENT) * (operation == COPY) * {LONG_TABLES}",
+                f"(function == QUOTIENT) * (operation != MULTIPLY) * {LONG_TABLES}",
             ),
         ),
         writes=(Use(Memory.BUFFER, "destination", "(1 + wide) * rows"),),

@@ -401,15 +401,23 @@ class ActivationUnit(wiring.Component):
         in_elements = step.phase == Phase.ELEMENTS
         in_operand = step.phase == Phase.OPERAND
         in_addend = step.phase == Phase.ADDEND
+        in_taps = step.phase == Phase.TAPS
         multiplies = is_vector & (command.operation == Operation.MULTIPLY)
         scale = command.scale
-        loads = taken & (step.phase == Phase.TAPS)
+        loads = taken & in_taps
         other = self._config.training & (command.function == OTHER)
         divides = in_operand & command.quotient if self._config.training else Const(0)
         pools = command.source == Source.POOL
         no_product = ~taken | elements_scaled
+        keeps: Value = in_elements | (divides & ~step.low)
+        zero_a: Value = scale.zero_a
         if self._config.attention:
             no_product |= command.gathers
+            # Each element of a `relative` command is less the sum of the line's byte and `zero_a`,
+            # which is kept as the byte is read.
+            keeps = Mux(command.relative, in_taps, keeps)
+            zero_a = Mux(in_taps, -zero_a, zero_a)
+            m.d.comb += control.element.relative.eq(command.relative & in_elements)
         with m.If(no_product):
             m.d.comb += control.element.coefficient.eq(Coefficient.ZERO)
         with m.Elif(command.source == Source.DEPTHWISE):
@@ -433,10 +441,10 @@ class ActivationUnit(wiring.Component):
                 Mux(
                     step.outside,
                     Mux(pools, Mux(command.maximum, LEAST, 0), -command.fill),
-                    Mux(is_vector, Mux(in_operand, scale.zero_b, scale.zero_a), 0),
+                    Mux(is_vector, Mux(in_operand, scale.zero_b, zero_a), 0),
                 )
             ),
-            control.element.keep.eq(taken & (in_elements | (divides & ~step.low))),
+            control.element.keep.eq(taken & keeps),
             control.scaling.scaled.eq(taken & step.scales),
             control.scaling.wide.eq(command.wide_operands),
             control.shift.eq(Mux(in_operand, scale.shift_b, scale.shift_a)),

@@ -41,7 +41,7 @@ class LineControl(data.StructLayout):
                 "load_seed": 1,
                 "tap": range(DEPTHWISE_TAPS),
                 "outside": 1,
-                "element": ElementControl(),
+                "element": ElementControl(config=config),
                 "scaling": ScalingControl(),
                 "shift": SHIFT_BITS,
                 "multiplier": 31,

@@ -20,7 +20,7 @@ class StepKind(data.StructLayout):
     |---|---|
     | `from_accumulators` | its vectors come from accumulator rows |
     | `from_map`          | its vectors come from a feature map |
-    | `depthwise`         | a block begins with the phase TAPS |
+    | `depthwise`         | a block begins with the phase TAPS: Depthwise, or a `relative` command |
     | `addend_first`      | a vector begins with the phase ADDEND |
     | `has_operand`       | a vector has operand b |
     | `elements_end`      | the last element of a vector is its last step |
@@ -31,8 +31,8 @@ class StepKind(data.StructLayout):
     | `scaled`            | the requantisers scale its operands |
     | `halved_a`          | operand a is int8 and has a scale of one half |
     | `halved_b`          | operand b is int8 and has a scale of one half |
-    | `one_tap`           | a block has one tap |
-    | `few_taps`          | a block has at most TAP_SPACING taps |
+    | `one_tap`           | the phase TAPS has one step |
+    | `few_taps`          | a block has at most TAP_SPACING taps, which need time |
     | `last_but_one`      | number of the last tap but one |
     | `few_lines`         | a vector is one element of one step, with training |
     | `curve`             | its function is a curve, with attention |
@@ -78,10 +78,19 @@ def kind_of(config: Config, command: data.View) -> dict[str, ValueLike]:
         & ~command.wide_operands
         for operand in "ab"
     }
+    begins_with_taps: Value = command.source == Source.DEPTHWISE
+    one_tap: Value = command.taps == 1
+    few_taps: Value = command.taps <= TAP_SPACING
+    if config.attention:
+        # The line that is subtracted from all vectors is read first, as taps are. The lanes can use
+        # it at once.
+        begins_with_taps |= command.relative
+        one_tap |= command.relative
+        few_taps &= ~command.relative
     return {
         "from_accumulators": sums,
         "from_map": ~sums & ~vector,
-        "depthwise": command.source == Source.DEPTHWISE,
+        "depthwise": begins_with_taps,
         "addend_first": sums & command.accumulate,
         "has_operand": has_operand,
         "elements_end": ~has_operand & (~command.accumulate | sums),
@@ -91,8 +100,8 @@ def kind_of(config: Config, command: data.View) -> dict[str, ValueLike]:
         "other": command.function == OTHER,
         "scaled": vector & adds,
         **{f"halved_{operand}": value for operand, value in halved.items()},
-        "one_tap": command.taps == 1,
-        "few_taps": command.taps <= TAP_SPACING,
+        "one_tap": one_tap,
+        "few_taps": few_taps,
         "last_but_one": command.taps - 2,
         **({"few_lines": ~has_operand & ~halves} if config.training else {}),
         **({"curve": is_curve(command)} if config.attention else {}),

@@ -40,13 +40,15 @@ class ElementControl(data.StructLayout):
     | `low`         | the byte is the low half of an int16; any other byte completes an element |
     | `wide`        | the number has the low half, too: it is an int16 |
     | `zero`        | number that is subtracted; the difference is the element |
+    | `relative`    | the FIRST is subtracted in place of `zero`, with attention; then only the
+                      lowest 8 bits of the element count |
     | `addend`      | the number is an addend of a result, before the subtraction |
     | `coefficient` | factor of the element |
     | `keep`        | the element is the FIRST for later elements; with factor FIRST it is divided
                       by the FIRST |
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, config: Config) -> None:
         super().__init__(
             {
                 "low": 1,
@@ -55,6 +57,7 @@ class ElementControl(data.StructLayout):
                 "addend": 1,
                 "coefficient": Coefficient,
                 "keep": 1,
+                **({"relative": 1} if config.attention else {}),
             }
         )
 
@@ -109,7 +112,7 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
     """Return the members of VectorLane that come with a buffer line."""
     members = {
         "byte": In(signed(8)),
-        "element": In(ElementControl()),
+        "element": In(ElementControl(config=config)),
         "summing": In(SumControl()),
     }
     if config.depthwise:
@@ -229,6 +232,7 @@ class VectorLane(wiring.Component):
         m.submodules.difference = difference = SelectingAdder(
             width=len(element_value), subtracted=True
         )
+        self._subtracted = difference.a
         m.d.comb += [
             difference.a.eq(element.zero),
             difference.choose_b.eq(element.wide.replicate(len(element_value))),
@@ -261,6 +265,9 @@ class VectorLane(wiring.Component):
         coefficient = Signal.like(value)
         with m.If(element.keep):
             m.d.sync += kept[0].eq(value)
+        if self._config.attention:
+            with m.If(element.relative):
+                m.d.comb += self._subtracted.eq(kept[-1][:8])
         with m.Switch(element.coefficient):
             with m.Case(Coefficient.ONE):
                 m.d.comb += coefficient.eq(1)

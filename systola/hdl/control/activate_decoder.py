@@ -25,7 +25,7 @@ from systola.hdl.commands import (
     ScaleLayout,
     Source,
 )
-from systola.hdl.control.checks import Found, gathers
+from systola.hdl.control.checks import Found, gathers, relative
 from systola.hdl.control.scalar_unit import EffectiveInstruction, fields_of, is_one_of
 from systola.hdl.control.window import WindowProducts, walk_columns, walk_rows
 from systola.hdl.parts.ored import ored
@@ -204,9 +204,13 @@ class ActivateDecoder(wiring.Component):
             },
         }
         if config.attention:
-            takes = gathers(vector)
-            entries[Opcode.VECTOR]["gathers"] = takes
-            entries[Opcode.VECTOR]["function"] = Mux(takes, Function.NONE, vector.function)
+            takes, once = gathers(vector), relative(vector)
+            entries[Opcode.VECTOR] |= {
+                "gathers": takes,
+                "relative": once,
+                "function": Mux(takes, Function.NONE, vector.function),
+                "operation": Mux(once, Operation.COPY, vector.operation),
+            }
         if config.training:
             divides = fields[Opcode.VECTOR].function == Function.QUOTIENT
             entries[Opcode.VECTOR]["quotient"] = divides

@@ -160,7 +160,13 @@ class Addresses:
 
 def gathers(fields: data.View | Addresses) -> Value:
     """Return whether Vector takes its sums from a table of int32."""
-    return (fields.function == Function.QUOTIENT) & (fields.operation == Operation.COPY)
+    copies = (fields.operation == Operation.COPY) | (fields.operation == Operation.ADD)
+    return (fields.function == Function.QUOTIENT) & copies
+
+
+def relative(fields: data.View | Addresses) -> Value:
+    """Return whether Vector subtracts one line from all vectors before it looks them up."""
+    return (fields.function == Function.QUOTIENT) & (fields.operation == Operation.ADD)
 
 
 def tables_used(config: Config, opcode: Opcode, fields: data.View) -> Value:

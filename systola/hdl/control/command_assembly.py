@@ -29,7 +29,7 @@ from systola.hdl.commands import (
     Source,
 )
 from systola.hdl.control.activate_decoder import MAPS
-from systola.hdl.control.checks import gathers
+from systola.hdl.control.checks import gathers, relative
 from systola.hdl.control.command_words import MOVES, command_layout
 from systola.hdl.parts.ored import ored
 
@@ -162,7 +162,11 @@ class ActivateAssembly(wiring.Component):
         with m.Else():
             m.d.comb += _count(walk, "block", words, "n_tiles")
         if self._config.attention:
-            m.d.comb += command.gathers.eq(is_of(words, Opcode.VECTOR) & gathers(vector))
+            is_vector = is_of(words, Opcode.VECTOR)
+            m.d.comb += [
+                command.gathers.eq(is_vector & gathers(vector)),
+                command.relative.eq(is_vector & relative(vector)),
+            ]
         if self._config.training:
             self._train(m)
         return m
@@ -242,9 +246,10 @@ class ActivateAssembly(wiring.Component):
             },
         }
         if config.attention:
-            entries[Opcode.VECTOR]["function"] = Mux(
-                gathers(vector), Function.NONE, vector.function
-            )
+            entries[Opcode.VECTOR] |= {
+                "function": Mux(gathers(vector), Function.NONE, vector.function),
+                "operation": Mux(relative(vector), Operation.COPY, vector.operation),
+            }
         if not config.training:
             return entries
         divides = vector.function == Function.QUOTIENT

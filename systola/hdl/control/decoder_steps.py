@@ -36,6 +36,7 @@ from systola.hdl.control.checks import (
     Limit,
     Step,
     gathers,
+    relative,
     tables_used,
     times,
 )
@@ -111,13 +112,15 @@ class _Walks:
         yield Step(base, self._shape.top, self._shape.pitch)
         yield Step(SUM, left, 1, into=("first_line",))
 
-    def _overlap(self, name: str, b: Step) -> Iterator[Step]:
+    def _overlap(self, name: str, b: Step, *, allowed: Value | None = None) -> Iterator[Step]:
         """Yield steps that check that the results share no line with the operand `name`.
 
-        `b` is the step of the results. Both regions must be known before.
+        `b` is the step of the results. Both regions must be known before. No overlap is found where
+        it is `allowed`.
         """
         found = self._known.found
-        yield Step(found[name].end, limit=Limit(Fault.OVERLAP, found.buffer.base, notes=True))
+        end = found[name].end if allowed is None else Mux(allowed, 0, found[name].end)
+        yield Step(end, limit=Limit(Fault.OVERLAP, found.buffer.base, notes=True))
         yield Step(b.base, b.a, b.b, Limit(Fault.OVERLAP, found[name].base))
 
     def _look_up(self, opcode: Opcode, f: data.View, at: Addresses) -> Step:
@@ -248,14 +251,19 @@ class _Walks:
         source = Step(at.buffer, f.rows, 1 + f.wide_operands, self._buffer, ("source",))
         second = Mux(at.operation == Operation.COPY, 0, at.operand)
         number = Mux(reads, 1 + f.wide_operands, 0)
-        operand = Step(second, f.rows, number, self._buffer, ("operand",))
+        vectors: Value = f.rows
+        once: Value | None = None
+        if self._config.attention:
+            once = relative(at)
+            vectors = Mux(relative(f), 1, f.rows)
+        operand = Step(second, vectors, number, self._buffer, ("operand",))
         results = Step(at.destination, f.rows, 1 + f.wide, self._buffer, ("buffer",), ("rows",))
         return (
             source,
             operand,
             results,
             *self._overlap("source", results),
-            *self._overlap("operand", results),
+            *self._overlap("operand", results, allowed=once),
             Step(at.parameter, 1, 1, self._parameters, ("parameter",)),
             self._look_up(Opcode.VECTOR, f, at),
         )

@@ -80,8 +80,9 @@ def loaded(loads: Loads, word: Value) -> Mapping[str, Value]:
         # Pool has its reduction in the bits in which Depthwise has its function.
         found["code"] = found["function"]
     if loads is Loads.ACTIVATE:
-        # Activate has no operation. With ADD as its operation QUOTIENT is refused, as it must be.
-        found["code"] = Const(Operation.ADD)
+        # Activate has no operation. With SUBTRACT as its operation QUOTIENT is refused, as it must
+        # be.
+        found["code"] = Const(Operation.SUBTRACT)
     return found
 
 
@@ -126,8 +127,10 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
     quotients: Value = Const(0, 1)
     if config.training:
         quotients |= state.code == Operation.MULTIPLY
+    adds = state.code == Operation.ADD
+    relative: Value = quotient & adds if config.attention else Const(0, 1)
     if config.attention:
-        quotients |= state.code == Operation.COPY
+        quotients |= (state.code == Operation.COPY) | (adds & ~state.flag_b)
     misfit |= quotient & ~quotients
     lacks: Value = Const(0, 1)
     if not config.wide:
@@ -136,7 +139,7 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
         lacks |= table
     if not config.training:
         lacks |= state.trains | (state.function == Function.EXP)
-    second = state.code != Operation.COPY
+    second = (state.code != Operation.COPY) & ~relative
     alike = state.flag_a == state.flag_b
     replaces = state.equal_a & alike
     limited = state.flag_a & ~state.equal_b & one_of(Function.NONE, Function.QUOTIENT)
@@ -167,5 +170,6 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
         When.FROM_ROWS: state.code == Source.ACCUMULATORS,
         When.FROM_LINES: state.code == Source.LINES,
         When.CURVE: table & state.flag_a,
-        When.GATHERS: quotient & ~second,
+        When.GATHERS: quotient & (state.code != Operation.MULTIPLY),
+        When.RELATIVE: relative,
     }

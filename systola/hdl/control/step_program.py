@@ -43,8 +43,12 @@ FLAGS = (*WIDE_FLAGS, "sums")
 """One-bit fields that decide if a term counts. WIDE_FLAGS may be zero always."""
 CURVES = frozenset({"function == TABLE", "wide"})
 """Conditions of the terms for curves."""
-GATHERS = frozenset({"function == QUOTIENT", "operation == COPY"})
+GATHERS = frozenset({"function == QUOTIENT", "operation != MULTIPLY"})
 """Conditions of the terms for tables of int32."""
+RELATIVE = frozenset({"function == QUOTIENT", "operation == ADD"})
+"""Conditions of the terms for a line that is subtracted from all vectors."""
+SECOND = frozenset({"operation != COPY", "(function == QUOTIENT) * (operation == ADD) == 0"})
+"""Conditions of the terms for an operand b with a line, or two, for each vector."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,
@@ -56,11 +60,12 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset({"function == TABLE"}): When.TABLE,
     CURVES: When.CURVE,
     GATHERS: When.GATHERS,
+    RELATIVE: When.RELATIVE,
     frozenset({"reduction == AVERAGE"}): When.AVERAGE,
     frozenset({"source == ACCUMULATORS"}): When.FROM_ROWS,
     frozenset({"source == LINES"}): When.FROM_LINES,
-    frozenset({"operation != COPY"}): When.SECOND,
-    frozenset({"operation != COPY", "wide_operands"}): When.SECOND_AND_B,
+    SECOND: When.SECOND,
+    SECOND | {"wide_operands"}: When.SECOND_AND_B,
 }
 """The condition of a step, for each set of conditions of a term."""
 _WITH_FLAGS = (
@@ -276,7 +281,7 @@ class Program:
             term
             for term in terms(use.extent, FLAGS)
             if (self.config.wide or not term.conditions & set(WIDE_FLAGS))
-            and (self.config.attention or term.conditions not in (CURVES, GATHERS))
+            and (self.config.attention or term.conditions not in (CURVES, GATHERS, RELATIVE))
         ]
         self.base(use.base, into=f"{cell}.base", word=word)
         if not found or found[0].conditions:

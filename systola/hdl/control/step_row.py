@@ -95,6 +95,7 @@ class When(IntEnum):
     FROM_LINES = 24
     CURVE = 25
     GATHERS = 26
+    RELATIVE = 27
 
 
 class Bases(IntEnum):

@@ -152,7 +152,8 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
         if opcode is Opcode.VECTOR and config.training:
             divides &= fields.operation != Operation.MULTIPLY
         if opcode is Opcode.VECTOR and config.attention:
-            divides &= fields.operation != Operation.COPY
+            added = (fields.operation == Operation.ADD) & ~fields.wide_operands
+            divides &= (fields.operation != Operation.COPY) & ~added
         wrong |= divides
     return wrong
 

@@ -34,6 +34,7 @@ from systola.arch.isa import (
 )
 from systola.golden.machine import Machine
 from systola.golden.outcome import Outcome
+from systola.golden.ranges import one_line
 from systola.golden.window import UNSET, Window
 from systola.verif.coverage.hazards import Hazards, hazard_bins
 
@@ -144,6 +145,9 @@ def _mode_bins() -> Iterator[str]:
         yield f"vector {operation.name.lower()} {operands} to {results}"
     for operands, results in product(_SIZES, _SIZES):
         yield f"vector {_LOOK_UP} {operands} to {results}"
+    for results in _SIZES:
+        yield f"vector {_RELATIVE} int8 to {results}"
+    yield f"vector {_RELATIVE} over its line"
     for function, rounding in product(_RECTIFIERS, Rounding):
         yield _mode(Opcode.DEPTHWISE, function, rounding, "int8")
     for reduction, rounding in product(Reduction, Rounding):
@@ -165,6 +169,7 @@ def _mode_bins() -> Iterator[str]:
 
 
 _LOOK_UP = "copy by a table of int32"
+_RELATIVE = "less one line by a table of int32"
 _SIZES = ("int8", "int16")
 _FEW = ("one", "more")
 _COPIES = tuple(
@@ -323,13 +328,20 @@ class Observer(Machine):
                 operation = Operation(at["operation"])
                 divides = at["function"] == Function.QUOTIENT
                 computed = (Function.QUOTIENT if divides else operation).name.lower()
+                once = one_line(operation, at["function"])
                 if divides and operation == Operation.COPY:
                     computed = _LOOK_UP
+                if once:
+                    computed = _RELATIVE
+                    written = range(at["destination"], at["destination"] + at["rows"])
+                    if at["operand"] in written:
+                        yield f"vector {_RELATIVE} over its line"
                 sizes = _SIZES[at["wide_operands"]], _SIZES[at["wide"]]
                 yield f"vector {computed} {sizes[0]} to {sizes[1]}"
                 if at["destination"] == at["buffer"]:
                     yield "vector replaces a"
-                if operation != Operation.COPY and at["destination"] == at["operand"]:
+                two = operation != Operation.COPY and not once
+                if two and at["destination"] == at["operand"]:
                     yield "vector replaces b"
             case Opcode.DEPTHWISE:
                 yield _mode(opcode, at["function"], at["rounding"], "int8")

@@ -181,21 +181,69 @@ def test_table_of_int32_against_loops(wide_operands: int) -> None:
         assert rig.lines() == lines
 
 
-def test_faults_of_a_table_of_int32() -> None:
-    """A table of int32 needs four tables, a COPY, and a machine with attention."""
-    how = {"buffer": 0, "destination": 8, "rows": 1, "parameter": 0, "function": Function.QUOTIENT}
-
-    def cause(config: Config, operation: Operation, table: int) -> Fault | None:
-        outcome = Rig(config).run(
-            encode(Opcode.VECTOR, **how, operation=operation, table=table), HALT
+@pytest.mark.parametrize("operand", [40, 9, 0])
+def test_one_line_subtracted_from_all_vectors(operand: int) -> None:
+    """Each lane has its own zero point; the line may be one of the results or of the vectors."""
+    rng = random.Random(random_seed())
+    rig = Rig(CONFIG)
+    for _ in range(20):
+        table, zero, rows = rng.randrange(5), rng.randrange(-128, 128), rng.randrange(1, 6)
+        destination = rng.choice((0, 8))
+        rig.randomise(rng)
+        lines = rig.lines()
+        numbers = np.frombuffer(rig.machine.tables.tobytes()[256 * table :][:1024], "<i4").tolist()
+        less = list(lines[operand])
+        for m in range(rows):
+            line = [0] * CONFIG.line_bytes
+            for c in range(CONFIG.cols):
+                k = (lines[m][c] - zero - less[c]) % 256
+                y = rig.entry(1, c).requantised(numbers[k], Rounding.SINGLE)
+                line[c] = min(max(y + 3, -128), 127)
+            lines[destination + m] = line
+        vector = encode(
+            Opcode.VECTOR,
+            operation=Operation.ADD,
+            buffer=0,
+            operand=operand,
+            destination=destination,
+            rows=rows,
+            parameter=1,
+            function=Function.QUOTIENT,
+            rounding=Rounding.SINGLE,
+            zero_point=3,
+            table=table,
         )
+        rig.complete(encode(Opcode.SET_CONFIG_SCALE, zero_a=zero, zero_b=77), vector, HALT)
+        assert rig.lines() == lines
+
+
+def test_faults_of_a_table_of_int32() -> None:
+    """A table of int32 needs four tables, a COPY or an ADD of int8, and a machine with attention.
+
+    Of operand b an ADD reads only the first line, and that is no part of the results.
+    """
+    how = {"buffer": 0, "destination": 8, "rows": 4, "parameter": 0, "function": Function.QUOTIENT}
+
+    def cause(config: Config, operation: Operation, table: int, **more: int) -> Fault | None:
+        at = {**how, "operation": operation, "table": table, **more}
+        outcome = Rig(config).run(encode(Opcode.VECTOR, **at), HALT)
         return outcome.fault.cause if outcome.fault else None
 
-    assert cause(CONFIG, Operation.COPY, 4) is None
-    assert cause(CONFIG, Operation.COPY, 5) == Fault.TABLE_RANGE
-    assert cause(CONFIG, Operation.ADD, 0) == Fault.ILLEGAL_FIELD
-    assert cause(CONFIG, Operation.MULTIPLY, 0) == Fault.ILLEGAL_FIELD
-    assert cause(preset("4x4-training"), Operation.COPY, 0) == Fault.ILLEGAL_FIELD
+    for operation in (Operation.COPY, Operation.ADD):
+        assert cause(CONFIG, operation, 4) is None
+        assert cause(CONFIG, operation, 5) == Fault.TABLE_RANGE
+        assert cause(preset("4x4-training"), operation, 0) == Fault.ILLEGAL_FIELD
+    for operation in (Operation.SUBTRACT, Operation.MULTIPLY):
+        assert cause(CONFIG, operation, 0) == Fault.ILLEGAL_FIELD
+    assert cause(CONFIG, Operation.COPY, 0, wide_operands=1) is None
+    assert cause(CONFIG, Operation.ADD, 0, wide_operands=1) == Fault.ILLEGAL_FIELD
+    assert cause(CONFIG, Operation.ADD, 0, accumulate=1) == Fault.ILLEGAL_FIELD
+    last = CONFIG.buffer_lines - 1
+    assert cause(CONFIG, Operation.ADD, 0, operand=last) is None
+    assert cause(CONFIG, Operation.ADD, 0, operand=last + 1) == Fault.BUFFER_RANGE
+    for operand in (7, 8, 9, 11):
+        assert cause(CONFIG, Operation.ADD, 0, operand=operand) is None
+    assert cause(CONFIG, Operation.ADD, 0, buffer=9) == Fault.OVERLAP
 
 
 def test_faults() -> None:

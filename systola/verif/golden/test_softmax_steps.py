@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of softmax of int8 that the machine has, with one query in each lane, beside LiteRT.
+"""The steps of softmax of int8 with one query in each lane, beside LiteRT.
 
 Only sums and reciprocals come from outside: docs/transformers.md has all steps.
 """
@@ -28,8 +28,8 @@ from systola.verif.golden.rig import HALT, Rig
 from systola.verif.kit.seeds import random_seed
 
 CONFIG = preset("base-attention")
-SCORES, LARGEST, COPIES, DISTANCES, RESULTS = (1000 * place for place in range(5))
-"""First lines of the values of a softmax."""
+SCORES, LARGEST = 0, 1000
+"""First line of the scores, which the results replace, and the line of the largest scores."""
 
 
 def entry(multiplier: NDArray[np.int64] | int, left: int, right: NDArray[np.int64] | int) -> bytes:
@@ -41,33 +41,16 @@ def entry(multiplier: NDArray[np.int64] | int, left: int, right: NDArray[np.int6
     return planes.tobytes()
 
 
-def distances(keys: int) -> list[bytes]:
-    """Return the instructions for scores less the largest one of each lane, plus 127."""
-    identity = {"parameter": 0, "rounding": Rounding.SINGLE}
+def maxima(keys: int) -> list[bytes]:
+    """Return the instructions for the largest score of each lane."""
     window = {"height": keys, "kernel_height": keys, "width": 1, "kernel_width": 1, "pitch": 1}
     ones = dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1)
-    half = 1 << 30  # A faster scale than others: x becomes x * 2^19, and entry 1 divides by 2^19.
-    words = [
+    place = {"buffer": SCORES, "destination": LARGEST, "blocks": 1, "parameter": 0}
+    how = {"reduction": Reduction.MAX, "rounding": Rounding.SINGLE}
+    return [
         encode(Opcode.SET_CONFIG_WINDOW, **window, **ones, out_height=1, out_width=1),
-        encode(Opcode.SET_CONFIG_SCALE, multiplier_a=half, multiplier_b=half),
-        encode(
-            Opcode.POOL,
-            reduction=Reduction.MAX,
-            buffer=SCORES,
-            destination=LARGEST,
-            blocks=1,
-            **identity,
-        ),
+        encode(Opcode.POOL, **place, **how),
     ]
-    origin, done = LARGEST, 0
-    while done < keys:
-        rows = min(max(done, 1), keys - done)
-        place = {"buffer": origin, "destination": COPIES + done, "rows": rows}
-        words.append(encode(Opcode.VECTOR, operation=Operation.COPY, **place, **identity))
-        origin, done = COPIES, done + rows
-    place = {"buffer": SCORES, "operand": COPIES, "destination": DISTANCES, "rows": keys}
-    how = {"parameter": 1, "rounding": Rounding.SINGLE, "zero_point": 127}
-    return [*words, encode(Opcode.VECTOR, operation=Operation.SUBTRACT, **place, **how)]
 
 
 @pytest.mark.parametrize(
@@ -80,18 +63,17 @@ def test_against_litert(keys: int, scale: float, beta: float) -> None:
     scores[0] = [-128, *[127] * (keys - 1)]
     rig = Rig(CONFIG)
     rig.machine.buffer[SCORES : SCORES + keys, : CONFIG.cols] = scores.T
-    content = entry(1 << 30, 1, 0) + entry(1 << 30, 1, 19)
+    content = entry(1 << 30, 1, 0)
     rig.host[: len(content)] = np.frombuffer(content, np.uint8)
-    load = encode(Opcode.LOAD_PARAMETERS, host=0, parameter=0, count=2)
-    rig.complete(load, *distances(keys), HALT)
+    load = encode(Opcode.LOAD_PARAMETERS, host=0, parameter=0, count=1)
+    rig.complete(load, *maxima(keys), HALT)
 
+    largest = scores.max(axis=1).astype(np.int64)
+    assert np.array_equal(rig.machine.buffer[LARGEST, : CONFIG.cols], largest)
+    # Sums and reciprocals: the part of the host.
     table = exponentials(np.float32(scale).item(), np.float32(beta).item())
-    found = rig.machine.buffer[DISTANCES : DISTANCES + keys, : CONFIG.cols].T
-    largest = scores.max(axis=1, keepdims=True).astype(np.int64)
-    assert np.array_equal(found, scores - largest + 127)
-    exponential = table[127 - found.astype(np.int64)]
+    exponential = table[largest[:, np.newaxis] - scores]
     factor, shift = reciprocal(rounded_shift(exponential, 12).sum(axis=1))
-
     content = entry(factor, 0, shift)
     rig.host[: len(content)] = np.frombuffer(content, np.uint8)
     # Number k is for a distance of -k modulo 256.
@@ -99,20 +81,21 @@ def test_against_litert(keys: int, scale: float, beta: float) -> None:
     rig.machine.tables[:LONG_TABLES] = numbers.reshape(LONG_TABLES, -1)
     result = encode(
         Opcode.VECTOR,
-        operation=Operation.COPY,
+        operation=Operation.ADD,
         function=Function.QUOTIENT,
-        buffer=DISTANCES,
-        destination=RESULTS,
+        buffer=SCORES,
+        operand=LARGEST,
+        destination=SCORES,
         rows=keys,
         parameter=0,
         zero_point=-128,
     )
-    rig.complete(load, encode(Opcode.SET_CONFIG_SCALE, zero_a=127), result, HALT)
+    rig.complete(load, result, HALT)
 
     writer = ModelWriter()
     source = writer.tensor(scores.shape, "int8", np.float32(scale), -3)
     made = writer.tensor(scores.shape, "int8", 1 / 256, -128)
     writer.operator("SOFTMAX", [source], [made], beta=beta)
     expected = interpret(writer.content([source], [made]), scores[np.newaxis])[0]
-    y = rig.machine.buffer[RESULTS : RESULTS + keys, : CONFIG.cols].T
+    y = rig.machine.buffer[SCORES : SCORES + keys, : CONFIG.cols].T
     assert np.array_equal(y, expected)

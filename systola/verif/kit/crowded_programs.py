@@ -201,7 +201,7 @@ class _Writer:
         wide = how.get("wide", 0)
         operation = None
         if self._config.attention and rng.random() < 0.3:
-            operation = Operation.COPY
+            operation = rng.choice((Operation.COPY, Operation.ADD))
             how |= {"function": Function.QUOTIENT, "table": rng.randrange(3)}
         rows = self._size(_LINES // 3 >> wide)
         buffer, operand, destination = self._apart(rows << wide)
@@ -212,7 +212,7 @@ class _Writer:
             operation=rng.choice(list(Operation)) if operation is None else operation,
             **{"buffer": buffer, "operand": operand, "destination": destination, "rows": rows},
             parameter=self._place(self._entry, _ENTRIES, 1),
-            wide_operands=wide,
+            wide_operands=0 if operation == Operation.ADD else wide,
             **how,
         )
 

@@ -154,6 +154,9 @@ class FaultWriter(SingleInstructions):
                     if function != Function.QUOTIENT or not self._divides(at):
                         changes = {"wide": 0, "accumulate": 0, "table": 0}
                         wrong.append({"function": function, **changes})
+                if "operation" in at and self._config.attention:
+                    changes = {"operation": Operation.ADD, "wide_operands": 1, "table": 0}
+                    wrong.append({"function": Function.QUOTIENT, **changes})
                 curves = () if self._config.attention else (Function.TABLE,)
                 for function in (Function.RELU, Function.RELU6, *curves):
                     wrong.append({"function": function, "wide": 1})
@@ -179,8 +182,9 @@ class FaultWriter(SingleInstructions):
     def _divides(self, at: dict[str, int]) -> bool:
         """Return whether function QUOTIENT is legal for these fields of an Activate or Vector."""
         operation = at.get("operation")
+        sums = operation == Operation.ADD and not at["wide_operands"]
         return (self._config.training and operation == Operation.MULTIPLY) or (
-            self._config.attention and operation == Operation.COPY
+            self._config.attention and (operation == Operation.COPY or sums)
         )
 
     def _anything(self, entry: Instruction) -> dict[str, int]:

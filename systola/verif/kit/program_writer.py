@@ -384,21 +384,25 @@ class ProgramWriter(ProgramState):
         how = self._function()
         if self.config.training and operation == Operation.MULTIPLY and rng.random() < 0.3:
             how["function"] = Function.QUOTIENT
-        if self.config.attention and operation == Operation.COPY and rng.random() < 0.3:
+        wide_operands = int(self.config.wide and rng.random() < 0.5)
+        looks_up = operation in (Operation.COPY, Operation.ADD)
+        once = False  # operand b is one line, wherever it lies
+        if self.config.attention and looks_up and rng.random() < 0.3:
             how["function"] = Function.QUOTIENT
             how["table"] = rng.randint(0, self.config.tables - LONG_TABLES)
-        wide_operands = int(self.config.wide and rng.random() < 0.5)
+            once = operation == Operation.ADD
+            wide_operands &= not once
         rows = min(self.rows(9), lines.size // 4)
         if _is_gate(how):
             rows = min(rows, _MOST_GATES)
         read, written = rows << wide_operands, rows << how["wide"]
         for _ in range(ATTEMPTS):
             a = self.region(opcode, "buffer", lines, read)
-            b = self.region(opcode, "operand", lines, read)
+            b = self.region(opcode, "operand", lines, 1 if once else read)
             result = self.region(opcode, "destination", lines, written)
-            if rng.random() < 0.2:
+            if rng.random() < 0.2 and not once:
                 b = a.named("buffer", "operand")
-            replaced = rng.choice((None, None, a, b)) if read == written else None
+            replaced = rng.choice((None, None, a, a if once else b)) if read == written else None
             if replaced is a:
                 result = a.named("buffer", "destination")
             elif replaced is b:
@@ -406,7 +410,7 @@ class ProgramWriter(ProgramState):
             sources = [a] if operation == Operation.COPY else [a, b]
             if all(
                 result.apart(source) or (read == written and result.starts == source.starts)
-                for source in sources
+                for source in sources[: 1 if once else 2]
             ):
                 break
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of verif/README.md: whole files, of which that for a unit runs as it stands."""
+"""The examples of verif/README.md: whole files, which run as they stand."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from amaranth.lib import data
 
+from systola.arch.config import preset
 from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.sim.runner import run
+from systola.verif.kit.launch import machine_verilog
 from systola.verif.units.unit import convert
 
 PAGE = (Path(__file__).resolve().parents[1] / "README.md").read_text()
@@ -27,11 +29,35 @@ def test_every_name_is_known(example: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def run_example(
+    example: str,
+    name: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    verilog: str,
+    top: str,
+) -> None:
+    """Run the cocotb tests of an example, as a module `name` in `folder`."""
+    (folder / f"{name}.py").write_text(example)
+    path = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep + path if path else ''}")
+    monkeypatch.syspath_prepend(folder)
+    run(verilog, top, name, simulator="icarus")
+
+
 @pytest.mark.icarus
 def test_unit_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "example_of_a_unit.py").write_text(EXAMPLES[1])
     unit = SkidBuffer(payload=data.StructLayout({"word": 8}))
-    path = os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep + path if path else ''}")
-    monkeypatch.syspath_prepend(tmp_path)
-    run(convert(unit, "buffer"), "buffer", "example_of_a_unit", simulator="icarus")
+    verilog = convert(unit, "buffer")
+    name = "example_of_a_unit"
+    run_example(EXAMPLES[1], name, tmp_path, monkeypatch, verilog=verilog, top="buffer")
+
+
+@pytest.mark.icarus
+@pytest.mark.thorough
+def test_machine_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPU_PRESET", "tiny")
+    verilog = machine_verilog(preset("tiny"))
+    name = "example_of_a_machine"
+    run_example(EXAMPLES[0], name, tmp_path, monkeypatch, verilog=verilog, top="tpu")

@@ -69,11 +69,19 @@ class Job(NamedTuple):
     def gathers(self) -> bool:
         """Whether its sums come from a table of int32."""
         f = self.fields
-        return f.get("function") == Function.QUOTIENT and f.get("operation") == Operation.COPY
+        copies = f.get("operation") == Operation.COPY or self.is_relative
+        return f.get("function") == Function.QUOTIENT and copies
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether one line is subtracted from all vectors before they are looked up."""
+        f = self.fields
+        return f.get("function") == Function.QUOTIENT and f.get("operation") == Operation.ADD
 
     @property
     def is_scaled(self) -> bool:
-        return self.fields.get("operation") in (Operation.ADD, Operation.SUBTRACT)
+        sums = Operation.ADD, Operation.SUBTRACT
+        return self.fields.get("operation") in sums and not self.is_relative
 
     def is_halved(self, operand: str) -> bool:
         """Return whether an operand of int8 is scaled by one half."""
@@ -118,7 +126,7 @@ class Job(NamedTuple):
         if self.opcode == Opcode.DEPTHWISE:
             return set(range(f["taps"], f["taps"] + self.blocks * self.taps))
         if self.opcode == Opcode.VECTOR and f["operation"] != Operation.COPY:
-            size = f["rows"] * (1 + f["wide_operands"])
+            size = 1 if self.is_relative else f["rows"] * (1 + f["wide_operands"])
             return set(range(f["operand"], f["operand"] + size))
         return set()
 
@@ -175,10 +183,15 @@ class Job(NamedTuple):
             Opcode.DEPTHWISE: self.taps,
             Opcode.POOL: self.taps,
             Opcode.VECTOR: halves
-            * (1 if self.fields.get("operation") in (None, Operation.COPY) else 2),
+            * (
+                1
+                if self.fields.get("operation") in (None, Operation.COPY) or self.is_relative
+                else 2
+            ),
         }[self.opcode]
         addend = (2 - paired) * self.accumulates
         found = [each + addend] * (self.blocks * self.vectors)
+        found[0] += self.is_relative
         if self.opcode == Opcode.DEPTHWISE:
             for block in range(self.blocks):
                 found[block * self.vectors] += self.taps
@@ -213,7 +226,7 @@ class Job(NamedTuple):
             if config.training:
                 found |= {"quotient": int(divides), "paired": int(self.paired(config))}
             if config.attention:
-                found["gathers"] = int(self.gathers)
+                found |= {"gathers": int(self.gathers), "relative": int(self.is_relative)}
         if function == Function.RELU6:
             found["high"] = (self.scale if self.opcode == Opcode.VECTOR else f)["ceiling"]
         if self.wide:
@@ -240,7 +253,7 @@ class Job(NamedTuple):
                     step={"kx": {"line": 1}, "ox": {"line": halves}},
                 ),
                 "operand": f["operand"] | second,
-                "operation": Operation(f["operation"]),
+                "operation": Operation.COPY if self.is_relative else Operation(f["operation"]),
                 "wide_operands": f["wide_operands"],
                 "scale": {name: self.scale[name] for name in names},
             }
@@ -409,9 +422,11 @@ class Jobs:
         f.setdefault("parameter", random.randrange(config.parameter_entries))
 
     def _gather(self, f: Fields) -> None:
-        """Let some copies take their sums from a table of int32."""
+        """Let some copies, and sums of int8, take their sums from a table of int32."""
         random, config = self.random, self.config
-        if config.attention and f["operation"] == Operation.COPY and random.random() < 0.4:
+        sums = f["operation"] == Operation.ADD and not f["wide_operands"]
+        looks_up = f["operation"] == Operation.COPY or sums
+        if config.attention and looks_up and random.random() < 0.4:
             f["function"] = Function.QUOTIENT
             f["table"] = random.randint(0, config.tables - LONG_TABLES)
 

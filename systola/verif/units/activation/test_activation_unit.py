@@ -165,7 +165,8 @@ def spacing(job, ends, config):
     if ends and job.opcode in READERS:
         return DRAIN_SPACING, DRAIN_SPACING
     if job.accumulates:
-        late = config.training and job.steps(config)[0] >= ADDEND_SPACING + 2 - job.paired(config)
+        steps = job.steps(config)[0] - job.is_relative
+        late = config.training and steps >= ADDEND_SPACING + 2 - job.paired(config)
         cycles = ADDEND_SPACING * (not late) if job.opcode in READERS else int(ends)
         return cycles, cycles
     if job.wide:

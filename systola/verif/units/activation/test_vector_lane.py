@@ -21,6 +21,7 @@ CONFIGS = {
     "no wide": small_config(wide=False),
     "no depthwise": small_config(depthwise=False),
     "training": small_config(training=True),
+    "attention": small_config(attention=True, tables=7),
 }
 SUM, LATENCY, SCALED, SCALED_LATENCY, ADDEND = 3, 4, 9, 10, 9
 """Cycles from a byte to the control inputs of its sum, to the sum, and to its addend.
@@ -48,6 +49,10 @@ class Element(NamedTuple):
     """Value of the element; None if it is incomplete."""
     before: int | None = None
     """The low byte of an int16, where it comes together with the high one."""
+    gathered: int = 0
+    """The number from a table of int32."""
+    bits: int | None = None
+    """Number of bits of `x` that count; None for all."""
 
 
 def wrapped(value, bits=32):
@@ -176,6 +181,28 @@ class Numbers:
                 found += self.idle()
         return found
 
+    def relative(self):
+        """Return a line, and lines from which it is subtracted before numbers are looked up."""
+        random = self.random
+        byte, zero = self.byte(), self.byte()
+        product = {"coefficient": Coefficient.ZERO, "keep": 1}
+        kept = self.element(byte, element={"zero": -zero}, product=product, x=byte + zero)
+        found = [(kept, None, None)]
+        for _ in range(random.choice((1, 2, 5))):
+            if random.random() < 0.2:
+                found += self.idle()
+            # Only the lowest bits of the element count.
+            x = self.byte() - byte - zero
+            gathered = random.getrandbits(32)
+            control = {"relative": 1, "zero": self.byte()}
+            product = {"coefficient": Coefficient.ZERO}
+            summing = {"update": 1, "first": 1}
+            byte_now = x + byte + zero
+            element = self.element(byte_now, element=control, product=product, summing=summing, x=x)
+            element = element._replace(gathered=gathered, bits=8)
+            found.append((element, wrapped(gathered), None))
+        return found
+
     def addend(self):
         """Return the two bytes of an int16 to which a result is added."""
         low, byte = self.byte(), self.byte()
@@ -192,6 +219,7 @@ class Numbers:
         operations = ["copy", "multiply", *["divide"] * self.config.training]
         kinds = [self.idle, self.pool, lambda: self.vector(operations)]
         kinds += [self.depthwise] * self.config.depthwise + [self.addend] * self.config.wide
+        kinds += [self.relative] * self.config.attention
         return self.random.choice(kinds)()
 
     def scaled(self):
@@ -229,6 +257,8 @@ async def check(dut, name, *, scaled):
             "carry": then.carry,
             "summing": then.summing if now >= due else {},
         }
+        if numbers.config.attention:
+            inputs["gathered"] = then.gathered if now >= due else 0
         if numbers.config.depthwise:
             inputs["tap"] = elements[now].tap
         if numbers.paired:
@@ -250,9 +280,12 @@ async def check(dut, name, *, scaled):
         expected, known = addends[-1 - late]
         if known:
             bench.expect("addend", expected, f"cycle {now}")
-        if value_due is not None:
-            bench.expect("value", value_due, f"cycle {now}")
-        value_due = None if elements[now].x is None else elements[now].x
+        if value_due is not None and value_due.bits is None:
+            bench.expect("value", value_due.x, f"cycle {now}")
+        elif value_due is not None:
+            number = 1 << value_due.bits
+            assert bench.get("value") % number == value_due.x % number, f"cycle {now}"
+        value_due = None if elements[now].x is None else elements[now]
 
 
 @cocotb.test

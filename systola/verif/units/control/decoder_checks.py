@@ -224,7 +224,8 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
         assert c.paired == _paired(opcode, f, text)
     if text.config.attention:
         copies = opcode == Opcode.VECTOR and f["operation"] == Operation.COPY
-        assert c.gathers == (function == Function.QUOTIENT and copies)
+        assert c.relative == _is_relative(opcode, f)
+        assert c.gathers == ((function == Function.QUOTIENT and copies) or c.relative)
         assert not c.gathers or c.table == f["table"]
     for late in (Function.TABLE, Function.SIGMOID, Function.TANH, Function.EXP):
         assert (c.function == late) == (function == late)
@@ -267,7 +268,8 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
     halves = 1 + f["wide_operands"]
     # A pair is read from its second line on.
     second = f["wide_operands"] & _paired(opcode, f, text)
-    assert (c.source, c.operation) == (Source.VECTOR, f["operation"])
+    operation = Operation.COPY if _is_relative(opcode, f) else f["operation"]
+    assert (c.source, c.operation) == (Source.VECTOR, operation)
     assert c.wide_operands == f["wide_operands"]
     assert counts == {"kx": halves - second, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1}
     for index in walk.corners():
@@ -277,6 +279,12 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
         assert c.operand == f["operand"] + second
     names = ("multiplier_a", "shift_a", "multiplier_b", "shift_b", "zero_a", "zero_b")
     assert {name: c.scale[name] for name in names} == {name: text.scale[name] for name in names}
+
+
+def _is_relative(opcode: Opcode, f: Fields) -> bool:
+    """Return whether a Vector subtracts one line from all vectors before it looks them up."""
+    how = f.get("function"), f.get("operation")
+    return opcode == Opcode.VECTOR and how == (Function.QUOTIENT, Operation.ADD)
 
 
 def _paired(opcode: Opcode, f: Fields, text: Reader) -> int:

@@ -185,12 +185,13 @@ class Writer:
         accumulate = self._flag(bool(wide))
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 
-    def _divided(self, found: Fields, operation: int) -> Fields:
+    def _divided(self, found: Fields, operation: int, wide_operands: int) -> Fields:
         """Return the same fields, or now and then a QUOTIENT's if the operation allows it."""
         config = self.reader.config
         if config.training and operation == Operation.MULTIPLY and self._flag(True):
             return {**found, "function": Function.QUOTIENT}
-        if config.attention and operation == Operation.COPY and self._flag(True):
+        sums = operation == Operation.ADD and not wide_operands
+        if config.attention and (operation == Operation.COPY or sums) and self._flag(True):
             table = self.random.randint(0, config.tables - LONG_TABLES)
             return {**found, "function": Function.QUOTIENT, "table": table}
         return found
@@ -283,7 +284,7 @@ class Writer:
             operand = buffer if operation != Operation.COPY else random.getrandbits(20)
         if random.random() < 0.3 and found["wide"] == wide_operands:
             destination = buffer
-        return self._divided(found, operation) | {
+        return self._divided(found, operation, wide_operands) | {
             "operation": operation,
             "buffer": buffer,
             "operand": operand,

@@ -106,7 +106,8 @@ def _unused(opcode: Opcode, command: Mapping[str, Any]) -> set[str]:
     else:
         unused.add("accumulator")
     reads_operand = opcode in (Opcode.DEPTHWISE, Opcode.TRANSPOSE) or (
-        opcode is Opcode.VECTOR and command["operation"] != Operation.COPY
+        opcode is Opcode.VECTOR
+        and (command["operation"] != Operation.COPY or command.get("relative"))
     )
     if not reads_operand:
         unused.add("operand")

@@ -167,7 +167,9 @@ class Shown:
         more: tuple[Part, ...] = ()
         if opcode is Opcode.VECTOR:
             exponent: Part = ("activate.exponent", 2) if self._config.training else Skipped(2)
-            more = (exponent, "activate.wide_operands", "activate.operation")
+            # A line that is subtracted from all vectors makes an ADD a copy.
+            operation: Part = Skipped(2) if self._is_relative() else "activate.operation"
+            more = (exponent, "activate.wide_operands", operation)
         elif self._config.training and opcode is Opcode.ACTIVATE:
             more = ("activate.exponent", "activate.stochastic")
         elif self._config.training and opcode is Opcode.MATRIX_MULTIPLY:
@@ -207,6 +209,10 @@ class Shown:
         """Return whether the sums of Vector come from a table of int32."""
         return self._config.attention and bool(self.value("activate.gathers"))
 
+    def _is_relative(self) -> bool:
+        """Return whether Vector subtracts one line from all vectors before it looks them up."""
+        return self._config.attention and bool(self.value("activate.relative"))
+
     def _matrix(self, opcode: Opcode) -> Mapping[str, Word]:
         found = {"tiles": "tiles"}
         if opcode is Opcode.MATRIX_MULTIPLY and self._is("from_buffer"):
@@ -245,7 +251,7 @@ class Shown:
             lasting = _SCALE
             command |= {TWO_LINES: "wide_operands"} if self._config.wide else {}
             command |= {"vector_rows": "walk.count.ox", "table": "table"}
-            if self.value("activate.operation") != Operation.COPY:
+            if self.value("activate.operation") != Operation.COPY or self._is_relative():
                 command |= {"operand": "operand"}
         else:
             command |= {**_WINDOW, **_COLUMNS, "n_tiles": "walk.count.block"}

@@ -46,8 +46,9 @@ CONFIG = small_config(
     buffer_lines=500,
     accumulator_rows=300,
     parameter_entries=40,
-    tables=3,
+    tables=7,
     training=True,
+    attention=True,
     links=True,
 )
 """A machine that has all instructions."""
@@ -131,13 +132,19 @@ class Run:
 
     def _holds(self, when):
         flag_a, flag_b = self._loaded["flag_a"], self._loaded["flag_b"]
-        second = self._loaded["code"] != Operation.COPY
+        once = self._loaded["function"] == Function.QUOTIENT
+        once = once and self._loaded["code"] == Operation.ADD
+        second = self._loaded["code"] != Operation.COPY and not once
         return {
             When.ALWAYS: True,
             When.TABLE: self._loaded["function"] == Function.TABLE,
             When.FLAG_A: flag_a,
             When.FLAG_B: flag_b,
             When.SECOND: second,
+            When.RELATIVE: once,
+            When.CURVE: self._loaded["function"] == Function.TABLE and flag_a,
+            When.GATHERS: once
+            or (self._loaded["function"] == Function.QUOTIENT and not self._loaded["code"]),
             When.SECOND_AND_B: second and flag_b,
             When.AVERAGE: self._loaded["code"] == Reduction.AVERAGE,
             When.NOT_A: not flag_a,
