@@ -55,7 +55,7 @@ class RandomBytes(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # steps left until the state is the state of the first line
+        # steps of the generators remaining until their state gives the first line
         steps_remaining = Signal(range(READY))
         state_steps = Signal()
         m.d.comb += state_steps.eq((steps_remaining != 0) | self.take | self.draw)

@@ -12,8 +12,9 @@ from systola.hdl.parts.selecting_adder import SelectingAdder
 HALF_WORD = 16
 """Number of bits in the lower half of each factor."""
 KEPT_FROM = 30
-"""Number of the lowest product bit that is kept. The high word begins one bit above, so this bit is
-half a unit of the high word.
+"""Number of the lowest product bit that is kept.
+
+The high word begins one bit above, so this bit is half a unit of the high word.
 """
 ELEMENT_SHIFT = 15
 """Bits by which an element is shifted left, in addition to `shift_left`."""
@@ -30,7 +31,7 @@ class Requantiser(wiring.Component):
     """A pipeline for the formula of Activate: bias, multiplier, shifts, offset and clamp.
 
     The formula is in arch/isa/; its source is LiteRT's MultiplyByQuantizedMultiplier, with double
-    and single rounding. The column "cycle" counts from the cycle of the value.
+    and single rounding. The column "cycle" counts cycles from the cycle in which the value comes.
 
     | port          | cycle            | meaning |
     |---|---|---|
@@ -141,8 +142,8 @@ class Requantiser(wiring.Component):
             shift.eq(self.shift_left),
             at_least.eq(Cat(self.shift_left > n for n in range(7))),
         ]
-        # Each binary stage of the shift takes one look-up table for each bit of the value. In the
-        # last two stages the tables have a free input, which is used to saturate.
+        # Each stage shifts by a power of two, with one look-up table for each bit of the value. In
+        # the last two stages the tables have a free input, which serves to saturate.
         sign = Signal(reset_less=True)
         by_four = Signal(32, reset_less=True)
         rest = Signal(2, reset_less=True)
@@ -187,7 +188,7 @@ class Requantiser(wiring.Component):
             Cat(low, high).eq(scaled),
             Cat(factor_low, factor_high).eq(self.multiplier),
         ]
-        # The outer products wait in their blocks while the mixed products are added.
+        # The outer products wait in their multiplier blocks while the mixed products are added.
         outer = Cat(
             part("low_low", low, factor_low, waits=True),
             part("high_high", high, factor_high, waits=True),
@@ -210,7 +211,7 @@ class Requantiser(wiring.Component):
         return product
 
     def _lent(self, m: Module, a: Signal, b: Signal) -> Value:
-        """Return a * b, from a multiplier that `borrow` lends to the gates in other cycles."""
+        """Return a * b. In cycles with `borrow`, the multiplier works for the gates instead."""
         number = signed(HALF_WORD + 1)
         m.submodules.low_high = shared = Multiplier(a=number, b=number, pipeline=False)
         m.d.comb += [
@@ -243,7 +244,8 @@ class Requantiser(wiring.Component):
         sign = product[-1]
         coarse, fine = shift[2:], shift[:2]
 
-        # Stage 6. One bit below the sign shows that the result cannot hold the number.
+        # Stage 6. In `number`, the bit below the sign differs from the sign if the result cannot
+        # hold the number.
         groups = [product[i : i + COARSE] for i in range(0, 32, COARSE)]
         beyond = Cat(
             (product[i : i + COARSE] != sign.replicate(COARSE)) & ~longer[k]
@@ -298,8 +300,8 @@ class Requantiser(wiring.Component):
     def _dithered(self, m: Module, lower: Value, number: Value, rest: Value) -> Value:
         """Return the carry of the sum of the bits cut off and `dither`: stages 6 and 7.
 
-        `number` comes a cycle after `lower`, which has the bits below it. It is then shifted right
-        by `rest`.
+        `lower` has the bits below `number`, and comes one cycle before it. Then `number` is shifted
+        right by `rest`.
         """
         below = Signal(len(lower), reset_less=True)
         fraction, total = Signal(DITHER_BITS), Signal(DITHER_BITS + 1)
