@@ -36,10 +36,9 @@ from systola.hdl.parts.walker import Walk
 NUMBERS = 8
 """Number of windows, and of scales, that the commands can use at one time."""
 FIXED = 2
-"""Number of fixed windows for instructions without a window: one for vectors of one line, one for
-vectors of two lines.
+"""Number of fixed windows, which serve instructions without a window.
 
-They have the lowest numbers.
+One is for vectors of one line, the other for vectors of two lines. They have the lowest numbers.
 """
 _WINDOW = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
 MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
@@ -58,7 +57,7 @@ class CommandWords:
     | `window` | words that come from its window |
     | `scale`  | words that come from its scale |
     | `fixed`  | contents of the fixed windows 0 and 1; their other words are undefined |
-    | `counts` | words for which the memory also shows if they are one or two |
+    | `counts` | words for which the memory also shows whether their value is one or two |
     """
 
     own: Mapping[str, int]
@@ -69,7 +68,10 @@ class CommandWords:
 
 
 def command_words(config: Config, queue: str) -> CommandWords:
-    """Return the words of the commands in a queue; `pc` is listed, though no step writes it."""
+    """Return the words of the commands in a queue.
+
+    The word `pc` is one of them, though no step writes it.
+    """
     words = {
         "matrix": _matrix_words,
         "activate": _activate_words,
@@ -101,7 +103,7 @@ def _transfer_words(config: Config) -> dict[str, int]:
 
 
 def _tail_words(config: Config) -> dict[str, int]:
-    """Return the words of a copy's tail: the lines that have fewer bytes."""
+    """Return the words that describe the tail of a copy: the lines that have fewer bytes."""
     return {f"tail_{name}": width for name, width in _widths(Tail(config=config)).items()}
 
 
@@ -212,7 +214,7 @@ def _activate_words(config: Config) -> CommandWords:
 
 
 def _flags(config: Config, executor: Executor) -> int:
-    """Return the bits of the longest flags of a unit's instructions, as one word holds them."""
+    """Return the width in bits of the word that holds flags, for the instructions of a unit."""
     rom = StepRom(config)
     rows = [
         row for op in rom.lengths if BY_OPCODE[op].executor is executor for row in rom.program(op)
@@ -221,7 +223,9 @@ def _flags(config: Config, executor: Executor) -> int:
 
 
 def _window(config: Config, walk: Walk) -> dict[str, int]:
-    """Return the bits of the window's words that matrix unit and activation unit both have."""
+    """Return the window's words that the matrix unit and the activation unit share, with their
+    bits.
+    """
     count = walk["count"].shape
     return {
         "left": _WINDOW.field("left").width,

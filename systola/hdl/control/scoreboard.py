@@ -60,8 +60,8 @@ class Scoreboard(wiring.Component):
     | `decoded`   | the instruction; from the cycle after `issue` the next instruction |
     | `passable`  | nothing but the scoreboard holds the instruction back; never in the first cycle
                     of `offered` |
-    | `room`      | queues and lists have places for it, and its comparison ends with this cycle;
-                    meaningless in the first cycle of `offered` |
+    | `room`      | queues and lists have places for the instruction, and its comparison ends with
+                    this cycle; meaningless in the first cycle of `offered` |
     | `issue`     | takes the instruction, one cycle after both `passable` and `room` |
     | `idle`      | all instructions are complete, and the queue of tags is empty after this cycle;
                     a register, meaningless in the cycle after `issue` |
@@ -183,8 +183,9 @@ class Scoreboard(wiring.Component):
         m.d.sync += self.idle.eq(Cat(complete).all() & tags.one_at_most)
 
         # Each group has a register that asserts the push into its queue and lists. `no_place` is
-        # one cycle late: right after an issue this is the next instruction's first cycle, in which
-        # `room` is meaningless. In later cycles places only become free.
+        # one cycle late. In the cycle after an issue it is wrong, but this is the first cycle of
+        # the next instruction, in which `room` is meaningless. In later cycles places only become
+        # free.
         places = {**queues, **lists, **links, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
         full: list[Value] = []
@@ -213,13 +214,15 @@ class Scoreboard(wiring.Component):
 
     def _follow_loads(self, m: Module, reading: InFlight, loading: InFlight) -> None:
         """Drive the list `loading`; each of its instructions is in `host_reading` too."""
-        are_loads = Signal(1 << len(reading.free))  # a bit for each place in `reading`
+        # a bit for each place in `reading`: its instruction is a load
+        are_loads = Signal(1 << len(reading.free))
         is_load = Signal()
         with m.If(reading.push):
             m.d.sync += are_loads.bit_select(reading.free, 1).eq(loading.push)
         m.d.comb += [
             is_load.eq(are_loads.bit_select(reading.progress.place, 1)),
-            # A read's first line may be written before the load ahead of it in the list has ended.
+            # A read's first line may be written before the older load in this list has ended. So
+            # only addresses above the buffer lines count here.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > self._spaces["parameters"][0])
             ),
@@ -228,7 +231,7 @@ class Scoreboard(wiring.Component):
         ]
 
     def _report(self, m: Module, port: wiring.PureInterface, entries: InFlight | LinkList) -> None:
-        """Report to a list the progress that its unit reports through a port."""
+        """Connect a list with the port on which its unit reports progress."""
         m.d.comb += [
             entries.advance.eq(port.advance),
             entries.advance_to.eq(port.advance_to),
@@ -239,7 +242,8 @@ class Scoreboard(wiring.Component):
         """Form the commands that go into the queues from the decoded instruction."""
         decoded = self.decoded
         weights, read = queues["weights"].pushed, queues["host_read"].pushed
-        # `decoded` is stable for at least one cycle before the issue, so this may be a register.
+        # `decoded` is stable for at least one cycle before the issue, so `read.last` may be a
+        # register.
         m.d.sync += read.last.eq(decoded.buffer.end - 1)
         with m.If(is_one_of(decoded.kind, Opcode.LOAD_PARAMETERS)):
             m.d.comb += read.kind.eq(Kind.PARAMETERS)
@@ -273,7 +277,7 @@ class Scoreboard(wiring.Component):
     def _scan(self, m: Module, scan_name: str, lists: dict[str, InFlight]) -> ListScan:
         """Compare the decoded instruction with the lists of one of SCANS.
 
-        An instruction without some region has an empty region there, which conflicts with none.
+        If an instruction lacks a region, its region there is empty and conflicts with none.
         """
         decoded = self.decoded
         names, parts = SCANS[scan_name]
@@ -300,7 +304,7 @@ class Scoreboard(wiring.Component):
                 scan.valid[name].eq(lists[name].valid),
                 scan.retire[name].eq(lists[name].retire),
             ]
-        # Only copies use host memory; the `host` region of other instructions is meaningless.
+        # Only copies use host memory. The region `host` of other instructions is meaningless.
         copies = Signal(name=f"{scan_name}_are_copies")
         m.d.sync += copies.eq(is_one_of(decoded.kind, *READS, *LOADS, *STORES))
         met: dict[tuple[str, str], Signal] = {}
@@ -372,10 +376,10 @@ class Scoreboard(wiring.Component):
         return gate.clear
 
     def _low(self, region: data.View, *names: str) -> data.View:
-        """Return the low bits of a region if one of `names` is a region in a space of its own.
+        """Return the part of a region that a comparison needs.
 
-        Within the space of parameters or tables the low bits are enough to compare addresses. For
-        other names the whole region is returned.
+        If one of `names` is a region of parameters or tables, these are the low bits: they are
+        enough to compare addresses there. Otherwise it is the whole region.
         """
         bits = [self._spaces[name][1] for name in names if name in self._spaces]
         if not bits:
@@ -384,10 +388,11 @@ class Scoreboard(wiring.Component):
         return data.View(Region(bits[0]), Cat(ends))
 
     def _meet(self, one: str, two: str, younger: data.View, older: data.View) -> Value:
-        """Return whether the regions `younger` and `older` share an address.
+        """Return whether the regions `younger` and `older`, named `one` and `two`, share an
+        address.
 
-        `one` and `two` are their names. Regions of parameters and tables lack the bits that name
-        their space, so the other region must also lie in this space.
+        Regions of parameters and tables lack the bits that name their space. If one region is of
+        this kind, the other must also lie in this space.
         """
         meets = overlaps(self._low(younger, one, two), self._low(older, one, two))
         for name, other in ((one, older), (two, younger)):
