@@ -92,8 +92,9 @@ class Core(wiring.Component):
         ]
 
     def _join_buses(self, m: Module) -> None:
-        """Connect the masters of the buses with their ports, and the host's reads with their
-        users."""
+        """Connect the bus masters with their ports, and the readers of host memory with the host
+        port.
+        """
         port, fetch, reader = self._port, self._fetch, self._reader
         writer, weights = self._writer, self._weights
         connect(m, port.bus, flipped(self.host_read))
@@ -161,7 +162,7 @@ class Core(wiring.Component):
             links.arrived.eq(self._sequencer.arrived),
             self._sequencer.passed.eq(links.passed),
             self.waits.eq(links.waits),
-            # A part that only waits for a memory is not stuck.
+            # A part of the link unit that only waits for a memory counts as moved: it is not stuck.
             self.moved.eq(links.moved | waits_for_memory),
             self.mismatched.eq(links.mismatched),
             self.sent.eq(links.quiet),
@@ -197,7 +198,7 @@ class Core(wiring.Component):
             board.hold_tags.eq(held),
         ]
         m.d.sync += [self.error.eq(failed), held.eq(failed | self.error | self.stop)]
-        # Cause and program counter have a meaning with `error` only.
+        # Cause and program counter are meaningful only with `error`.
         with m.If(weights.error):
             m.d.sync += [
                 self.error_cause.eq(Fault.WEIGHT_READ_ERROR),
@@ -215,7 +216,7 @@ class Core(wiring.Component):
             ]
 
     def _show_activity(self, m: Module) -> None:
-        """Drive the conditions of `Counters`."""
+        """Drive `activity`, the conditions that `Counters` counts."""
         matrix, sequencer, activity = self._matrix, self._sequencer, self.activity
         m.d.comb += [
             activity.active.eq(matrix.active),

@@ -97,7 +97,7 @@ class Walker(wiring.Component):
 
     | port              | meaning |
     |---|---|
-    | `walk`            | the loops; not copied, so it must stay until `walk.ready`, in the cycle
+    | `walk`            | the loops; not copied, so they must stay until `walk.ready`, in the cycle
                           that leaves the last place |
     | `present`         | there is a place |
     | `will_be_present` | the value of `present` in the next cycle, for copies of this register |
@@ -134,22 +134,23 @@ class Walker(wiring.Component):
         levels = self._levels
         walk = self.walk.payload
         flags = data.StructLayout({level.name: 1 for level in levels})
-        idle = Signal(init=1)  # the inverse of `present`, a register for the loops alone
-        # `iterations_remaining`: iterations remaining in a level, the present one included (valid
-        # after its first). `next_is_last`: the next iteration is the level's last.
+        idle = Signal(init=1)  # the inverse of `present`: a separate register, for the loops
+        # `iterations_remaining`: iterations remaining in a level, the present one included; valid
+        # after the first iteration. `next_is_last`: the next iteration is the last one of its
+        # level.
         iterations_remaining = {
             level.name: Signal(level.count_bits, name=f"remaining_{level.name}") for level in levels
         }
         next_is_last = Signal(flags, reset_less=True)
-        # The innermost level that is not in its last iteration `goes_on`. The levels inside it
-        # start `again`. In the last place all levels do, which is meaningless, as no place follows.
-        # Without a place all levels do, too: so `following` is also right for the first place of a
-        # walk, which has flags that come late.
+        # The innermost level that is not in its last iteration `goes_on`, and the levels inside it
+        # start `again`. In the last place, and without a place, all levels start again. In the last
+        # place this is meaningless, as no place follows. Without a place it makes `following` right
+        # for the first place of a walk. The flags of a new walk come late.
         goes_on = Signal(flags)
         again = Signal(flags, init={level.name: 1 for level in levels})
-        following = Signal(flags)  # `last` in the next place
+        following = Signal(flags)  # the value of `last` in the next place
         m.d.comb += self.walk.ready.eq(self.present & self.advance & self.ends)
-        # Only the level that goes on counts.
+        # Only the level that goes on counts its iterations.
         now = [
             Mux(goes_on[name], Mux(self.first[name], walk.count[name], number), 0)
             for name, number in iterations_remaining.items()
@@ -212,10 +213,11 @@ class Walker(wiring.Component):
     ) -> Signal:
         """Make the register of one coordinate of the place.
 
-        Only levels that move the coordinate have a register: the value where their present
-        iteration began. For the innermost of these levels this is the place. If a level goes on
-        that does not move the coordinate, the levels inside start again. They do so from the value
-        of the next level outside, or from the start of the walk.
+        Each level that moves the coordinate has a register: its value when the present iteration of
+        the level began. In the innermost of these levels this is the coordinate of the place. If
+        another level goes on, one that does not move the coordinate, the levels inside it start
+        again. They start from the value of the next level outside that moves the coordinate, or
+        from the start of the walk.
         """
         names = [level.name for level in self._levels]
         moving = [level.name for level in self._levels if axis in level.moves]
@@ -232,7 +234,8 @@ class Walker(wiring.Component):
             total = Signal(shape, name=f"{axis}_behind_{name}")
             reaches = begun[name] + by
             if len(passes):
-                # Steps come late out of a memory: the choice is in the tables of the adder.
+                # Steps come late out of a memory, so the look-up tables of the adder choose among
+                # them.
                 adder = m.submodules[f"{axis}_adder_of_{name}"] = SelectingAdder(width=len(total))
                 m.d.comb += [
                     adder.a.eq(begun[name]),
@@ -254,10 +257,10 @@ class Walker(wiring.Component):
 
 
 def _saturated(total: Value) -> Value:
-    """Return a coordinate that has grown, kept from wrapping around.
+    """Return a coordinate after a step, without wrapping around.
 
-    A number in the lower half of the negative ones becomes one in the upper half of the positive
-    ones, which is beyond any map.
+    A sum in the lower half of the negative numbers becomes one in the upper half of the positive
+    numbers, which is beyond any map.
     """
     wraps = total[-1] & ~total[-2]
     return Cat(total[:-2], total[-2] | wraps, total[-1] & ~wraps)
