@@ -109,8 +109,8 @@ def width_bits(config: Config) -> int:
 def _position(config: Config) -> Position:
     """Return the layout of a place in a feature map.
 
-    Its coordinates begin where a window may begin, and no step goes past the upper half of the
-    positive numbers.
+    Coordinates begin at the first place of a window, which may be negative. No step goes past the
+    upper half of the positive numbers.
     """
     return Position(
         line_bits=line_bits(config),
@@ -358,7 +358,7 @@ class MatrixCommand(data.StructLayout):
 
 
 class Source(enum.Enum, shape=2):
-    """A source of the numbers of an instruction of the activation unit."""
+    """The source of the numbers that an instruction of the activation unit uses."""
 
     ACCUMULATORS = 0
     DEPTHWISE = 1

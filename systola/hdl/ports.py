@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures and layouts of ports between units of different rooms, most of them of memories."""
+"""Signatures and layouts of ports between units of different folders, most of them for memories."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out

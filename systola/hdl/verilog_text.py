@@ -42,7 +42,7 @@ _ANALOG = re.compile(rf"(?<=\\)({'|'.join(_ANALOG_KEYWORDS.split())})(?=[ \n])")
 _KEYWORD = re.compile(r"\\([a-z]\w*)(?= )")
 """A name that Verilog accepts as a name only with a backslash before it."""
 _INDEXED = re.compile(r"\\\S*\[\S*")
-"""The name of a wire for an element of another one."""
+"""The name of a wire that stands for an element of another wire."""
 _FUNCTION = re.compile(r"\\\$procmux\$(\d+) ")
 """The name of a function that chooses one of several values."""
 _ASSERTION = re.compile(r"^( *)assert (\(.*\));$", re.MULTILINE)

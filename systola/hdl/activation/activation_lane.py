@@ -24,7 +24,7 @@ class Pick(enum.Enum, shape=2):
     PLAIN = 0
     """The byte of an int8 result, or the low byte of an int16 result."""
     TABLE = 1
-    """The byte that the table has for the result."""
+    """The byte that a table gives for the result."""
     GATE = 2
     """The low byte of the gate's result."""
     HIGH = 3
@@ -56,7 +56,7 @@ BYTE_SHIFT = 5
 
 
 def lane_members(config: Config) -> dict[str, wiring.Member]:
-    """Return the members of an ActivationLane."""
+    """Return the ports of an ActivationLane."""
     bits = lane_bits(config)
     members = {
         **line_inputs(config),

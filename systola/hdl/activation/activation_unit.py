@@ -41,9 +41,7 @@ LEAST = 128
 """Number that is subtracted from 0 for a tap outside the map, so that no maximum counts this tap.
 """
 FOLLOW_LATENCY = 2
-"""Cycles from the cycle in which a list lets a step pass, through the interlock, to the read of the
-step.
-"""
+"""Cycles from the cycle in which a list lets a step pass to its read, through the interlock."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 """Cycles from a command to its first read, through walk, plan and interlock."""
 

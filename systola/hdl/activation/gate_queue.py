@@ -16,7 +16,7 @@ from systola.hdl.parts.ring import stepped
 
 
 class GateQueue(wiring.Component):
-    """A unit that holds up a step which would need a multiplier in a cycle in which the gates of an
+    """A unit that holds a step if the gates of an older vector need a multiplier that it needs.
     older vector use it.
 
     A vector with gates has a function of GATES, such as SIGMOID.

@@ -34,8 +34,8 @@ SIGMOID_INTEGER_BITS = 3
 PARTS = {"factors": FactorControl(), "terms": TermControl(), "sum": SumControl()}
 """The parts of the control of the lanes. A row of a program sets each part in a different step."""
 PASSED_ON = 3
-"""Pipeline steps from a bit of `vector_places` to the lanes: the register of the row's bits, the
-register of the chosen program, and one more.
+"""Steps from `vector_places` to the lanes, one for each register: for the bits of the row, for the
+choice of the program, and one more.
 """
 TAKING_ROW = 4
 """Number of the row that lets the lanes derive the conditions of the factors from the argument."""

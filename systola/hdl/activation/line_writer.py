@@ -138,7 +138,7 @@ class LineWriter(wiring.Component):
         return gate_vector
 
     def _announce(self, m: Module, gate: data.View) -> None:
-        """Announce one line, or two lines together with the second of them."""
+        """Announce the line of a result, or both of its lines when the second line is due."""
         one, two, shared = self.announced, self.announced_wide, self._config.columns_per_lane > 1
         lines: list[Value] = [self.written]
         for cycle in range(self._config.columns_per_lane):

@@ -40,7 +40,7 @@ SUM_LATENCY = OPERAND_LATENCY + VectorLane.LATENCY - ROW_LATENCY
 
 Both are counted from the read of the last line or the row."""
 SCALED_LATENCY = SUM_LATENCY + VectorLane.SCALED_LATENCY - VectorLane.LATENCY
-"""SUM_LATENCY for a sum of elements that the requantisers have scaled before the addition."""
+"""The SUM_LATENCY of a sum with elements that the requantisers have scaled before the addition."""
 SLOT_DISTANCE = VectorLane.SCALED_LATENCY - VectorLane.VALUE_STAGE
 """Cycles from the last line of a sum of scaled elements to the line that collides with it.
 
@@ -62,13 +62,13 @@ ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - VectorLane.
 """Cycles between sums of lines that are added to earlier results.
 
 The addend of a vector arrives with its second line at the earliest. By then the addend of the
-vector before must have been used. Machines with training leave out these cycles only where a copy
-takes one step for its element: all other vectors take so long themselves."""
+vector before must have been used. With training, these cycles are left out only after a copy that
+takes one step for its element. All other vectors take as many cycles anyway."""
 GATHER_SPACING = SCALED_LATENCY + ActivationLane.TABLE_STAGE
 """Cycles between a vector with TABLE or a curve and a line that is looked up.
 
-The vector may be a sum of scaled elements, which looks up its result late. It uses the same memory
-as the line.
+The vector may be a sum of scaled elements, which looks up its result late. Both look-ups use the
+same memory.
 """
 TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""

@@ -34,7 +34,7 @@ PHASES = data.StructLayout({"taps": 1, "elements": 1, "operand": 1, "addend": 1}
 
 
 class Pause(enum.Enum, shape=3):
-    """A reason to leave out steps after a step: the next one would come too early."""
+    """A reason to leave out steps after a step: the next step would come too early."""
 
     NONE = 0
     ONE = 1

@@ -86,8 +86,8 @@ class ActivateDecoder(wiring.Component):
 
         over_map = is_one_of(kind, *MAPS)
         floor, ceiling, limit = (chosen(n, Signal(each, name=n)) for n, each in _BOUNDS.items())
-        # Other members depend on these three members. They have signals, as this unit never reads
-        # its own output `command`.
+        # These three members are signals of their own: other members depend on them, and this unit
+        # never reads its output `command`.
         wide, wide_operands, function = (
             chosen(name, Signal(bits, name=name))
             for name, bits in (("wide", 1), ("wide_operands", 1), ("function", 3))

@@ -98,7 +98,7 @@ def commands_of(config: Config, queue: str) -> int:
 
 
 def _transfer_words(config: Config) -> dict[str, int]:
-    """Return the words of a transfer of lines, or of a Load_Parameters or Load_Table."""
+    """Return the command words of a transfer of lines, or of a Load_Parameters or Load_Table."""
     return _widths(HostTransfer(config=config))
 
 
@@ -108,14 +108,14 @@ def _tail_words(config: Config) -> dict[str, int]:
 
 
 def _request_words(config: Config) -> CommandWords:
-    """Return the words of reads from host memory that the reader has not requested yet."""
+    """Return the command words of reads from host memory that the reader has not requested yet."""
     return CommandWords(
         own={"flags": _flags(config, Executor.HOST_READER), **_transfer_words(config)}
     )
 
 
 def _entry_words(config: Config) -> CommandWords:
-    """Return the words of reads from host memory that are under way."""
+    """Return the command words of reads from host memory that are under way."""
     return CommandWords(
         own={
             "pc": PC_BITS,
@@ -128,14 +128,14 @@ def _entry_words(config: Config) -> CommandWords:
 
 
 def _write_words(config: Config) -> CommandWords:
-    """Return the words of writes to host memory."""
+    """Return the command words of writes to host memory."""
     lines = {"buffer": address_bits(config), "end": address_bits(config)}
     own = {"pc": PC_BITS, **_transfer_words(config), **lines, **_tail_words(config)}
     return CommandWords(own=own)
 
 
 def _weight_words(config: Config) -> CommandWords:
-    """Return the words of reads of weights, with training also from the buffer."""
+    """Return the command words of reads of weights, with training also from the buffer."""
     widths = _widths(WeightTransfer(config=config))
     own = {"pc": PC_BITS, **{f"weight_{name}": width for name, width in widths.items()}}
     if config.training:
@@ -148,7 +148,7 @@ def _widths(layout: data.StructLayout) -> dict[str, int]:
 
 
 def _matrix_words(config: Config) -> CommandWords:
-    """Return the words of MatrixMultiply and Convolve."""
+    """Return the command words of MatrixMultiply and Convolve."""
     count = matrix_walk(config)["count"].shape
     own = {
         "flags": _flags(config, Executor.MATRIX_UNIT),
@@ -174,7 +174,7 @@ def _matrix_words(config: Config) -> CommandWords:
 
 
 def _activate_words(config: Config) -> CommandWords:
-    """Return the words of the activation unit's instructions."""
+    """Return the command words of the activation unit's instructions."""
     walk = vector_walk(config)
     count = walk["count"].shape
     own = {

@@ -36,7 +36,7 @@ class Verdict(data.StructLayout):
 
 
 class DecodedFields(wiring.Component):
-    """A choice between registers of an instruction for each field of `decoded`.
+    """A unit that forms each field of `decoded` by a choice between registers of an instruction.
 
     | port       | meaning |
     |---|---|

@@ -30,9 +30,9 @@ COMPLETES_IN = {
     "matrix": "matrix_summing",
     "activate": "activate_writing",
 }
-"""The last list that the instructions of each queue leave.
+"""For each queue, the last of the lists that its instructions leave.
 
-An instruction leaves its queue earlier. So if this list has room, the queue and the other lists
+An instruction leaves its queue, and the other lists, earlier. So if the last list has room, they
 have room, too.
 """
 RINGS = ("host_reads", "host_read", "host_writes", "weights", "matrix", "activate")

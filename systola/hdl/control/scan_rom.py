@@ -60,10 +60,11 @@ _ALONE = {
     "host_memory": ("host", "host_reading"),
     "operand_writing": ("operand", "activate_writing"),
 }
-"""Masks that are not named after their list, with their own region and their list.
+"""Masks with a name other than the name of their list, with their own region and their list.
 
-A write to host memory waits for older reads of the same host memory as a whole, and for their
-buffer lines one by one. Operand b, and taps, have a mask of their own, apart from operand a.
+A write to host memory waits until older reads of the same host memory are complete. For the buffer
+lines that older reads fill, it waits line by line. Operand b, and taps, have a mask of their own,
+apart from operand a.
 """
 _TILES = {
     "tiles_loading": "host_reading",
@@ -203,7 +204,7 @@ def mask_of(own: str, name: str) -> str:
 
 
 def list_of(mask: str) -> str:
-    """Return the list with the entries that a mask names."""
+    """Return the list that a mask belongs to."""
     return _ALONE[mask][1] if mask in _ALONE else _TILES.get(mask, mask)
 
 

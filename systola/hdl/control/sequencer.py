@@ -58,10 +58,10 @@ class Sequencer(wiring.Component):
     | `arrived`   | a Barrier waits for the other cores, with links |
     | `passed`    | all cores have come to this Barrier, with links |
 
-    Throughput: one instruction every ISSUE_INTERVAL cycles. It is checked in its first cycle. In
-    its second cycle, or later, it is `passable`. It passes in the cycle after one with `passable`
-    and `room`. Both stay true until then: as long as no instruction is issued, lists and queues
-    only become shorter.
+    Throughput: one instruction every ISSUE_INTERVAL cycles. An instruction is checked in its first
+    cycle. In its second cycle, or later, it is `passable`. It passes one cycle after `passable` and
+    `room` are both high. Both stay high until then: as long as no instruction is issued, lists and
+    queues only become shorter.
 
     - Synchronize, Interrupt_Host, Synchronize_Host and Barrier wait until the scoreboard is `idle`.
     - Synchronize_Host then waits for `resume`, or takes a `resume` that came before.

@@ -62,7 +62,7 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset({"operation != COPY"}): When.SECOND,
     frozenset({"operation != COPY", "wide_operands"}): When.SECOND_AND_B,
 }
-"""The condition of a step, for each set of conditions of a term."""
+"""The condition of a step that adds a term, by the set of conditions of the term."""
 _WITH_FLAGS = (
     *(Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT),
     *(Executor.HOST_READER, Executor.WEIGHT_FETCH),
@@ -79,7 +79,10 @@ _LOADS: Mapping[Opcode, Loads] = {
 }
 """The set of flags that the first row of each instruction loads, for conditions."""
 SIZE_CELLS = ("map_lines", "windows", "kernel_taps")
-"""Names in extents that are cells of the scratch memory; Set_Config_Window writes these cells."""
+"""Names in the formulas of extents that are cells of the scratch memory.
+
+Set_Config_Window writes these cells.
+"""
 
 
 def constant(value: int) -> str:
@@ -101,7 +104,7 @@ class Program:
         self._kept: Bits | str | None = None
         self._waiting: dict[str, Row] = {}
         self.products: dict[tuple[str, ...], str] = {}
-        """Cells that already hold products, by the factors of the product."""
+        """Names of cells that already hold a product, by the factors of the product."""
 
     def emit(self, **parts: Any) -> None:
         """Append a row to the program."""
@@ -338,7 +341,9 @@ class Program:
         return sizes[name] if name in sizes else name if name in SIZE_CELLS else self.bits(name)
 
     def limit_of(self, memory: Memory) -> tuple[Fault, str]:
-        """Return the fault of a region that goes beyond a memory, and the cell with its size."""
+        """Return the fault of a region beyond the end of a memory, and the cell with the memory's
+        size.
+        """
         config = self.config
         return {
             Memory.BUFFER: (Fault.BUFFER_RANGE, constant(config.buffer_lines)),

@@ -178,7 +178,7 @@ def _transfer(p: Program) -> None:
     (host,) = (use for use in (*p.entry.reads, *p.entry.writes) if use.memory is Memory.HOST)
     (chip,) = (use for use in (*p.entry.reads, *p.entry.writes) if use is not host)
     reads = p.entry.executor is Executor.HOST_READER
-    # A read needs its last address, a write the end of its lines.
+    # A read from host memory needs the last address of its region, a write the end of its lines.
     region = partial(p.region, chip, "result", word="buffer", end=None if reads else "end")
     if chip.memory is Memory.BUFFER:
         _copy(p, host, region)

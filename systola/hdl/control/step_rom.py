@@ -192,7 +192,7 @@ class StepRom:
         ]
 
     def program(self, opcode: Opcode) -> list[Row]:
-        """Return the rows of an instruction."""
+        """Return the ROM rows of an instruction."""
         start = self.starts[opcode]
         return self.rows[start : start + self.lengths[opcode]]
 

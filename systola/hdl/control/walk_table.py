@@ -198,7 +198,7 @@ class WalkTable:
         )
 
     def behind(self, place: Value) -> Value:
-        """Return the operands of the row after `place`; `place` is not an instruction's last."""
+        """Return the operands of the row after `place`; an instruction must not end at `place`."""
         return _constant(self._all(self.operands)[1:], self.operands.size, place)
 
     def row(self, place: Value) -> Value:
@@ -206,7 +206,7 @@ class WalkTable:
         return _constant(self._all(self.results), self.results.size, place)
 
     def begins(self, base: data.View) -> Value:
-        """Return whether the base with this number is not the result of the step before."""
+        """Return whether the base with this number is independent of the step before."""
         return ~base.group[0] | base.half
 
     def fault(self, limit: Value) -> Value:
@@ -218,7 +218,7 @@ class WalkTable:
         return _constant([int(fault) for fault in faults], len(Const(0, Fault)), limit)
 
     def overlaps(self, limit: Value, base: Value) -> Value:
-        """Return whether a limit is one of OVERLAP, and its value is `base`.
+        """Return whether a limit raises OVERLAP, and its value is `base`.
 
         `limit` is the number of the limit.
         """

@@ -315,8 +315,9 @@ class MatrixUnit(wiring.Component):
     def _update(self, m: Module, rows: data.View, hold: Signal) -> None:
         """Delay the rows until the array has their sums, and announce the updates.
 
-        The delay line of the rows is held together with the issue, ahead of the array. So it is
-        known early that an update goes through.
+        The delay line of the rows is held together with the issue, and the array some cycles later.
+        So a row leaves the delay line before the array has its sums, and its update is then
+        certain.
         """
         config = self._config
         delay = m.submodules.delay = DelayLine(

@@ -26,8 +26,7 @@ def multiply(
 def multiply_pairs(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Return the products of one activation and several weights, with a MULT18X18D for two of
-    them."""
+    """Return the products of one activation and several weights; two weights share a MULT18X18D."""
     even = len(weights) // 2 * 2
     results: list[Value] = []
     for c in range(0, even, 2):
@@ -102,7 +101,7 @@ def _block(
 ) -> Value:
     """Return a * b, where b has 18 bits and is the value that was loaded last.
 
-    `a` is the upper bits of its operand, so that its sign need not reach more than one pin.
+    `a` goes to the upper bits of its operand, so that its sign need not drive more than one pin.
     """
     product = Signal(2 * _BITS, name=f"product{name}")
     ports: dict[str, object] = {"i_CLK0": ClockSignal(), "i_RST0": Const(0)}

@@ -37,7 +37,7 @@ def _block(
 ) -> Value:
     """Return the products of the halves of a and b, if `pair`, or the product of a and b.
 
-    The output registers of a pair belong to the adders after the multipliers. The adders add 0.
+    A pair uses the output registers of the adders after the multipliers, and the adders add 0.
     """
     product = Signal(32, name=f"product{name}")
     output = _REGISTERED_SUM if pair else _WHOLE_PRODUCT

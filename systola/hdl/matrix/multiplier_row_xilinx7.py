@@ -13,7 +13,7 @@ _FIELD = 16
 def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Return the products of one activation and several weights, with a DSP48E1 for two of them."""
+    """Return the products of one activation and several weights; two weights share a DSP48E1."""
     results: list[Value] = []
     for c in range(0, len(weights), 2):
         upper = weights[c + 1] if c + 1 < len(weights) else Const(0, weights[c].shape())

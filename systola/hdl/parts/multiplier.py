@@ -26,9 +26,9 @@ class Multiplier(wiring.Component):
     | `enable`  | the cycle counts; without it nothing moves |
     | `product` | `a` * `b` |
 
-    Latency: LATENCY cycles, or one less without `pipeline`, the register between the others. Loops
-    through the multiplier leave it out. Throughput: one product a cycle. The multiplier is one DSP
-    block, except on fabrics with smaller blocks.
+    Latency: LATENCY cycles. The register in the middle is left out without `pipeline`, which makes
+    loops through the multiplier one cycle shorter. Throughput: one product a cycle. The multiplier
+    is one DSP block, except on fabrics with smaller blocks.
     """
 
     def __init__(self, *, a: Shape, b: Shape, pipeline: bool = True):

@@ -10,7 +10,7 @@ from systola.hdl.transfers.axi import Response
 
 
 class WordBurst(data.StructLayout):
-    """A burst that has `length` + 1 words from `word`, an address in words, on."""
+    """A burst of `length` + 1 words from address `word` on, which counts words."""
 
     def __init__(self, *, address_bits: int, word_bytes: int):
         super().__init__({"word": address_bits - exact_log2(word_bytes), "length": 8})

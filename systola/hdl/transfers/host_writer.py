@@ -172,7 +172,7 @@ class HostWriter(wiring.Component):
         return sender.input.ready
 
     def _read(self, m: Module, lines: PayloadRing) -> None:
-        """Read lines out of the buffer, as they are written and there is room for them."""
+        """Read each line out of the buffer once it is written there and this unit has room."""
         line = _Line(config=self._config)
         interlock = m.submodules.interlock = Interlock(
             item=line,
