@@ -44,7 +44,9 @@ from systola.compiler.ring import Ring
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24
 MAX_STRIDE = 1 << 24
-"""Limits: bytes of the host window, tiles of the weight window, and bytes of a `stride`."""
+"""Largest number of bytes of the host window, of tiles of the weight window, of bytes of a
+`stride`.
+"""
 
 
 def compile_chain(

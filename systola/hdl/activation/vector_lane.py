@@ -66,8 +66,8 @@ PLACE_BITS = 4
 class AddendPlaces(data.StructLayout):
     """A pair of places in the memory of halves and addends.
 
-    `write` goes on by one in each cycle. `read` is WAITING places before `write`, or one place more
-    for an addend that is a cycle older.
+    `write` goes on by one in each cycle. `read` is WAITING places before `write`. For an addend
+    that came one cycle earlier than usual, `read` is one place further before.
     """
 
     def __init__(self) -> None:

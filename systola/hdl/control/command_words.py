@@ -242,5 +242,5 @@ def _window(config: Config, walk: Walk) -> dict[str, int]:
 
 
 def _move(name: str) -> int:
-    """Return the place of a step in the word `moves`."""
+    """Return the offset in bits of the step `name` in the word `moves`."""
     return sum(_WINDOW.field(each).width for each in MOVES[: MOVES.index(name)])

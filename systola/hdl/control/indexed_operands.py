@@ -69,7 +69,7 @@ def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]
 def _split(
     places: dict[int, list[Opcode]],
 ) -> tuple[int, dict[int, list[Opcode]], dict[int, list[Opcode]]]:
-    """Split the places by one bit of the opcode, chosen so that the larger part is smallest.
+    """Split the places by one bit of the opcode, in such a way that the larger part is small.
 
     Returns the number of this bit, the places for opcodes with a 0 there, and the places for
     opcodes with a 1. A place is the offset of an operand in the word. It may be in both parts.

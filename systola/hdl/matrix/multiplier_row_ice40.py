@@ -7,7 +7,7 @@ Lattice FPGA-TN-02007, "DSP Function Usage Guide for iCE40 Devices".
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 
 _REGISTERED_SUM, _WHOLE_PRODUCT = Const(1, 2), Const(3, 2)
-"""Settings for the output of a half of the block."""
+"""Settings for the output of each half of a block: a registered sum, or the whole product."""
 
 
 def multiply(
