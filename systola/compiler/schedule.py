@@ -257,7 +257,8 @@ class _Compiler:
             if len(addresses) < len(loads):
                 addresses.append(self._emit_load(loads[len(addresses)]))
 
-        # Parameters before the input delay the first results, which wait for the host's bus.
+        # Only some parameters come before the input: they delay the first results, which wait for
+        # the host's bus.
         before_input = self._entries_before_input()
         if before_input:
             self._emit_parameters(0, before_input)
