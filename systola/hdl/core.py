@@ -149,9 +149,9 @@ class Core(wiring.Component):
     def _join_links(self, m: Module) -> None:
         """Add the link unit, and connect it with the neighbours and with the other units."""
         links = LinkUnit(config=self._config)
-        cleared = Signal()
-        m.d.comb += cleared.eq(self.clear[LINK_UNIT] | self.clear_links)
-        place_unit(m, LINK_UNIT, links, cleared)
+        links_cleared = Signal()
+        m.d.comb += links_cleared.eq(self.clear[LINK_UNIT] | self.clear_links)
+        place_unit(m, LINK_UNIT, links, links_cleared)
         for name in neighbour_ports(self._config):
             connect(m, getattr(links, name), flipped(getattr(self, name)))
         join_parts(m, self._board, links)
@@ -191,13 +191,16 @@ class Core(wiring.Component):
         for. So it suffices to hold tags from the cycle after the error on.
         """
         reader, writer, weights, board = self._reader, self._writer, self._weights, self._board
-        failed = Signal()
-        held = Signal()
+        transfer_fails = Signal()
+        tags_held = Signal()
         m.d.comb += [
-            failed.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
-            board.hold_tags.eq(held),
+            transfer_fails.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
+            board.hold_tags.eq(tags_held),
         ]
-        m.d.sync += [self.error.eq(failed), held.eq(failed | self.error | self.stop)]
+        m.d.sync += [
+            self.error.eq(transfer_fails),
+            tags_held.eq(transfer_fails | self.error | self.stop),
+        ]
         # Cause and program counter are meaningful only with `error`.
         with m.If(weights.error):
             m.d.sync += [

@@ -18,11 +18,15 @@ def addend_places(m: Module, adds_to_sum: Value) -> data.View:
     cycles. Halves of elements wait in the same memory, but never for the additional cycle.
     """
     assert 1 << PLACE_BITS == 2 * VectorLane.WAITING
-    places, late = Signal(AddendPlaces()), Signal()
-    oldest, older = Signal(PLACE_BITS), Signal(PLACE_BITS)
+    places, adds_before = Signal(AddendPlaces()), Signal()
+    oldest_place, place_before = Signal(PLACE_BITS), Signal(PLACE_BITS)
     m.d.comb += [
-        oldest.eq(Cat(places.write[:-1], ~places.write[-1])),
-        places.read.eq(Mux(late, older, oldest)),
+        oldest_place.eq(Cat(places.write[:-1], ~places.write[-1])),
+        places.read.eq(Mux(adds_before, place_before, oldest_place)),
     ]
-    m.d.sync += [places.write.eq(places.write + 1), older.eq(oldest), late.eq(adds_to_sum)]
+    m.d.sync += [
+        places.write.eq(places.write + 1),
+        place_before.eq(oldest_place),
+        adds_before.eq(adds_to_sum),
+    ]
     return places

@@ -44,7 +44,7 @@ class ColumnTurns:
             return columns
         first, later = columns[: len(columns) // 2], columns[len(columns) // 2 :]
         if once:
-            kept = Signal(len(later), reset_less=True)
-            m.d.sync += kept.eq(later)
-            later = kept
+            kept_words = Signal(len(later), reset_less=True)
+            m.d.sync += kept_words.eq(later)
+            later = kept_words
         return Mux(self.at(stage), later, first)

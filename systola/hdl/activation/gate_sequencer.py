@@ -140,11 +140,11 @@ class GateSequencer(wiring.Component):
             """Return a register that is high if a vector uses `part` of one of the rows `numbers`
             next.
             """
-            at = Signal(name=name)
-            m.d.sync += at.eq(
+            row_comes = Signal(name=name)
+            m.d.sync += row_comes.eq(
                 Cat(vector_places[times[part] + places * number] for number in numbers).any()
             )
-            return at
+            return row_comes
 
         def kept(value: Value, name: str) -> dict[str, Signal]:
             """Return `value` as it was when a vector started, at the step of each part of its

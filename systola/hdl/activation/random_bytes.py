@@ -16,9 +16,9 @@ READY = RANDOM_WARM_UP + 2
 def stepped(m: Module, name: str, x: Value) -> Value:
     """Return the generator's state that follows the state `x`."""
     for number, (distance, left) in enumerate(((13, True), (7, False), (17, True))):
-        after = Signal(BITS, name=f"{name}_{number}")
-        m.d.comb += after.eq(x ^ (x << distance if left else x >> distance))
-        x = after
+        next_state = Signal(BITS, name=f"{name}_{number}")
+        m.d.comb += next_state.eq(x ^ (x << distance if left else x >> distance))
+        x = next_state
     return x
 
 

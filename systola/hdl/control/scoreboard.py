@@ -191,22 +191,24 @@ class Scoreboard(wiring.Component):
         full: list[Value] = []
         watched: dict[str, list[Value]] = {name: [] for name in lists}
         for group, here in zip(groups_of(self._config), self.decoded.ways, strict=True):
-            issued = Signal(name=f"{group.queue}_issued")
+            group_issues = Signal(name=f"{group.queue}_issued")
             names = (group.queue, *group.lists)
             is_here = here if group.side is None else here & (self.decoded.side == group.side)
             full.append(is_here & Cat(places[name].full for name in names).any())
             for name in dict.fromkeys(map(list_of, self._masks.get(group.queue, ()))):
                 watched[name].append(is_here)
-            m.d.sync += issued.eq(self.passable & self.room & is_here)
+            m.d.sync += group_issues.eq(self.passable & self.room & is_here)
             for name in (*names, *(("host_read",) if group.queue == "host_reads" else ())):
-                pushes[name].append(issued)
+                pushes[name].append(group_issues)
         no_place = Signal()
         m.d.sync += no_place.eq(Cat(full).any())
         has_room = ~no_place & Cat(scan.complete for scan in scans.values()).all()
         if links:
             has_room &= self._lets_go(m, links)
         m.d.comb += self.room.eq(has_room)
-        m.d.comb += [places[name].push.eq(Cat(issued).any()) for name, issued in pushes.items()]
+        m.d.comb += [
+            places[name].push.eq(Cat(group_issues).any()) for name, group_issues in pushes.items()
+        ]
         for scan in scans.values():
             for name, _ in scan.watched.shape():
                 m.d.comb += scan.watched[name].eq(Cat(watched[name]).any())
