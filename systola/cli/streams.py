@@ -21,7 +21,8 @@ def prepare_streams() -> None:
     closed standard output fails with OSError; to a closed standard error it goes nowhere.
     """
     codecs.register_error(_HANDLER, _plain)
-    # A file that is opened later must not get the number of a stream: it would be written to.
+    # The number of a closed stream stays occupied. Otherwise a file that is opened later would get
+    # this number, and output would be written to the file.
     if sys.stdout is None:  # type: ignore[reportUnnecessaryComparison]
         sys.stdout = open(_occupied(1, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:  # type: ignore[reportUnnecessaryComparison]

@@ -165,7 +165,9 @@ def _step_lines(step: StepEnergy, mhz: float | None) -> list[str]:
 
 
 def _model_name(text: str) -> str:
-    """Convert, for argparse, the model: a description, or a file that is read."""
+    """Convert the argument for the model, for argparse: a description, or the name of a file to
+    read.
+    """
     return text if is_description(text) else InputName(text)
 
 

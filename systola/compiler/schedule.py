@@ -44,7 +44,9 @@ from systola.compiler.ring import Ring
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24
 MAX_STRIDE = 1 << 24
-"""Limits: bytes of the host window, tiles of the weight window, and bytes of a `stride`."""
+"""Largest number of bytes of the host window, of tiles of the weight window, of bytes of a
+`stride`.
+"""
 
 
 def compile_chain(
@@ -255,7 +257,8 @@ class _Compiler:
             if len(addresses) < len(loads):
                 addresses.append(self._emit_load(loads[len(addresses)]))
 
-        # Parameters before the input delay the first results, which wait for the host's bus.
+        # Only some parameters come before the input: they delay the first results, which wait for
+        # the host's bus.
         before_input = self._entries_before_input()
         if before_input:
             self._emit_parameters(0, before_input)

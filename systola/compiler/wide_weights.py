@@ -28,11 +28,12 @@ def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
 def widened(
     operator: str, value: Value, weights: NDArray[np.int64]
 ) -> tuple[Value, list[Node], NDArray[np.int8]]:
-    """Return a value, the operations that make it of `value`, and weights of 8 bits for it.
+    """Return `value` in a wider form, the operations that make this form, and weights of 8 bits for
+    it.
 
-    Products of this value and these weights equal the products of `value` and `weights`. The last
-    axis of the weights but one has the channels of `value`. Blocks of channels with a weight of
-    more than 8 bits are in the value several times.
+    Products of the wider form and these weights equal the products of `value` and `weights`. The
+    last axis of the weights but one has the channels of `value`. Blocks of channels with a weight
+    of more than 8 bits are several times in the wider form.
     """
     first, *rest = weight_parts(weights)
     axis, channels = len(value.shape) - 1, value.channels

@@ -21,12 +21,12 @@ from systola.hdl.parts.walker import Level, Position, Walk
 
 TAG_BITS = BY_OPCODE[Opcode.DEBUG_TAG].field("tag").width
 PC_BITS = 28
-"""Bits of a program counter: instructions of the largest host window, 4 GiB of 16 bytes."""
+"""Bits of a program counter, for the largest host window: 4 GiB with 16 bytes an instruction."""
 HOST_OFFSET_BITS = 33
-"""Bits of an offset in the host window, and of its end."""
+"""Bits of a byte offset in the host window, and of the end of the window."""
 TILE_BITS = 25
 TILE_COUNT_BITS = 40
-"""Bits of the number of tiles of an instruction; it may exceed the tiles in weight memory."""
+"""Bits of an instruction's count of tiles, which may exceed the tiles in weight memory."""
 ADDRESS_BITS = 21
 """Bits of the number of a buffer line, or of the end of a region, in an instruction.
 
@@ -36,7 +36,7 @@ ACCUMULATOR_BITS = 17
 
 A machine with fewer rows needs only `row_bits` of them after the range check."""
 TABLE_BITS = 5
-"""Bits of the number of a table, and of their end."""
+"""Bits of the number of a table, and of the end of the tables."""
 
 
 class InstructionLayout(data.FlexibleLayout):
@@ -71,8 +71,8 @@ def row_bits(config: Config) -> int:
 def parameter_space(config: Config) -> int:
     """Return the address of the first parameter entry in the address space of the interlocks.
 
-    This space has buffer lines from address 0, then the parameter entries, then the tables. Numbers
-    and ends fit into the bits that are 0 in the first addresses.
+    This space has buffer lines from address 0, then the parameter entries, then the tables. The
+    first address of a space is 0 in the bits that its numbers and ends need.
     """
     room = 1 << bits_for(config.parameter_entries)
     return -(-config.buffer_lines // room) * room
@@ -109,8 +109,8 @@ def width_bits(config: Config) -> int:
 def _position(config: Config) -> Position:
     """Return the layout of a place in a feature map.
 
-    Its coordinates begin where a window may begin, and no step goes past the upper half of the
-    positive numbers.
+    Coordinates begin at the first place of a window, which may be negative. No step goes past the
+    upper half of the positive numbers.
     """
     return Position(
         line_bits=line_bits(config),
@@ -128,7 +128,7 @@ def matrix_walk(config: Config) -> Walk:
     line, rows = line_bits(config), row_bits(config)
     blocks = InstructionLayout(Opcode.CONVOLVE)["k_tiles"].width
     stride = _WINDOW["stride_x"].width
-    step_x = max(stride, bits_for(config.rows))  # for packed channels in bytes
+    step_x = max(stride, bits_for(config.rows))  # with packed channels a step counts bytes
     dilation, kernel = _WINDOW["dilation_x"].width, _WINDOW["kernel_width"].width
     windows = min(_WINDOW["out_width"].width, rows)
     return Walk(
@@ -325,8 +325,8 @@ class MatrixCommand(data.StructLayout):
     | `accumulator`                  | the first row of the accumulators |
     | `accumulate`                   | the first product is added to the rows, too |
     | `wide_vectors`, `wide_weights` | vectors and weights of int16 |
-    | `sequential`                   | lines are read in ascending order, for the last time with the
-                                       last `n` |
+    | `sequential`                   | lines are read in ascending order; the last `n` reads them
+                                       for the last time |
     | `bounded`                      | vectors outside `height` and `width` are `fill` |
     | `height`                       | rows of the feature map |
     | `width`                        | columns of the feature map, in bytes if `packed` |
@@ -358,7 +358,7 @@ class MatrixCommand(data.StructLayout):
 
 
 class Source(enum.Enum, shape=2):
-    """A source of the numbers of an instruction of the activation unit."""
+    """The source of the numbers that an instruction of the activation unit uses."""
 
     ACCUMULATORS = 0
     DEPTHWISE = 1
@@ -373,13 +373,13 @@ of the instruction.
 
 
 class Other(enum.IntEnum):
-    """An instruction with the function OTHER."""
+    """The kind of an instruction with the function OTHER."""
 
     TRANSPOSE = 0
     RANDOM = 1
     MEASURE = 2
     SUM = 3
-    """Measure without a source: exponents alone."""
+    """A Measure without a source, which only computes with exponent registers."""
 
 
 def is_gate(function: Value) -> Value:
@@ -388,7 +388,7 @@ def is_gate(function: Value) -> Value:
 
 
 def measures(other: Value) -> Value:
-    """Return whether an Other sets an exponent register, and writes no line."""
+    """Return whether an instruction of kind Other sets an exponent register, and writes no line."""
     return other[1]
 
 
@@ -445,7 +445,7 @@ class ActivateCommand(data.StructLayout):
     | `wide`            | results are int16 |
     | `accumulate`      | results are added to the contents of the destination |
     | `parameter`       | parameter entry of the first block |
-    | `by_block`        | each following block has the next entry |
+    | `by_block`        | each block has the entry after the entry of the block before |
     | `by_taps`         | a window with t taps inside the map has entry `parameter` + t - 1 |
     | `function`        | function of the result, or OTHER |
     | `rounding`, `zero_point` | rounding and zero point of the results |

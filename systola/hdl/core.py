@@ -92,8 +92,9 @@ class Core(wiring.Component):
         ]
 
     def _join_buses(self, m: Module) -> None:
-        """Connect the masters of the buses with their ports, and the host's reads with their
-        users."""
+        """Connect the bus masters with their ports, and the readers of host memory with the host
+        port.
+        """
         port, fetch, reader = self._port, self._fetch, self._reader
         writer, weights = self._writer, self._weights
         connect(m, port.bus, flipped(self.host_read))
@@ -148,9 +149,9 @@ class Core(wiring.Component):
     def _join_links(self, m: Module) -> None:
         """Add the link unit, and connect it with the neighbours and with the other units."""
         links = LinkUnit(config=self._config)
-        cleared = Signal()
-        m.d.comb += cleared.eq(self.clear[LINK_UNIT] | self.clear_links)
-        place_unit(m, LINK_UNIT, links, cleared)
+        links_cleared = Signal()
+        m.d.comb += links_cleared.eq(self.clear[LINK_UNIT] | self.clear_links)
+        place_unit(m, LINK_UNIT, links, links_cleared)
         for name in neighbour_ports(self._config):
             connect(m, getattr(links, name), flipped(getattr(self, name)))
         join_parts(m, self._board, links)
@@ -161,7 +162,7 @@ class Core(wiring.Component):
             links.arrived.eq(self._sequencer.arrived),
             self._sequencer.passed.eq(links.passed),
             self.waits.eq(links.waits),
-            # A part that only waits for a memory is not stuck.
+            # A part of the link unit that only waits for a memory counts as moved: it is not stuck.
             self.moved.eq(links.moved | waits_for_memory),
             self.mismatched.eq(links.mismatched),
             self.sent.eq(links.quiet),
@@ -190,14 +191,17 @@ class Core(wiring.Component):
         for. So it suffices to hold tags from the cycle after the error on.
         """
         reader, writer, weights, board = self._reader, self._writer, self._weights, self._board
-        failed = Signal()
-        held = Signal()
+        transfer_fails = Signal()
+        tags_held = Signal()
         m.d.comb += [
-            failed.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
-            board.hold_tags.eq(held),
+            transfer_fails.eq(Cat(unit.error for unit in (reader, writer, weights)).any()),
+            board.hold_tags.eq(tags_held),
         ]
-        m.d.sync += [self.error.eq(failed), held.eq(failed | self.error | self.stop)]
-        # Cause and program counter have a meaning with `error` only.
+        m.d.sync += [
+            self.error.eq(transfer_fails),
+            tags_held.eq(transfer_fails | self.error | self.stop),
+        ]
+        # Cause and program counter are meaningful only with `error`.
         with m.If(weights.error):
             m.d.sync += [
                 self.error_cause.eq(Fault.WEIGHT_READ_ERROR),
@@ -215,7 +219,7 @@ class Core(wiring.Component):
             ]
 
     def _show_activity(self, m: Module) -> None:
-        """Drive the conditions of `Counters`."""
+        """Drive `activity`, the conditions that `Counters` counts."""
         matrix, sequencer, activity = self._matrix, self._sequencer, self.activity
         m.d.comb += [
             activity.active.eq(matrix.active),

@@ -50,7 +50,8 @@ class CoreSignature(wiring.Signature):
     | `from_left`, `from_right`               | links from the neighbours, see LinkUnit |
     | `cores`, `waits`, `moved`, `mismatched` | ports of the LinkUnit |
     | `clear_links`                           | resets the link unit alone |
-    | `sent`                                  | all that complete instructions sent has left |
+    | `sent`                                  | all beats of complete instructions have left the
+                                                core |
     """
 
     def __init__(self, *, config: Config):

@@ -8,7 +8,7 @@ from amaranth.utils import bits_for
 from systola.arch.config import Config
 
 ROW_COUNT_BITS = 16
-"""Bits of the number of lines or rows of an instruction of the links."""
+"""Width in bits of the number of lines or rows of an instruction of the links."""
 
 
 def place_bits(config: Config) -> int:

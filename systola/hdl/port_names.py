@@ -23,8 +23,10 @@ PORT_PREFIX = {
     "cores": "cores",
     "pod": "pod_",
 }
-"""Prefix of the ports of each member of TPU and Pod. If there is a member for each core, the number
-of the core comes before the last `_`."""
+"""Prefix of the Verilog ports of each member of TPU and Pod.
+
+If there is a member for each core, the number of the core comes before the last `_`.
+"""
 
 
 def port_name(path: tuple[str | int, ...]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures and layouts of ports between units of different rooms, most of them of memories."""
+"""Signatures and layouts of ports between units of different folders, most of them for memories."""
 
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -52,8 +52,8 @@ class PodSignature(wiring.Signature):
     | `clear_links`                   | resets the link unit in the next cycle |
     | `alive`                         | something has moved on a link of the pod |
     | `stop`                          | another core has had a fault |
-    | `in_vain`                       | with `stop`: it waited for too long, and so does each core
-                                        that waits |
+    | `in_vain`                       | with `stop`: the other core waited for too long, and so does
+                                        each core that waits |
     | `moved`                         | something has moved on a link of this core |
     | `status`                        | word of the register STATUS |
     | `cause`                         | cause of the fault |
@@ -202,7 +202,8 @@ class TableWriteSignature(wiring.Signature):
 
 
 TABLE_ROW_BYTES = 4
-"""Bytes of a row of the tables of a lane, where there are curves: two numbers of a curve."""
+"""Bytes of a row in the table memory of a lane, in a machine with curves: two numbers of a curve.
+"""
 
 
 class TableRowSignature(wiring.Signature):

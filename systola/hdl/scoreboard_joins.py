@@ -43,10 +43,10 @@ def join_units(
 
 
 def settled_queue(m: Module, queue: wiring.PureInterface, name: str) -> Signal:
-    """Return whether the oldest command of a queue awaited no entry in the cycle before, either.
+    """Return whether the oldest command of a queue also awaited no entry in the cycle before.
 
-    Lines are written a cycle later than the lists let them go. So a unit that uses lines at once
-    must use them a cycle later, too.
+    Lines are written one cycle after the lists let them go. So a unit that uses lines at once must
+    wait one cycle longer.
     """
     settled = Signal(name=name)
     m.d.sync += settled.eq(queue.unblocked & ~queue.pop)

@@ -72,7 +72,7 @@ class TPU(wiring.Component):
         core = Core(config=config)
         m.submodules.core = DomainRenamer("core")(core)
         m.domains.core = ClockDomain(local=True)
-        # The core's domain sees a reset of the machine, too.
+        # A reset of the machine also resets the domain of the core.
         m.d.comb += [
             ClockSignal("core").eq(ClockSignal()),
             ResetSignal("core").eq(control.clear["core"]),
@@ -166,8 +166,8 @@ class TPU(wiring.Component):
             pod.cause.eq(control.report.cause),
         ]
         m.d.sync += pod.moved.eq(core.moved)
-        # A neighbour's beat of the wrong kind is reported before the fault that the neighbour ended
-        # with.
+        # A beat of the wrong kind from a neighbour is reported first, before the fault with which
+        # the neighbour has ended.
         waits_in_vain = pod.stop & pod.in_vain & core.waits.any()
         m.d.comb += control.broken.eq(core.mismatched.any() | watchdog.expired | pod.stop)
         with m.If(core.mismatched.any()):

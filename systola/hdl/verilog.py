@@ -105,12 +105,12 @@ def _with_modules(text: str, config: Config, platform: Fabric | Checked) -> str:
         parts.append(files("systola.hdl.memories").joinpath("sram_1r1w.v").read_text())
     if any("  replica #(" in part for part in parts):
         register = files("systola.hdl.parts").joinpath("replica.v").read_text()
-        parts.append(register.partition("\n")[2])  # a text has one licence line
+        parts.append(register.partition("\n")[2])  # only the first text keeps its licence line
     return "\n".join(parts)
 
 
 def _convert_merged(component: wiring.Component, name: str, platform: Fabric | Checked) -> str:
-    """Convert a component to a module without others in it, with equal registers merged.
+    """Convert a component to one flat module, with equal registers merged.
 
     Synthesis merges them anyway. A simulator compiles the module in a third of the time.
     """

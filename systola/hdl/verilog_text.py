@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import re
 
-from amaranth._toolchain.yosys import find_yosys  # as amaranth.back.verilog does
+# imported in the same way by amaranth.back.verilog
+from amaranth._toolchain.yosys import find_yosys
 
 _REMOVED = ("generator", "top", "full_case", "amaranth.hierarchy", "amaranth.decoding")
 """Attributes that mean nothing to tools that read the Verilog."""
@@ -41,7 +42,7 @@ _ANALOG = re.compile(rf"(?<=\\)({'|'.join(_ANALOG_KEYWORDS.split())})(?=[ \n])")
 _KEYWORD = re.compile(r"\\([a-z]\w*)(?= )")
 """A name that Verilog accepts as a name only with a backslash before it."""
 _INDEXED = re.compile(r"\\\S*\[\S*")
-"""The name of a wire for an element of another one."""
+"""The name of a wire that stands for an element of another wire."""
 _FUNCTION = re.compile(r"\\\$procmux\$(\d+) ")
 """The name of a function that chooses one of several values."""
 _ASSERTION = re.compile(r"^( *)assert (\(.*\));$", re.MULTILINE)
@@ -61,7 +62,7 @@ def verilog_text(design: str, *steps: str) -> str:
     script = (f"read_rtlil <<rtlil\n{design}\nrtlil", *steps)
     # Yosys warns of processes that Verilog may not be able to express. After "proc" there are none.
     text = yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)
-    # Icarus takes a function with a name that begins with `$` for a function of a simulator.
+    # Icarus takes a name that begins with `$` for a function of the simulator.
     text = _FUNCTION.sub(r"choice_\1 ", text)
     text = _ASSERTION.sub(r"\1if (!\2) $fatal;", text)
     # With ABC9 Yosys 0.70 takes `words[2]` for the bit of `words` with this number.

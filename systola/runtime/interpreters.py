@@ -219,9 +219,7 @@ class _OnnxRuntime:
         ]
 
     def probed(self) -> list[tuple[int | str, str, list[int]]]:
-        """Return name, type and shape of each output after a run on zeros, by which the shapes are
-        known.
-        """
+        """Return name, type and shape of each output; the shapes are found by a run on zeros."""
         # The names of the types of ONNX Runtime, such as tensor(int64), are numpy's except for
         # these.
         types = {"float": "float32", "double": "float64", "float16": "float16"}

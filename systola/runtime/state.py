@@ -151,7 +151,9 @@ class State:
 
 
 _residents: WeakValueDictionary[int, State] = WeakValueDictionary()
-"""The state that has its values on a machine, by the identity of the machine, which it keeps."""
+"""For each machine, by its identity, the state with values on it. The state keeps the machine
+alive.
+"""
 
 
 def _resident(backend: Backend) -> State | None:

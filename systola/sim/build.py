@@ -28,7 +28,8 @@ SIM_DIRECTORY = Path(__file__).resolve().parent
 WORK = "make-"
 """Beginning of the name of a directory in which a result is made; its key and `-` follow."""
 SEAL = ".sha256"
-"""End of the name of a seal, after the name of its result."""
+"""End of the name of a seal, a file with the checksum of a result; the result's name comes before.
+"""
 
 
 def build_root() -> Path:

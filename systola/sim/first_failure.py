@@ -26,7 +26,7 @@ class FirstFailure:
     """File and line of the assertion, and its message."""
     traceback: str
     simulated: str
-    """Simulated time of the test until then, with its unit."""
+    """Simulated time from the start of the test to its failure, with the unit of time."""
 
 
 def first_failure(results: Path) -> FirstFailure | None:

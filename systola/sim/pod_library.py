@@ -243,7 +243,9 @@ class PodSimulator(VerilatedModel):
                 self._attach(core, False, weights, weight_base, (0, 0))
                 windows.append(_Window(host, host_base, weight_base))
             return windows
-        places: dict[bytes | int, int] = {}  # by content of weights, by core of a host window
+        # Offsets of memories: of weights by their content, of a host window by the number of its
+        # core.
+        places: dict[bytes | int, int] = {}
         parts: list[NDArray[np.uint8]] = []
         size = 0
         for core, image in enumerate(images):

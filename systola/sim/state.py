@@ -48,10 +48,11 @@ _UNITS = {
         ("host_writing",),
     ),
 }
-"""Units of the machine, by name.
+"""For each unit of the machine: its queue, the prefix of its wait flags, their masks, and its
+lists.
 
-Each has its queue, and the prefix of the flags for its waits, with their masks. The last entry
-names the lists that hold its own instructions while they are under way.
+The flags show the reasons for which the unit waits. The lists hold the unit's own instructions
+while they are under way.
 """
 
 

@@ -41,7 +41,7 @@ def write_surfer(waveform: Path, groups: Iterable[Group], scope: str, marker: in
                 lines.append(f"item_set_format {_mapping(waveform, signal.names)}")
             row += 1
         lines.append("item_unfocus")
-    # Only the first group stays open.
+    # Close all groups of signals except the first one.
     lines += ["group_fold_all", _focus(0), "group_unfold_recursive", "item_unfocus"]
     if marker is not None:
         lines += [f"marker_set {MARK} {marker}", f"cursor_set {marker}"]

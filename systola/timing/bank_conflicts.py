@@ -25,7 +25,7 @@ from systola.timing.regions import Times
 SEARCHED = 256
 """Number of lines in which yielding_writes looks for a conflict in one step."""
 HORIZON = 2 * DEPTHWISE_TAPS
-"""Largest number of cycles that a vector takes, with some cycles of waiting."""
+"""Largest number of cycles that a vector takes, including some cycles in which it waits."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Reader:
     paired: bool = False
     """True if each read takes the line before, too, from the bank before."""
     gates: Gates | None = None
-    """Gates of older vectors. Vectors that sum lines must find slots between these.
+    """Gates with older vectors, between which vectors that sum lines must find slots.
 
     None for vectors of other kinds.
     """

@@ -62,9 +62,9 @@ class HostReadPort:
         self._fetched = 0.0  # no beat of instructions before
         self._transfers: deque[Transfer] = deque(maxlen=32)
         self.before_data: Callable[[float], None] = _nothing
-        """Function that is called with the cycle of a request for data, before the request counts.
+        """Function that is called before each request for data, with the cycle of the request.
 
-        It puts in the fetches that were asked for before.
+        The function adds the fetches that were requested earlier.
         """
 
     def data(self, begin: float, beats: int, bursts: int, pace: float) -> Transfer:

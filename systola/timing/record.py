@@ -172,7 +172,9 @@ class Record:
             self._work[unit].extend([begun + time for time in times], cycles)
 
     def repeat(self, since: Mark, count: int, cycles: float) -> None:
-        """Count the work after `since` another `count` times, which takes `cycles` cycles."""
+        """Count the work after the mark `since` again, `count` times; this takes `cycles` cycles in
+        all.
+        """
         tagged = self._intervals[since.intervals :]
         for interval in tagged:
             interval.passes *= 1 + count

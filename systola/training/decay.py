@@ -2,9 +2,9 @@
 """Weight decay, apart from gradients: weights lose a part of themselves in each step.
 
 In int16 the part of one step would be rounded to nothing. So the parts of DECAY_STEPS steps are
-taken at once, and their rounding has an offset: the same for all weights and another one each time,
-from the van der Corput sequence. A weight that loses a tenth of a unit each time so loses a unit in
-ten times. A code of zero stays zero.
+taken at once. Before the rounding an offset is added, which is the same for all weights. It is
+another one each time, from the van der Corput sequence. So a weight that loses a tenth of a unit
+each time loses a whole unit once in ten times. A code of zero stays zero.
 """
 
 from __future__ import annotations

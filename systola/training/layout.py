@@ -117,7 +117,7 @@ class RecurrencePlaces:
 
 @dataclass(frozen=True)
 class Spilled:
-    """A set of places in host memory for the numbers of a turn that is not in the buffer."""
+    """A set of places in host memory for the numbers of a turn that is not in the buffer now."""
 
     units: tuple[int, ...]
     """Byte offsets of the inputs of each stage but the first, int8, [block][sample]."""

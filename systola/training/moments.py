@@ -101,7 +101,9 @@ class Scale:
         return Scale(self.unit * 2.0**-times, self.bound * 2.0**-times)
 
     def surveyed(self, bits: int) -> Scale:
-        """Return the scale of codes with `bits` bits or fewer; SURVEYED_BITS is the least."""
+        """Return the scale with a bound for codes of `bits` bits; a survey reports SURVEYED_BITS or
+        more.
+        """
         return replace(self, bound=min(self.bound, 2.0 ** max(bits, SURVEYED_BITS)))
 
 
@@ -199,12 +201,16 @@ class MomentStep:
 
     @property
     def gradient_entry(self) -> Entry:
-        """The entry from sums to the codes of gradients; its shift comes from a register."""
+        """The parameter entry that makes codes of gradients of sums; its shift comes from a
+        register.
+        """
         return self._shared(self._gradient)
 
     @property
     def first_entry(self) -> Entry:
-        """The entry from sums to additions to the codes of first moments, with the same shift."""
+        """The parameter entry that makes additions to the codes of first moments, with the same
+        shift.
+        """
         return self._shared(self._first)
 
     @property
@@ -228,7 +234,7 @@ class MomentStep:
 
     @property
     def root_entry(self) -> Entry:
-        """The entry from |g| / s times |g| to the addition to the code of s."""
+        """The parameter entry that makes the addition to the code of s, from |g| / s times |g|."""
         scale = (1 - self._decays.second) / sqrt(2) * self._ratio
         return _entry(scale, -RATIO_BITS, _offset(self._number))
 

@@ -81,7 +81,8 @@ class TPUStrategy(Strategy):
         found = _resolver(tpu_cluster_resolver)
         backend = "iss" if found.backend == FAST else found.backend
         super().__init__(found.cores, found.preset, backend=backend, latency=found.latency)
-        object.__setattr__(self, "_training_backend", found.backend)  # a Strategy is frozen
+        # Strategy is a frozen dataclass
+        object.__setattr__(self, "_training_backend", found.backend)
 
     @property
     def training_backend(self) -> str:

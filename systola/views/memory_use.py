@@ -153,7 +153,7 @@ def _lines(config: Config, step: _Step, uses: Sequence[Use], window: Window) -> 
 
 
 def _window(step: _Step, before: Window) -> Window:
-    """Return the window that holds after a step."""
+    """Return the window of Set_Config_Window that is in force after a step."""
     if step.entry.opcode != Opcode.SET_CONFIG_WINDOW:
         return before
     return Window(**{each.name: step.operands[each.name] for each in fields(Window)})

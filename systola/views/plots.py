@@ -57,8 +57,9 @@ def new_figure(width: float, height: float) -> Figure:
         ) from None
 
     class ShownFigure(Figure):
-        """A figure that notebooks show. By themselves they show only figures of pyplot, which has
-        global state.
+        """A figure that notebooks show.
+
+        Of other figures, notebooks show only figures of pyplot, which has global state.
         """
 
         def _repr_png_(self) -> bytes:
@@ -92,7 +93,7 @@ def as_label(text: str) -> str:
 
 
 def roofline_figure(config: Config, report: Report, title: str, *, names: bool = True) -> Figure:
-    """Draw the layers of `report` under the roofs of array and ports, see systola.runtime.roofline.
+    """Draw the layers of `report` in a roofline, as systola.runtime.roofline explains it.
 
     With `names`, the names of the layers stand beside the axes.
     """

@@ -266,7 +266,8 @@ class _Trace:
         ]
         if work.awaited_weights:
             waited.append(f"{work.awaited_weights} cycles for weights")
-        # If a register was added, the text does not show the final operand.
+        # The text has operands without index registers. So the final values of these operands are
+        # added.
         place = work.number * INSTRUCTION_BYTES
         word = decode(self._run.image.program[place : place + INSTRUCTION_BYTES])
         assert word is not None

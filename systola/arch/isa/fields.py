@@ -179,7 +179,9 @@ class Instruction:
 
     @cached_property
     def reserved(self) -> tuple[tuple[int, int], ...]:
-        """The bits that belong to no field and are 0: ranges from a first bit to before an end."""
+        """The bits that belong to no field and are 0, as ranges: first bit, and bit after the last
+        one.
+        """
         found: list[tuple[int, int]] = []
         end = OPCODE_BITS
         for field in self.fields:

@@ -11,10 +11,10 @@ from systola.arch.isa.fields import Executor, Instruction, Memory
 
 @dataclass(frozen=True)
 class Way:
-    """A way of an instruction from its issue on: into a queue, and into lists of instructions under
-    way.
+    """The way of an instruction after its issue: its queue, and the lists that hold it until it is
+    done.
 
-    The instruction leaves the lists in this order. It is complete when it has left the last one.
+    The instruction leaves the lists in their order. It is complete when it has left the last list.
     """
 
     queue: str

@@ -32,7 +32,7 @@ class HostView:
     channels: Channels
     packed: bool = False
     beside: int = 1
-    """Number of pixels of the value that share a row; `packed` is as in FeatureMap."""
+    """Number of pixels that share a row of the matrix; FeatureMap describes `packed`."""
 
     @property
     def pixels(self) -> int:

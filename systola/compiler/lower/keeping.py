@@ -100,7 +100,7 @@ class RingStep(Step):
     """A step that moves a ring back to its first place; most programs leave it out."""
 
     place: FeatureMap
-    """Map of all rows, old and new."""
+    """Map in the buffer of all rows of the ring: the old rows, and then the new rows."""
     step: int
     output_entries: Entries
 

@@ -44,7 +44,7 @@ class Made:
     """All steps that have been made so far."""
 
     def convolutions(self) -> list[ConvolutionStep]:
-        """Return the convolutions that made the parts.
+        """Return the convolutions that made the parts of the source.
 
         Returns an empty list if other operations made them, or if other steps follow.
         """

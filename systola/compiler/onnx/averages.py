@@ -63,7 +63,7 @@ def pool_mean(
 def real_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """Calculate means as a mean in float32 followed by QuantizeLinear does."""
+    """Calculate means as two operators do: a mean in float32, and QuantizeLinear after it."""
     total = sums.astype(np.float32) * source.scale
     steps = np.rint(total / np.float32(count) / result.scale)
     return steps.astype(np.int64) + result.zero_point

@@ -125,4 +125,4 @@ FLOAT_CURVES = (*_ONE, *_TWO)
 """Kinds of operators that are functions of one float32."""
 
 FLOAT_ONLY = ("COS", "DIV", "FLOOR", "POW", "SIGN", "SIN", "SQUARE", "SQUARED_DIFFERENCE")
-"""Kinds among them that the machine has in no other type."""
+"""Kinds of these operators that the machine has for float32 only."""

@@ -64,9 +64,10 @@ def without_unsigned(graph: Graph) -> Graph:
 
 
 def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
-    """Return `graph` without the operators that keep its others on uint8, and these operators.
+    """Return `graph` without the operators that force all others to uint8, and return these
+    operators.
 
-    The results of an operator that is left out are inputs.
+    The results of an operator that is left out become inputs.
     """
     _, touching = _touching(graph)
     unlike = [operator for operator in touching if operator.kind not in _ALIKE]

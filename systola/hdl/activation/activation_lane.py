@@ -19,12 +19,12 @@ from systola.hdl.ports import TableRowSignature, TableWriteSignature
 
 
 class Pick(enum.Enum, shape=2):
-    """A choice of the byte of a lane for the line that is written."""
+    """A choice of the byte that a lane gives to the result line."""
 
     PLAIN = 0
     """The byte of an int8 result, or the low byte of an int16 result."""
     TABLE = 1
-    """The byte that the table has for the result."""
+    """The byte that a table gives for the result."""
     GATE = 2
     """The low byte of the gate's result."""
     HIGH = 3
@@ -56,7 +56,7 @@ BYTE_SHIFT = 5
 
 
 def lane_members(config: Config) -> dict[str, wiring.Member]:
-    """Return the members of an ActivationLane."""
+    """Return the ports of an ActivationLane."""
     bits = lane_bits(config)
     members = {
         **line_inputs(config),
@@ -102,8 +102,8 @@ class ActivationLane(wiring.Component):
     A VectorLane adds up the elements of buffer lines. A Requantiser makes a code of the value. A
     table or a GateLane may replace the code. At last a byte is picked for the line that is written.
 
-    The column "cycle" counts from the cycle of the value. Stages are constants of Requantiser, or
-    of this class.
+    The column "cycle" counts cycles from the cycle in which the lane gets the value. Stages are
+    constants of Requantiser, or of this class.
 
     | port          | cycle            | meaning |
     |---|---|---|
@@ -113,7 +113,7 @@ class ActivationLane(wiring.Component):
     | `summing`     |                  | control of the sum of the VectorLane |
     | `tap`         |                  | weight for the VectorLane, with depthwise lanes |
     | `before`      |                  | low byte for the VectorLane, if the machine `reads_pairs` |
-    | `pair`        |                  | `before` counts |
+    | `pair`        |                  | `before` is valid |
     | `waits_at`    |                  | places in the VectorLane's memory, if the machine
                                          `reads_pairs` |
     | `accumulator` | 0                | a sum from the accumulators: the value |
@@ -191,7 +191,7 @@ class ActivationLane(wiring.Component):
                 self.magnitude.eq(value[:-1] ^ value[-1].replicate(MAGNITUDE_BITS)),
                 requantiser.dither.eq(self.dither),
             ]
-        # waits as long as a table takes
+        # the result, delayed by the time that a look-up in a table takes
         waiting_result = Signal(lane_bits(config), reset_less=True)
         plain_result = Signal(lane_bits(config), reset_less=True)
         m.d.sync += [waiting_result.eq(requantiser.result), plain_result.eq(waiting_result)]

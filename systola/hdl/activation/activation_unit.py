@@ -41,9 +41,7 @@ LEAST = 128
 """Number that is subtracted from 0 for a tap outside the map, so that no maximum counts this tap.
 """
 FOLLOW_LATENCY = 2
-"""Cycles from the cycle in which a list lets a step pass, through the interlock, to the read of the
-step.
-"""
+"""Cycles from the cycle in which a list lets a step pass to its read, through the interlock."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 """Cycles from a command to its first read, through walk, plan and interlock."""
 
@@ -61,7 +59,7 @@ class ActivationUnit(wiring.Component):
     |---|---|
     | `queue`             | the queue of commands; `pop`: all steps of the command were taken off |
     | `activate_reading`  | the list of accumulator rows: reports each row in the cycle after its
-                            read, and retires when all have been read |
+                            read, and retires when all are read |
     | `activate_operands` | the list of buffer lines: retires in the cycle after the last read |
     | `activate_writing`  | the list of results: reports lines that are written in ANNOUNCED cycles,
                             and retires when all are written by then |
@@ -96,9 +94,9 @@ class ActivationUnit(wiring.Component):
       DRAIN_SPACING. So do the vectors that `spacings` names for LONG_SPACING.
     - A step that would meet the gates of older vectors waits, see GateQueue.
 
-    Where two columns share a lane, a step takes two cycles. The pauses are whole steps then: as
-    many cycles, or one more. Each program begins with the same turn, counted from the rise of
-    `running`, so that it takes the same cycles each time.
+    Where two columns share a lane, a step takes two cycles. A pause is then a whole number of
+    steps: as many cycles as above, or one more. Each program begins with the same turn, counted
+    from the rise of `running`, so that it takes the same cycles each time.
     """
 
     def __init__(self, *, config: Config):
@@ -138,14 +136,14 @@ class ActivationUnit(wiring.Component):
         command = self._plan(m, interlock, instruction_ends)
 
         from_accumulators = command.source == Source.ACCUMULATORS
-        in_both = Signal()  # a Measure, which is in two lists: of rows read, and of lines read
+        in_both = Signal()  # a Measure, which has entries in both lists of reads
         if self._config.training:
             m.d.comb += in_both.eq((command.function == OTHER) & measures(command.table))
         adds = (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
         elements_scaled = Signal()
         m.d.comb += elements_scaled.eq((command.source == Source.VECTOR) & adds)
         # Bit n: a sum of scaled elements was issued n + 1 cycles ago. Such a sum occupies the
-        # requantisers for one cycle in each turn. Each of its elements does so, too.
+        # requantisers for one cycle in each turn, and so does each of its elements.
         scaled_sums = Signal(SLOT_DISTANCE)
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
@@ -181,16 +179,16 @@ class ActivationUnit(wiring.Component):
         return m
 
     def _plan(self, m: Module, interlock: Interlock, instruction_ends: Signal) -> data.View:
-        """Give the planned steps to the interlock; return the instruction of the steps taken.
+        """Connect the planner with the interlock; return the command of the present step.
 
-        The planner may already have the next instruction. A pause follows the last step of an
-        instruction, which `instruction_ends` then.
+        The planner may already have the next command. At `instruction_ends` the last step of the
+        present command ends. A pause follows, in which the next command takes its place.
         """
         planner = m.submodules.planner = StepPlanner(config=self._config)
         queue = self.queue
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)
-        # The masks of the step that the planner offers.
+        # The masks of the step that the planner offers. They lose each entry that leaves its list.
         step_masks = Signal.like(queue.masks)
         next_masks = Signal.like(step_masks)
         m.d.comb += [
@@ -202,7 +200,7 @@ class ActivationUnit(wiring.Component):
 
         command = Signal(ActivateCommand(config=self._config), reset_less=True)
         command_present = Signal()
-        command_follows = Signal()  # the planner already has the instruction after `command`
+        command_follows = Signal()  # the planner already has the next command
         m.d.comb += [
             planner.commands.payload.eq(queue.command),
             planner.commands.valid.eq(queue.valid),
@@ -220,7 +218,7 @@ class ActivationUnit(wiring.Component):
     def _wait_for_gates(
         self, m: Module, command: data.View, elements_scaled: Signal, vector_issues: Signal
     ) -> None:
-        """Hold up steps that would meet the gates, or tables, of older vectors."""
+        """Hold steps that need a multiplier or table which results of older vectors still use."""
         from_accumulators = command.source == Source.ACCUMULATORS
         inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
         queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
@@ -239,7 +237,9 @@ class ActivationUnit(wiring.Component):
             m.d.comb += queue.turn.eq(self._column_turn)
 
     def _place_lanes(self, m: Module, command: data.View) -> ResultLanes:
-        """Place the result lanes, with all ports but the controls of lines and of vectors."""
+        """Place the result lanes and connect their ports, except for the controls of lines and
+        vectors.
+        """
         lanes = m.submodules.lanes = ResultLanes(config=self._config)
         if self._shared:
             was_running = Signal()
@@ -273,7 +273,7 @@ class ActivationUnit(wiring.Component):
         return lanes
 
     def _awaits_tables(self, m: Module, command: data.View, vector_issues: Value) -> Value:
-        """Return whether lines that use tables must wait, as results still use the tables."""
+        """Return whether a look-up of lines must wait, as older results still use the tables."""
         cycles_remaining = Signal(range(GATHER_SPACING + 1))
         with m.If(vector_issues & (command.function == Function.TABLE)):
             m.d.sync += cycles_remaining.eq(GATHER_SPACING)
@@ -287,7 +287,7 @@ class ActivationUnit(wiring.Component):
         """Return the present step, whether ResultLanes sees it, and whether it ends in this cycle.
 
         A step with an element for the requantisers waits while the requantisers are `busy`. A step
-        also waits while the gates of older vectors hold it up.
+        also waits while the GateQueue holds it.
 
         Where columns take turns, a step has two cycles and may read in either of them. ResultLanes
         sees the step in both cycles. In the cycle after them, `made` shows if the read took place.
@@ -310,7 +310,7 @@ class ActivationUnit(wiring.Component):
         row, line = enable_row & ~step_held, enable_line & ~line_blocked & ~step_held
         offered, done = step_taken, step_taken
         if self._shared:
-            has_read, was_blocked = Signal(), Signal()  # in the first cycle
+            has_read, was_blocked = Signal(), Signal()  # state of a step after its first cycle
             m.d.sync += [has_read.eq(reads & ~self._column_turn), was_blocked.eq(meets)]
             meets = Mux(self._column_turn, was_blocked, meets)
             row, line, reads = row & ~has_read, line & ~has_read, reads | has_read
@@ -329,9 +329,8 @@ class ActivationUnit(wiring.Component):
             step_taken.eq(step_valid & reads_granted),
         ]
 
-        # A step that cannot follow waits in `waiting_step`, so that the interlock's `ready` is a
-        # register. No step follows a step with a pause at once: the step that is loaded then is not
-        # valid.
+        # A step that cannot become the present step yet waits in `waiting_step`. So the interlock's
+        # `ready` is a register. A step with a pause is followed by an invalid step.
         passed = interlock.output
         waiting_step, step_waits = Signal(layout, reset_less=True), Signal()
         waiting_free = Signal(init=1)  # no step waits in `waiting_step`
@@ -347,7 +346,7 @@ class ActivationUnit(wiring.Component):
             passed.ready.eq(waiting_free & self._column_turn if self._shared else waiting_free),
             next_step.eq(Mux(step_waits, waiting_step, passed.payload)),
             step_comes.eq(step_waits | passed.valid),
-            # There is no step during a pause. Without a step no memory has to grant a read.
+            # No step is valid during a pause, so no memory has to grant a read.
             step_leaves.eq(reads_granted & ~unit_rests),
             step_proceeds.eq(step_comes & ~(step_valid & pause_follows)),
         ]
@@ -367,8 +366,8 @@ class ActivationUnit(wiring.Component):
                     enable_line.eq(step_proceeds & next_step.reads),
                 ]
 
-            # Count the steps to leave out after a step. Its `pause` chooses their number; the
-            # first of them needs no count.
+            # A pause leaves out steps. The first one is the invalid step that is loaded after a
+            # step with a pause. `rest_remaining` counts the further ones.
             with m.If(step_leaves):
                 m.d.sync += long_rest.eq(0)
                 with m.Switch(next_step.pause):
@@ -396,7 +395,7 @@ class ActivationUnit(wiring.Component):
         taken: Signal,
         elements_scaled: Signal,
     ) -> None:
-        """Set the control of a buffer line."""
+        """Derive from the step the control of the buffer line that it reads."""
         is_vector = command.source == Source.VECTOR
         in_elements = step.phase == Phase.ELEMENTS
         in_operand = step.phase == Phase.OPERAND
@@ -462,7 +461,7 @@ class ActivationUnit(wiring.Component):
     def _control_vector(
         self, m: Module, control: data.View, command: data.View, step: data.View
     ) -> None:
-        """Set the control of a vector."""
+        """Derive from the step the control of the vector that it issues."""
         m.d.comb += [
             control.line.eq(step.line),
             control.last.eq(step.ends),

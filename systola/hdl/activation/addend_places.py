@@ -10,18 +10,23 @@ from systola.hdl.activation.vector_lane import PLACE_BITS, AddendPlaces, VectorL
 
 
 def addend_places(m: Module, adds_to_sum: Value) -> data.View:
-    """Return the places for all lanes, two cycles before the requantiser takes an addend.
+    """Return the places in memory that all lanes use in this cycle, for a write and for a read.
 
-    If `adds_to_sum` was high in the cycle before, an addend that is a cycle older is read. Sums of
-    lines come a cycle later than rows of the accumulators, and the next addend may follow after
-    three cycles. Halves of elements wait in the same memory, but never for a cycle more.
+    An addend is read two cycles before the requantiser takes it. If `adds_to_sum` was high in the
+    cycle before, the read place is one cycle older. The reason is that a sum of lines reaches the
+    requantiser one cycle later than an accumulator row. The next addend may follow after three
+    cycles. Halves of elements wait in the same memory, but never for the additional cycle.
     """
     assert 1 << PLACE_BITS == 2 * VectorLane.WAITING
-    places, late = Signal(AddendPlaces()), Signal()
-    oldest, older = Signal(PLACE_BITS), Signal(PLACE_BITS)
+    places, adds_before = Signal(AddendPlaces()), Signal()
+    oldest_place, place_before = Signal(PLACE_BITS), Signal(PLACE_BITS)
     m.d.comb += [
-        oldest.eq(Cat(places.write[:-1], ~places.write[-1])),
-        places.read.eq(Mux(late, older, oldest)),
+        oldest_place.eq(Cat(places.write[:-1], ~places.write[-1])),
+        places.read.eq(Mux(adds_before, place_before, oldest_place)),
     ]
-    m.d.sync += [places.write.eq(places.write + 1), older.eq(oldest), late.eq(adds_to_sum)]
+    m.d.sync += [
+        places.write.eq(places.write + 1),
+        place_before.eq(oldest_place),
+        adds_before.eq(adds_to_sum),
+    ]
     return places

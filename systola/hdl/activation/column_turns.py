@@ -15,26 +15,27 @@ class ColumnTurns:
         self._turn = turn
 
     def at(self, stage: int) -> Value:
-        """Return the turn of a column that was read `stage` cycles ago.
+        """Return the number of the column that has its turn in a stage.
 
-        READ_SLACK is a multiple of a step, so it does not change the turn.
+        The stage lies `stage` cycles after the read. READ_SLACK is a multiple of a step, so it does
+        not change the turn.
         """
         assert self._turn is not None
         return (self._turn - stage)[0]
 
     def first(self, holds: Value, stage: int) -> Value:
-        """Return `holds` in the first turn only; `holds` itself stays for all turns.
+        """Return `holds` limited to the first turn of a stage, where `holds` stays for all turns.
 
-        A line that is read is complete in the first turn.
+        The first turn is for actions on a whole line, which is complete by then.
         """
         return holds if self._turn is None else holds & ~self.at(stage)
 
     def last(self, holds: Value, stage: int) -> Value:
-        """Return `holds` in the last turn only; `holds` itself stays for all turns."""
+        """Return `holds` limited to the last turn of a stage, where `holds` stays for all turns."""
         return holds if self._turn is None else holds & self.at(stage)
 
     def now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:
-        """Return the words of the columns that have their turn, `stage` cycles after the read.
+        """Return one word for each lane: the word of the column that has its turn in a stage.
 
         `columns` has a word for each column. It stays for all turns or, with `once`, only for the
         first turn.
@@ -43,7 +44,7 @@ class ColumnTurns:
             return columns
         first, later = columns[: len(columns) // 2], columns[len(columns) // 2 :]
         if once:
-            kept = Signal(len(later), reset_less=True)
-            m.d.sync += kept.eq(later)
-            later = kept
+            kept_words = Signal(len(later), reset_less=True)
+            m.d.sync += kept_words.eq(later)
+            later = kept_words
         return Mux(self.at(stage), later, first)

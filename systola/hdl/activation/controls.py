@@ -85,9 +85,10 @@ class VectorControl(data.StructLayout):
 
 
 class PassingControl(data.StructLayout):
-    """A part of VectorControl that passes from stage to stage of the lanes.
+    """The part of VectorControl that passes through the stages of the lanes.
 
-    The line of the vector waits in a memory. The other fields are used before the value comes.
+    The other part need not pass: the line of the vector waits in a memory, and further fields are
+    used before the vector gets its value.
     """
 
     def __init__(self) -> None:

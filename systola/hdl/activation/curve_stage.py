@@ -29,7 +29,7 @@ class CurveStage(wiring.Component):
     |---|---|
     | `valid`          | there is a vector, in the cycle before TABLE_STAGE of the lanes |
     | `control`        | control of the vector |
-    | `on_curve`       | its function is a curve, in the same cycle |
+    | `on_curve`       | its function is a curve; in the same cycle as `valid` |
     | `table`          | its table, one cycle later |
     | `gathers`        | a line is read that looks up numbers of int32 |
     | `gathered_table` | with `gathers`: the first table of these numbers |

@@ -19,7 +19,8 @@ class ShiftLayout(data.StructLayout):
 
     | field      | meaning |
     |---|---|
-    | `replaces` | the shifts take the place of the parameter entry's: for any register but 0 |
+    | `replaces` | the shifts take the place of the shifts in the parameter entry: for any register
+                   but 0 |
     | `right`    | the register, clamped to 0 to 31 |
     | `left`     | the negated register, clamped to 0 to 7 |
     """

@@ -16,7 +16,7 @@ FACTORS = 7
 Condition n, from 0 to 6, holds if the argument needs factor n.
 """
 ZERO, POSITIVE, ALWAYS = 7, 8, 9
-"""Numbers of further conditions: the argument is 0; the argument is 0 or positive; always true."""
+"""Numbers of three conditions: the argument is 0, the argument is not negative, always true."""
 PRODUCT_LATENCY = 2
 """Cycles from the operands of the multiplier to the product."""
 
@@ -24,7 +24,7 @@ PRODUCT_LATENCY = 2
 def slots(turns: int) -> int:
     """Return the steps, of `turns` cycles each, between two products of the same vector.
 
-    The second product has the sum with the first one as a factor. In the steps between, the
+    The second product has the sum with the first product as a factor. In the steps between, the
     multiplier is free for other vectors. So this is also the number of vectors that can share a
     lane.
     """
@@ -32,7 +32,7 @@ def slots(turns: int) -> int:
 
 
 def sum_steps(turns: int) -> int:
-    """Return the steps of `turns` cycles from the operands of a product to its sum."""
+    """Return the steps, of `turns` cycles each, from the operands of a product to its sum."""
     return PRODUCT_LATENCY // turns
 
 
@@ -64,8 +64,8 @@ class Addend(enum.Enum, shape=2):
 class ProductTerm(enum.Enum, shape=2):
     """The second operand of the adder, made from the product.
 
-    ROUNDED is the product divided by 2^15 and rounded. QUADRUPLE is four times and NEGATED minus
-    one times this number.
+    ROUNDED is the product divided by 2^15 and rounded. QUADRUPLE is four times this number, and
+    NEGATED is this number with the opposite sign.
     """
 
     NONE = 0
@@ -205,8 +205,8 @@ class GateLane(wiring.Component):
         centred = Signal(signed(13))
         m.d.comb += centred.eq(argument[:13] ^ 1 << 12)
 
-        # The operands of the next sum. A vector without `update` adds 0 to its value, which then
-        # stays as it is.
+        # The operands of the next sum. With `update` low the adder adds 0 to the value of the
+        # vector, so the value does not change.
         factors = registers("factors", unsigned(FACTORS))
         ends = registers("ends", unsigned(ALWAYS - FACTORS), places=period)
         with m.If(control.take):
@@ -226,7 +226,7 @@ class GateLane(wiring.Component):
             doubling[0].eq(holds & terms.doubles),
         ]
 
-        # A value of 2^15 counts as 2^15 - 1 in products. No result is 2^15.
+        # Factors have 16 bits, so a value of 2^15 enters a product as 2^15 - 1. No result is 2^15.
         values = registers("value", signed(17), places=period)
         saved = registers("saved", signed(16), places=period)
         spare = registers("spare", signed(16))
@@ -250,7 +250,7 @@ class GateLane(wiring.Component):
         # One adder rounds, negates and adds: -x is ~x and a carry.
         product = self.product[14:]
         addend = Signal(signed(17))
-        of_product = Signal(18)  # bit 0 is the carry into the adder
+        of_product = Signal(18)  # second operand; bit 0 is the carry into the adder
         with m.Switch(addends[-1]):
             with m.Case(Addend.OFFSET):
                 m.d.comb += addend.eq(control.sum.offset)

@@ -30,9 +30,9 @@ from systola.hdl.activation.gate_lane import (
 QUARTER, HALF = 1 << 13, 1 << 14
 """Factors 1/4 and 1/2 with 15 fractional bits; such a product is rounded half up."""
 ALMOST_ONE = HIGHEST
-"""A factor that leaves values from 0 to 2^14 unchanged, as the product is rounded."""
+"""A factor just below one, which leaves values from 0 to 2^14 unchanged by its rounded product."""
 MINUS_ONE = -1 << 15
-"""A factor that negates; as a number, minus one with 15 fractional bits."""
+"""Minus one with 15 fractional bits: a factor that negates."""
 EXP_OF_EIGHTH = 28918
 """exp(-1/8) with 15 fractional bits."""
 ONE_THIRD = 10923
@@ -50,23 +50,24 @@ x.
 """
 ROOT_ITERATIONS = 3
 _QUARTER_BITS = (0, 1)
-"""Numbers of two conditions: the two bits of the argument that count its whole quarters."""
+"""Numbers of two conditions: bit 0 and bit 1 of the number of whole quarters in the argument."""
 ONE = 1 << 13
 """1 with 13 fractional bits."""
 
 Row = dict[str, Any]
-"""Type of a row: the fields of GateControl that are not zero, by name.
+"""A row of a program: the fields of GateControl that are not zero, by name.
 
-A row takes several steps; each field counts in the step that needs it."""
+A row takes several steps, and each field is used in one of these steps.
+"""
 
 
 def _add(*, condition: int = ALWAYS, **fields: Any) -> Row:
-    """Return a row with a sum, and without a product."""
+    """Return a row that adds, but does not multiply."""
     return {"update": 1, "condition": condition, **fields}
 
 
 def _product(*, term: ProductTerm = ProductTerm.ROUNDED, **fields: Any) -> Row:
-    """Return a row with a product, to which it adds something."""
+    """Return a row that multiplies, and adds to the product."""
     return _add(multiply=1, product=term, **fields)
 
 
@@ -87,7 +88,8 @@ def _exponential() -> list[Row]:
         _product(constant=HALF, addend=Addend.ARGUMENT),
         _product(constant=EXP_OF_EIGHTH, offset=EXP_OF_EIGHTH),
     ]
-    # Multiply by exp(-2^e) for each 2^e in the distance of the argument from this interval.
+    # The argument differs from this interval by a sum of powers 2^e. Multiply by exp(-2^e) for each
+    # of these powers.
     factors = [_product(constant=EXPONENTIALS[n], condition=n) for n in range(FACTORS)]
     return rows + factors
 
@@ -124,7 +126,7 @@ def microprogram(*, tanh: bool) -> list[Row]:
 
 
 def inverse_program() -> tuple[list[Row], int]:
-    """Return the program of 1/x, and the number of its row that squares 1/sqrt(x)."""
+    """Return the program of 1/x, and the number of its row that squares 1/sqrt(x) to get 1/x."""
     # First, half of the difference between -x and the centred argument: -3, -5 or -7 times 2^11 for
     # 1, 2 or 3 whole quarters in the argument. For 0 quarters, and for 4 (the argument 0), the last
     # rows set the results.
@@ -154,9 +156,11 @@ def inverse_program() -> tuple[list[Row], int]:
 
 PROGRAMS = {name: microprogram(tanh=name == "tanh") for name in ("sigmoid", "tanh")}
 INVERSE, SQUARE_ROW = inverse_program()
-"""The program of 1/x, and the number of its row that 1/sqrt(x) leaves out.
+"""The program of 1/x, and the number of its row that squares 1/sqrt(x). The function 1/sqrt(x)
+skips this row.
 
-The program is no longer than PROGRAMS."""
+The program is no longer than PROGRAMS.
+"""
 ROWS = len(PROGRAMS["tanh"])
 """Number of rows in the programs of SIGMOID and TANH."""
 EXP_ROWS = len(_exponential())

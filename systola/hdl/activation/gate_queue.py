@@ -16,7 +16,7 @@ from systola.hdl.parts.ring import stepped
 
 
 class GateQueue(wiring.Component):
-    """A unit that holds up a step which would need a multiplier in a cycle in which the gates of an
+    """A unit that holds a step if the gates of an older vector need a multiplier that it needs.
     older vector use it.
 
     A vector with gates has a function of GATES, such as SIGMOID.
@@ -59,7 +59,7 @@ class GateQueue(wiring.Component):
         turns = self._turns
         places = slots(turns)
         after_rows, after_lines = (alone_after(turns, sums_lines=lines) for lines in (False, True))
-        steps_remaining = Signal(range(after_lines))  # steps until `hold_all` ends
+        steps_remaining = Signal(range(after_lines))  # steps remaining until `hold_all` ends
         slot_place = Signal(range(places))
         # `sums_lines` and `alone` of the last vector with gates.
         lines_there, alone_there = Signal(), Signal()
@@ -67,7 +67,7 @@ class GateQueue(wiring.Component):
         m.d.sync += vector_waits.eq(
             ~self.gate | self.alone | alone_there | (self.sums_lines != lines_there)
         )
-        # Both holds come out of registers, for the next step.
+        # Both holds are registers, computed here for the next step.
         hold_stays = Signal()
         m.d.comb += hold_stays.eq(steps_remaining > 1)
         with m.If(self.turn) if turns > 1 else nullcontext():

@@ -32,23 +32,23 @@ from systola.hdl.parts.turns import registers_in_turn
 
 SIGMOID_INTEGER_BITS = 3
 PARTS = {"factors": FactorControl(), "terms": TermControl(), "sum": SumControl()}
-"""The parts of GateControl that a row sets, each in another step."""
+"""The parts of the control of the lanes. A row of a program sets each part in a different step."""
 PASSED_ON = 3
-"""Steps from `vector_places` to the lanes: one for a register of the row's bits, one for a register
-of the choice, and one more.
+"""Steps from `vector_places` to the lanes, one for each register: for the bits of the row, for the
+choice of the program, and one more.
 """
 TAKING_ROW = 4
-"""Number of the row with which the lanes take the conditions from the argument."""
+"""Number of the row that lets the lanes derive the conditions of the factors from the argument."""
 WAITING = Requantiser.LATENCY - Requantiser.MULTIPLIER_STAGE
-"""Cycles from a vector's products in the requantiser to its argument at the gates."""
+"""Cycles from the products of a vector in the requantiser to its argument at the gates."""
 
 
 def lead(turns: int) -> int:
-    """Return the steps from a vector's argument to the first row of its program.
+    """Return the steps from the argument of a vector to the first row of its program.
 
-    In these steps the argument is shifted. The number is chosen so that a vector's products in the
-    gates come a multiple of `slots` steps after its products in the requantiser. Then both use the
-    same one of the `slots` places in time.
+    In these steps the argument is shifted. Vectors share a multiplier by time slots: every `slots`
+    steps the slot of a vector comes again. The number of steps is chosen so that a vector has the
+    same slot in the gates as in the requantiser.
     """
     steps = TANH_INTEGER_BITS + 3
     while (WAITING + turns * steps) % (turns * slots(turns)):
@@ -57,12 +57,11 @@ def lead(turns: int) -> int:
 
 
 def gate_spacing(turns: int) -> int:
-    """Return the least number of steps from one vector with SIGMOID or TANH to the next such
-    vector.
+    """Return the least number of steps between two vectors that have SIGMOID or TANH.
 
-    The distance may be longer by any multiple of `slots`. With such distances no two of `slots`
+    The distance may be longer by any multiple of `slots`. Then no two of `slots` consecutive
     vectors multiply at the same time. A vector has made its last product before the requantiser
-    needs the multiplier for a later vector in the same place.
+    needs the multiplier for a later vector with the same time slot.
     """
     places = slots(turns)
     spacing = -(-(WAITING // turns + lead(turns)) // places) + LAST_PRODUCT + 1
@@ -74,7 +73,7 @@ def gate_spacing(turns: int) -> int:
 def gates_alone(turns: int) -> int:
     """Return the steps from a vector with SIGMOID or TANH to a vector without either.
 
-    By then all products of its gates are made, and its lines are written.
+    After these steps the gates have made all products of the vector, and its lines are written.
     """
     products = WAITING // turns + lead(turns) + slots(turns) * LAST_PRODUCT + 1
     return max(products, GateSequencer.latency(turns) + 2)
@@ -124,28 +123,33 @@ class GateSequencer(wiring.Component):
         m = Module()
         turns, layout = self._turns, GateControl()
         places = slots(turns)
-        # Steps from the first place to the places of the first row, for each part of control.
+        # For each part of the control: steps from the start of a vector to the first row of its
+        # program.
         factors = lead(turns) - PASSED_ON
         sums = factors + sum_steps(turns)
         times = {"factors": factors, "terms": sums - 1, "sum": sums}
 
-        # A bit for each vector moves through `vector_places`, from row to row of all programs. In
-        # each place it selects the bits of this row in every program. Then the vector's own program
-        # is chosen, and its row goes into a register.
+        # Each vector has a bit that moves through `vector_places`, step by step, past the rows of
+        # all programs. At each row, the bit selects the control bits of this row in every program.
+        # Then the program of the vector is chosen, and the control goes into a register.
         vector_places = Signal(self.latency(turns))
         m.d.sync += vector_places.eq(Cat(self.start, vector_places))
         m.d.comb += self.finishes.eq(vector_places[-1])
 
         def passed(part: str, numbers: Iterable[int], name: str) -> Signal:
-            """Return a register: the next step belongs to `part` of one of the rows `numbers`."""
-            at = Signal(name=name)
-            m.d.sync += at.eq(
+            """Return a register that is high if a vector uses `part` of one of the rows `numbers`
+            next.
+            """
+            row_comes = Signal(name=name)
+            m.d.sync += row_comes.eq(
                 Cat(vector_places[times[part] + places * number] for number in numbers).any()
             )
-            return at
+            return row_comes
 
         def kept(value: Value, name: str) -> dict[str, Signal]:
-            """Return `value` of the vector that starts, delayed for each part of its control."""
+            """Return `value` as it was when a vector started, at the step of each part of its
+            control.
+            """
             ring = registers_in_turn(m, unsigned(1), turns=places, name=name)
             with m.If(self.start):
                 m.d.sync += ring[0].eq(value)
@@ -188,8 +192,8 @@ class GateSequencer(wiring.Component):
         with m.Elif(shifts_remaining != 0):
             m.d.sync += shifts_remaining.eq(shifts_remaining - 1)
         # All vectors share one register for the conditions of their factors. So a vector writes its
-        # conditions there just before the rows that use them. 1/x is alone in the lanes, and writes
-        # them at its start.
+        # conditions just before the rows that use them. A vector with 1/x is alone in the lanes,
+        # and writes its conditions at its start.
         factors_taken = passed("sum", [TAKING_ROW], "taken")
         m.d.sync += control_row.take.eq(factors_taken)
         if self._training:

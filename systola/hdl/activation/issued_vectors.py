@@ -29,8 +29,8 @@ class IssuedVectors(wiring.Component):
     comes SUM_LATENCY cycles later, or SCALED_LATENCY cycles if its elements are scaled. The caller
     keeps the two kinds apart: no two vectors may come out in the same cycle. No back-pressure.
 
-    Where columns take turns, an `issue` stays for all turns. It counts if `made` is high in the
-    cycles that follow it. Everything comes READ_SLACK cycles later.
+    Where columns take turns, an `issue` stays for all turns. The vector counts if `made` is high in
+    the cycles after these turns. So all outputs come READ_SLACK cycles later.
     """
 
     def __init__(self, *, config: Config):

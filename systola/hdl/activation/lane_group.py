@@ -33,12 +33,14 @@ OF_EACH = (
 
 
 def group_size(config: Config) -> int:
-    """Return the number of lanes in a group: an eighth of all or fewer, the same for all groups."""
+    """Return the number of lanes in a group: at most an eighth of all lanes, the same for all
+    groups.
+    """
     return gcd(config.cols, max(1, config.cols // 8))
 
 
 def lane_ports(config: Config) -> dict[str, tuple[wiring.Flow, int]]:
-    """Return direction and bits of each port of an ActivationLane, by its name in Verilog."""
+    """Return direction and width in bits of each port of an ActivationLane, by its Verilog name."""
     lane = wiring.Signature(lane_members(config))
     return {
         "__".join(map(str, path)): (member.flow, Shape.cast(member.shape).width)
@@ -87,7 +89,7 @@ def place_lanes(
     lanes: Sequence[Mapping[str, ValueLike]],
     outputs: Mapping[str, Sequence[Signal]],
 ) -> None:
-    """Place the lanes and connect each one's inputs to its values, and its outputs to `outputs`."""
+    """Place the lanes one by one, and connect the inputs and `outputs` of each lane."""
     for number, values in enumerate(lanes):
         lane = m.submodules[f"lane_{number}"] = ActivationLane(config=config)
         for path, member, port in lane.signature.flatten(lane):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controls that the lanes get of the buffer lines, each in the cycle that needs it."""
+"""The control ports of the lanes that belong to buffer lines, each in the cycle that needs it."""
 
 from collections.abc import Sequence
 
@@ -11,11 +11,11 @@ from systola.hdl.activation.vector_lane import SumControl, VectorLane
 
 
 def line_controls(m: Module, before: data.View, lanes: Sequence[data.View]) -> dict[str, ValueLike]:
-    """Return ports of the lanes, in the cycle before the lanes use them.
+    """Return the values of some ports of the lanes, one cycle before the lanes use them.
 
-    `lanes` has the LineControl of the line in each stage of the lanes, and `before` in the stage
-    before the first. The controls come a cycle early, as they pass through a register of each group
-    of lanes.
+    This cycle is for the register that each group of lanes has. A LineControl passes through the
+    stages of the lanes as a shift register: `lanes` holds it in each stage, and `before` in the
+    stage before the first.
     """
     summing = Signal(SumControl())
     soon = lanes[VectorLane.SUM_STAGE - 1].summing

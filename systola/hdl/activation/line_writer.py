@@ -15,13 +15,11 @@ from systola.hdl.commands import OTHER, address_bits, is_gate, measures
 from systola.hdl.control.signatures import list_signature
 
 GATES = 4
-"""Number of vectors that may be in the gates while their line numbers wait: one more than the lanes
-hold.
-"""
+"""Places for the line numbers of vectors in the gates: one more than the gates can hold vectors."""
 
 
 class EndingVector(data.StructLayout):
-    """A place for a vector at one of the last stages of the lanes: `control` if it is `valid`."""
+    """A vector that has reached one of the last stages of the lanes: `control` if it is `valid`."""
 
     def __init__(self, *, config: Config):
         super().__init__({"valid": 1, "control": EndControl(config=config)})
@@ -34,9 +32,9 @@ class LineWriter(wiring.Component):
     |---|---|
     | `starts`           | the gates start, in the cycle before the vector is `at_gate` |
     | `finishes`         | in the next cycle the gates have the result of the oldest vector |
-    | `at_gate`          | the vector with the result that the gates take as their argument |
-    | `announced`        | the vector that is announced now if it has one line |
-    | `announced_wide`   | the vector that is announced now if it has two lines |
+    | `at_gate`          | the vector that enters the gates: its result is their argument |
+    | `announced`        | the vector at the stage where a result of one line is announced |
+    | `announced_wide`   | the vector at the stage where a result of two lines is announced |
     | `end`              | the vector with the bytes that the lanes give in this cycle |
     | `next_looks_up`    | the vector of the next cycle takes its bytes from a table |
     | `written`          | the first line after the lines of the vector that is `announced` |
@@ -84,13 +82,13 @@ class LineWriter(wiring.Component):
         silent: Any = 0
         if self._config.training:
             silent = (end.control.function == OTHER) & measures(end.control.table)
-        vector_done = Signal()  # the lanes give the low bytes of a vector
+        vector_done = Signal()  # the lanes give the low, or only, bytes of a vector
         vector_control = Signal.like(end.control)
         m.d.comb += [
             vector_done.eq((end.valid & ~is_gate(end.control.function) & ~silent) | gate.valid),
             vector_control.eq(Mux(gate.valid, gate.control, end.control)),
         ]
-        # The high bytes follow when all columns have had their turn.
+        # The lanes give the high bytes of a result after the last turn of its low bytes.
         wide: list[Value] = [vector_done & vector_control.wide]
         for turn in range(turns):
             wide.append(Signal(name=f"wide_{turn}"))
@@ -112,13 +110,13 @@ class LineWriter(wiring.Component):
         return m
 
     def _gate(self, m: Module) -> data.View:
-        """Return the vector with a result from the gates that the lanes give in this cycle."""
+        """Return the vector with a result of the gates that the lanes give in this cycle."""
         turns = self._config.columns_per_lane
         gate_vector = Signal(EndingVector(config=self._config))
         gate_starts, gate_ends = Signal(), Signal()
         m.d.sync += [gate_starts.eq(self.starts), gate_ends.eq(self.finishes)]
 
-        # The lines of vectors in the gates wait in a ring.
+        # While vectors are in the gates, their line numbers wait in a ring.
         memory = m.submodules.gates = Memory(
             shape=EndControl(config=self._config), depth=GATES, init=[]
         )
@@ -140,7 +138,7 @@ class LineWriter(wiring.Component):
         return gate_vector
 
     def _announce(self, m: Module, gate: data.View) -> None:
-        """Announce one line, or two lines together with the second of them."""
+        """Announce the line of a result, or both of its lines when the second line is due."""
         one, two, shared = self.announced, self.announced_wide, self._config.columns_per_lane > 1
         lines: list[Value] = [self.written]
         for cycle in range(self._config.columns_per_lane):

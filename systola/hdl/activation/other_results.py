@@ -18,7 +18,7 @@ from systola.hdl.commands import OTHER, MeasureLayout, Other, measures
 
 
 def is_other(port: data.View) -> Value:
-    """Return whether a vector is present that is not requantised."""
+    """Return whether a vector with function OTHER is present: its results are not requantised."""
     return port.valid & (port.function == OTHER)
 
 

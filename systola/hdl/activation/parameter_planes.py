@@ -19,7 +19,7 @@ MULTIPLIER_PLANES = range(4, 8)
 
 
 class ParameterPlanes(wiring.Component):
-    """A memory that reads an entry in every cycle, with or without a vector: it is known late
+    """A memory that reads an entry in every cycle, as it is known late whether there is a vector.
     whether there is one.
 
     | port     | meaning |

@@ -16,9 +16,9 @@ READY = RANDOM_WARM_UP + 2
 def stepped(m: Module, name: str, x: Value) -> Value:
     """Return the generator's state that follows the state `x`."""
     for number, (distance, left) in enumerate(((13, True), (7, False), (17, True))):
-        after = Signal(BITS, name=f"{name}_{number}")
-        m.d.comb += after.eq(x ^ (x << distance if left else x >> distance))
-        x = after
+        next_state = Signal(BITS, name=f"{name}_{number}")
+        m.d.comb += next_state.eq(x ^ (x << distance if left else x >> distance))
+        x = next_state
     return x
 
 
@@ -55,7 +55,7 @@ class RandomBytes(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # steps left until the state is the state of the first line
+        # steps of the generators remaining until their state gives the first line
         steps_remaining = Signal(range(READY))
         state_steps = Signal()
         m.d.comb += state_steps.eq((steps_remaining != 0) | self.take | self.draw)

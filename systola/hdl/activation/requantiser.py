@@ -12,8 +12,9 @@ from systola.hdl.parts.selecting_adder import SelectingAdder
 HALF_WORD = 16
 """Number of bits in the lower half of each factor."""
 KEPT_FROM = 30
-"""Number of the lowest product bit that is kept. The high word begins one bit above, so this bit is
-half a unit of the high word.
+"""Number of the lowest product bit that is kept.
+
+The high word begins one bit above, so this bit is half a unit of the high word.
 """
 ELEMENT_SHIFT = 15
 """Bits by which an element is shifted left, in addition to `shift_left`."""
@@ -30,7 +31,7 @@ class Requantiser(wiring.Component):
     """A pipeline for the formula of Activate: bias, multiplier, shifts, offset and clamp.
 
     The formula is in arch/isa/; its source is LiteRT's MultiplyByQuantizedMultiplier, with double
-    and single rounding. The column "cycle" counts from the cycle of the value.
+    and single rounding. The column "cycle" counts cycles from the cycle in which the value comes.
 
     | port          | cycle            | meaning |
     |---|---|---|
@@ -120,8 +121,8 @@ class Requantiser(wiring.Component):
             shift.eq(self.shift_right),
             longer.eq(Cat(self.shift_right[2:] > n for n in range(7))),
         ]
-        moved, carry = self._shifted(m, product, shift, longer)
-        self._clamp(m, moved, carry)
+        shifted_number, round_up = self._shifted(m, product, shift, longer)
+        self._clamp(m, shifted_number, round_up)
         return m
 
     def _scaled(self, m: Module) -> Signal:
@@ -141,28 +142,31 @@ class Requantiser(wiring.Component):
             shift.eq(self.shift_left),
             at_least.eq(Cat(self.shift_left > n for n in range(7))),
         ]
-        # Each binary stage of the shift takes one look-up table for each bit of the value. In the
-        # last two stages the tables have a free input, which is used to saturate.
-        sign = Signal(reset_less=True)
+        # Each stage shifts by a power of two, with one look-up table for each bit of the value. In
+        # the last two stages the tables have a free input, which serves to saturate.
+        sum_sign = Signal(reset_less=True)
         by_four = Signal(32, reset_less=True)
-        rest = Signal(2, reset_less=True)
+        shift_rest = Signal(2, reset_less=True)
         too_high, too_low = Signal(reset_less=True), Signal(reset_less=True)
         overflows = Signal()
         m.d.comb += overflows.eq(
             Cat(longer & (biased[30 - n] ^ biased[31]) for n, longer in enumerate(at_least)).any()
         )
         m.d.sync += [
-            sign.eq(biased[31]),
+            sum_sign.eq(biased[31]),
             by_four.eq(Mux(shift[2], biased << 4, biased)),
-            rest.eq(shift[:2]),
+            shift_rest.eq(shift[:2]),
             too_high.eq(overflows & ~biased[31]),
             too_low.eq(overflows & biased[31]),
         ]
         by_two, scaled = Signal(31), Signal(32)
         m.d.comb += [
-            by_two.eq(Mux(rest[1], by_four << 2, by_four) | too_high.replicate(31)),
+            by_two.eq(Mux(shift_rest[1], by_four << 2, by_four) | too_high.replicate(31)),
             scaled.eq(
-                Cat(Mux(rest[0], Cat(too_high, by_two), by_two)[:31] & ~too_low.replicate(31), sign)
+                Cat(
+                    Mux(shift_rest[0], Cat(too_high, by_two), by_two)[:31] & ~too_low.replicate(31),
+                    sum_sign,
+                )
             ),
         ]
         return scaled
@@ -187,7 +191,7 @@ class Requantiser(wiring.Component):
             Cat(low, high).eq(scaled),
             Cat(factor_low, factor_high).eq(self.multiplier),
         ]
-        # The outer products wait in their blocks while the mixed products are added.
+        # The outer products wait in their multiplier blocks while the mixed products are added.
         outer = Cat(
             part("low_low", low, factor_low, waits=True),
             part("high_high", high, factor_high, waits=True),
@@ -210,7 +214,7 @@ class Requantiser(wiring.Component):
         return product
 
     def _lent(self, m: Module, a: Signal, b: Signal) -> Value:
-        """Return a * b, from a multiplier that `borrow` lends to the gates in other cycles."""
+        """Return a * b. In cycles with `borrow`, the multiplier works for the gates instead."""
         number = signed(HALF_WORD + 1)
         m.submodules.low_high = shared = Multiplier(a=number, b=number, pipeline=False)
         m.d.comb += [
@@ -243,7 +247,8 @@ class Requantiser(wiring.Component):
         sign = product[-1]
         coarse, fine = shift[2:], shift[:2]
 
-        # Stage 6. One bit below the sign shows that the result cannot hold the number.
+        # Stage 6. In `number`, the bit below the sign differs from the sign if the result cannot
+        # hold the number.
         groups = [product[i : i + COARSE] for i in range(0, 32, COARSE)]
         beyond = Cat(
             (product[i : i + COARSE] != sign.replicate(COARSE)) & ~longer[k]
@@ -257,21 +262,21 @@ class Requantiser(wiring.Component):
         any_cut = Signal(reset_less=True)
         all_cut = Signal(reset_less=True)
         by_first = Signal(reset_less=True)
-        rest = Signal(2, reset_less=True)
+        fine_shift = Signal(2, reset_less=True)
         m.d.sync += [
             number.eq(Cat(left[:kept], sign ^ beyond.any(), sign)),
             upper.eq(left[kept:]),
             any_cut.eq(Cat(c & g.any() for c, g in zip(longer, groups, strict=False)).any()),
             all_cut.eq(Cat(~c | g.all() for c, g in zip(longer, groups, strict=False)).all()),
             by_first.eq((self.rounding == Rounding.SINGLE) | (shift == 0)),
-            rest.eq(fine),
+            fine_shift.eq(fine),
         ]
 
         # Stage 7.
         first = Signal()
         by_one: Value = first
         any_other, all_others = Signal(), Signal()
-        with m.Switch(rest):
+        with m.Switch(fine_shift):
             for n in range(COARSE):
                 with m.Case(n):
                     m.d.comb += [
@@ -280,51 +285,58 @@ class Requantiser(wiring.Component):
                         all_others.eq(all_cut & number[:n].all()),
                     ]
         if self._dithers:
-            by_one = self._dithered(m, lower, number, rest)
-        moved = Signal(signed(kept + 1), reset_less=True)
+            by_one = self._dithered(m, lower, number, fine_shift)
+        shifted_number = Signal(signed(kept + 1), reset_less=True)
         high = Signal(32 - self._bits, reset_less=True)
-        carry = Signal(reset_less=True)
+        round_up = Signal(reset_less=True)
         m.d.comb += [
-            self.number.eq(Cat(moved[: self._bits], high)),
-            self.carry.eq(carry),
+            self.number.eq(Cat(shifted_number[: self._bits], high)),
+            self.carry.eq(round_up),
         ]
         m.d.sync += [
-            moved.eq(number[1:].as_signed() >> rest),
-            high.eq(Cat(number[1 + self._bits : kept], upper).as_signed() >> rest),
-            carry.eq(Mux(by_first, by_one, Mux(number[-1], first & any_other, first | all_others))),
+            shifted_number.eq(number[1:].as_signed() >> fine_shift),
+            high.eq(Cat(number[1 + self._bits : kept], upper).as_signed() >> fine_shift),
+            round_up.eq(
+                Mux(by_first, by_one, Mux(number[-1], first & any_other, first | all_others))
+            ),
         ]
-        return moved, carry
+        return shifted_number, round_up
 
-    def _dithered(self, m: Module, lower: Value, number: Value, rest: Value) -> Value:
+    def _dithered(self, m: Module, lower: Value, number: Value, fine_shift: Value) -> Value:
         """Return the carry of the sum of the bits cut off and `dither`: stages 6 and 7.
 
-        `number` comes a cycle after `lower`, which has the bits below it. It is then shifted right
-        by `rest`.
+        `lower` has the bits below `number`, and comes one cycle before it. Then `number` is shifted
+        right by `fine_shift`.
         """
-        below = Signal(len(lower), reset_less=True)
-        fraction, total = Signal(DITHER_BITS), Signal(DITHER_BITS + 1)
-        m.d.sync += below.eq(lower)
+        bits_below = Signal(len(lower), reset_less=True)
+        fraction, dithered_sum = Signal(DITHER_BITS), Signal(DITHER_BITS + 1)
+        m.d.sync += bits_below.eq(lower)
         m.d.comb += [
-            fraction.eq(Cat(below, number) >> rest),
-            total.eq(fraction + self.dither),
+            fraction.eq(Cat(bits_below, number) >> fine_shift),
+            dithered_sum.eq(fraction + self.dither),
         ]
-        return total[-1]
+        return dithered_sum[-1]
 
-    def _clamp(self, m: Module, moved: Signal, carry: Signal) -> None:
-        """Add `carry` and the offset to `moved`, and clamp the sum: stages 8 and 9."""
-        total = Signal(signed(len(moved) + 1), reset_less=True)
-        sum_of_all = Signal(len(total) + 1)
-        result = Signal.like(self.result, reset_less=True)
+    def _clamp(self, m: Module, shifted_number: Signal, round_up: Signal) -> None:
+        """Add `round_up` and the offset to `shifted_number`, and clamp the sum: stages 8 and 9."""
+        offset_sum = Signal(signed(len(shifted_number) + 1), reset_less=True)
+        sum_of_all = Signal(len(offset_sum) + 1)
+        clamped_sum = Signal.like(self.result, reset_less=True)
         m.d.comb += [
-            sum_of_all.eq(Cat(1, moved).as_signed() + Cat(carry, self.offset).as_signed()),
-            self.result.eq(result),
+            sum_of_all.eq(
+                Cat(1, shifted_number).as_signed() + Cat(round_up, self.offset).as_signed()
+            ),
+            self.result.eq(clamped_sum),
         ]
-        m.d.sync += total.eq(sum_of_all[1:])
-        room_above, room_below = Signal(signed(len(total) + 1)), Signal(signed(len(total) + 1))
-        m.d.comb += [room_above.eq(self.high - total), room_below.eq(total - self.low)]
+        m.d.sync += offset_sum.eq(sum_of_all[1:])
+        room_above, room_below = (
+            Signal(signed(len(offset_sum) + 1)),
+            Signal(signed(len(offset_sum) + 1)),
+        )
+        m.d.comb += [room_above.eq(self.high - offset_sum), room_below.eq(offset_sum - self.low)]
         with m.If(room_above < 0):
-            m.d.sync += result.eq(self.high)
+            m.d.sync += clamped_sum.eq(self.high)
         with m.Elif(room_below < 0):
-            m.d.sync += result.eq(self.low)
+            m.d.sync += clamped_sum.eq(self.low)
         with m.Else():
-            m.d.sync += result.eq(total)
+            m.d.sync += clamped_sum.eq(offset_sum)

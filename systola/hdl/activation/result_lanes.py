@@ -69,20 +69,16 @@ from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, Tab
 
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
-"""The first stage in which registers hold a vector's own settings.
-
-Before this stage they hold only the number of its instruction.
+"""The first stage with the settings of a vector in registers; before it, these hold only a number.
 """
 ROUNDING_STAGE, CLAMP_STAGE = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
-"""The stages in which the lanes get the settings of a requantiser, and the bounds of a result."""
+"""The stages in which the lanes get the settings of the requantiser, and the bounds of results."""
 SHARERS = 8
-"""Least number of lanes that share a register of controls. If an eighth of all lanes is a larger
-number, that number of lanes shares one.
-"""
+"""Lanes that share a register of controls, or an eighth of all lanes if this is more."""
 
 
 def lanes_are_instances(config: Config) -> bool:
-    """Return whether the lanes are instances of the module `lane_group`, like the MXU's tiles."""
+    """Return whether the lanes are placed as instances of the module `lane_group`."""
     return config.cols > TILE_LIMIT
 
 
@@ -107,7 +103,7 @@ class ResultLanes(wiring.Component):
     | `about`            | with the last vector of a Measure: its fields |
     | `seed`             | with the load of a seed: the seed |
     | `turn`             | number of the column that has its turn, where columns take turns |
-    | `made`             | `line` and `issue` of the two cycles before count, with turns |
+    | `made`             | with turns: `line` and `issue` of the two cycles before are valid |
     | `reads`            | bytes or row are read in this cycle, where columns take turns |
     | `gathers`          | with `line`: its elements are looked up, with attention |
 
@@ -163,8 +159,9 @@ class ResultLanes(wiring.Component):
         m = Module()
         config = self._config
         self._turns = ColumnTurns(self.turn if self._shared else None)
-        self._inputs: dict[str, Any] = {}  # ports of all lanes alike
-        self._copied: dict[str, ValueLike] = {}  # ports of lanes by way of registers
+        self._inputs: dict[str, Any] = {}  # inputs that are the same for all lanes
+        # inputs through registers
+        self._copied: dict[str, ValueLike] = {}
         line_bytes = Signal(8 * config.cols, reset_less=True)
         self._line_controls(m, line_bytes)
         rows, line_read = self.accumulators, self.operands
@@ -191,7 +188,8 @@ class ResultLanes(wiring.Component):
         }
         line: Value = Cat(self._outputs["byte_out"])
         if self._shared:
-            first_turn_bytes = Signal(len(line), reset_less=True)  # the bytes of the first turn
+            # bytes of the columns with the first turn
+            first_turn_bytes = Signal(len(line), reset_less=True)
             m.d.sync += first_turn_bytes.eq(line)
             line = Cat(first_turn_bytes, line)
         if config.training:
@@ -207,7 +205,7 @@ class ResultLanes(wiring.Component):
         return m
 
     def _delayed_controls(self, m: Module, vectors: IssuedVectors) -> dict[int, DelayLine]:
-        """Return the control of each vector in the stages before END_STAGE that use it."""
+        """Return the controls of vectors in the stages before END_STAGE that use them, by stage."""
         at: dict[int, DelayLine] = {}
         passing_control = Signal(PassingControl())
         m.d.comb += [
@@ -221,9 +219,8 @@ class ResultLanes(wiring.Component):
         return at
 
     def _settings(self, m: Module) -> Value:
-        """Give the lanes the settings of a vector's instruction, and return whether it draws.
-
-        A vector draws random numbers in its ROUNDING_STAGE.
+        """Drive the settings of the lanes; return whether a vector in ROUNDING_STAGE is
+        `stochastic`.
         """
         config, rounding = self._config, self._at[ROUNDING_STAGE]
         stochastic = ("stochastic",) * config.training
@@ -237,7 +234,7 @@ class ResultLanes(wiring.Component):
             "low": bounds.low[: lane_bits(config)],
             "high": bounds.high[: lane_bits(config)],
         }
-        # In cycles without a vector the requantisers may scale an element, which needs DOUBLE.
+        # The requantisers may scale an element in a cycle without a vector, which needs DOUBLE.
         self._inputs["rounding"] = Mux(rounding.output_valid, rounds.rounding, Rounding.DOUBLE)
         if config.reads_pairs:
             adds_up = rounding.output_valid & rounding.output.use_sum
@@ -247,10 +244,10 @@ class ResultLanes(wiring.Component):
         return rounding.output_valid & rounds.stochastic if config.training else Const(0)
 
     def _endings(self, m: Module, control: data.View) -> data.View:
-        """Delay the end of each vector to where the lanes need it, and choose its table.
+        """Delay the control of each vector to the last stages of the lanes, and choose its table.
 
-        The control of a vector just before END_STAGE is returned. From END_STAGE on, registers
-        hold the vector's own settings.
+        Returns the control of the vector just before END_STAGE. From END_STAGE on, registers hold
+        the vector's own settings.
         """
         config, before = self._config, self._at[END_STAGE - 1]
         ending_control = Signal(EndControl(config=config))
@@ -279,7 +276,7 @@ class ResultLanes(wiring.Component):
         return ending_control
 
     def _choose_table(self, m: Module, curves: CurveStage | None) -> None:
-        """Give the lanes the number of the table, and the writes into the tables."""
+        """Drive the table ports of the lanes: the number of the table, and the writes."""
         table, write = self._at[ActivationLane.TABLE_STAGE].output.table, self.tables
         if curves:
             connect(m, flipped(self.tables), curves.bytes)
@@ -295,14 +292,14 @@ class ResultLanes(wiring.Component):
         }
 
     def _result_controls(self, m: Module, ending: data.View) -> None:
-        """Control the choice of each result and the write of its line."""
+        """Drive the choice of each result byte, and the writes and announcements of lines."""
         config = self._config
-        # The first line after the lines of this vector.
+        # the first line after the result lines of the vector
         next_line = Signal(address_bits(config), reset_less=True)
         m.d.sync += next_line.eq(ending.line + 1 + ending.wide)
         if config.wide:
             gates = GateSequencer(training=config.training, turns=config.columns_per_lane)
-            if self._shared:  # A step takes a cycle a turn.
+            if self._shared:  # A step takes one cycle for each turn.
                 last_turn = self._turns.at(ROW_LATENCY + END_STAGE - 1)
                 m.submodules.gate_sequencer = EnableInserter(last_turn)(gates)
             else:
@@ -335,14 +332,14 @@ class ResultLanes(wiring.Component):
     def _lanes(
         self, m: Module, operands: Value, rows: Value, planes: list[Value]
     ) -> list[dict[str, Any]]:
-        """Return the inputs of each lane: for all lanes alike, by registers, and its own."""
+        """Return the input values of each lane, by port name."""
         config, inputs = self._config, self._inputs
         sharing = {"users": config.lanes, "sharers": self._sharers}
         copies = {name: replicas(m, name, value, **sharing) for name, value in self._copied.items()}
         dithers = inputs.pop("dithers", None)
         if config.depthwise:
             inputs["tap"] = self._turns.now(m, inputs["tap"], OPERAND_LATENCY)
-        # The distances of the shifts right wait in a memory until the products are there.
+        # The distance of a shift right waits in a memory until the product to be shifted is there.
         m.submodules.shifts = waiting = DelayRing(
             width=SHIFT_BITS * config.lanes, cycles=Requantiser.SHIFT_STAGE
         )
@@ -375,7 +372,9 @@ class ResultLanes(wiring.Component):
         return lanes
 
     def _said(self, m: Module, vector: data.View, *names: str) -> data.View:
-        """Return the settings `names` of a vector's instruction, from a memory of their own."""
+        """Return the settings `names` of the instruction of a vector, from a small memory of their
+        own.
+        """
         members = self.said.shape().members
         layout = data.StructLayout({name: members[name] for name in names})
         memory = Memory(shape=layout, depth=INSTRUCTIONS, init=[])
@@ -390,7 +389,7 @@ class ResultLanes(wiring.Component):
         return read.data
 
     def _line_controls(self, m: Module, operands: Signal) -> None:
-        """Give the lanes the taps, and the controls of a line."""
+        """Drive the inputs of the lanes for a buffer line, and place the memory of the taps."""
         self._stages = stages = [self.line]
         layout = LineControl(config=self._config)
         for stage in range(self._operand_latency + VectorLane.SCALED_STAGE):
@@ -417,7 +416,7 @@ class ResultLanes(wiring.Component):
             self._inputs["tap"] = taps.read_data
 
     def _planes(self, m: Module, control: data.View) -> list[Value]:
-        """Return the bytes of the entry as the value comes; the multiplier's bytes come later."""
+        """Return the planes of the parameter entry of a vector, each in the cycle that needs it."""
         parameters = m.submodules.parameters = ParameterPlanes(config=self._config)
         connect(m, flipped(self.parameters), parameters.write)
         m.d.comb += parameters.entry.eq(control.parameter)
@@ -427,13 +426,13 @@ class ResultLanes(wiring.Component):
         ]
 
     def _writer(self, m: Module, written: Signal, starts: Value, finishes: Value) -> LineWriter:
-        """Place the LineWriter, for results of two lines and results from the gates."""
+        """Place the LineWriter, which handles results of two lines and results from the gates."""
         pick, turns = ActivationLane.PICK_STAGE, self._config.columns_per_lane
         writer = m.submodules.writer = LineWriter(config=self._config)
         ends = self._at[pick - 1].output
         looks_up = ends.function == Function.TABLE
         if self._config.attention:
-            looks_up &= ~ends.wide  # the number on a curve is there as it is
+            looks_up &= ~ends.wide  # a number on a curve has already replaced the result
         for vector, stage in (
             (writer.at_gate, ActivationLane.GATE_STAGE),
             (writer.announced, ANNOUNCED_STAGE),
@@ -456,7 +455,7 @@ class ResultLanes(wiring.Component):
         return writer
 
     def _other(self, m: Module, operands: Signal, plain: Value) -> OtherResults:
-        """Place the units of training, which drive the line that is written."""
+        """Place the units of training, which may replace the line that is written."""
         others = m.submodules.others = OtherResults(config=self._config)
         valued, ending = self._at[0], self._at[ActivationLane.PICK_STAGE - 1]
         measured = self._said(m, valued.output, "function", "table")
@@ -489,7 +488,7 @@ class ResultLanes(wiring.Component):
         return others
 
     def _dithers(self, m: Module, others: OtherResults, draws: Value) -> Signal:
-        """Return the number that each lane adds in the cycle after its ROUNDING_STAGE."""
+        """Return the number, random or one half, that each lane adds after its ROUNDING_STAGE."""
         stage = ROW_LATENCY + Requantiser.ROUNDING_STAGE
         now = self._turns.now(m, others.dither, stage)
         dithers = Signal(len(now), reset_less=True)

@@ -4,11 +4,12 @@
 Nothing stops a vector in the lanes. So the user of ResultLanes keeps these distances. The value of
 a "vector of lines" is a sum of buffer lines. ADD and SUBTRACT have "scaled" elements.
 
-1. After a vector with SIGMOID or TANH the next one with either of them comes `gate_spacing` steps
-   later, or a multiple of `slots` more. Both must be vectors of lines without scaled elements, or
-   neither may be a vector of lines.
-2. Any other vector after SIGMOID or TANH comes `gates_alone` steps later, and so does 1/x. If the
-   vector before is a vector of lines, LONG_SPACING cycles are added.
+1. A vector with SIGMOID or TANH comes `gate_spacing` steps after the vector before with one of
+   these functions, or later by a multiple of `slots`. Both are vectors of lines without scaled
+   elements, or neither is a vector of lines.
+2. A vector without these functions comes `gates_alone` steps after a vector with one of them, and
+   so does a vector with 1/x. If the vector before is a vector of lines, LONG_SPACING cycles are
+   added.
 3. A cycle is left out after an int16 result.
 4. ADDEND_SPACING cycles are left out after a sum that is added to the old content of its lines.
    With training this is only for sums of one step and their addend.
@@ -39,7 +40,7 @@ SUM_LATENCY = OPERAND_LATENCY + VectorLane.LATENCY - ROW_LATENCY
 
 Both are counted from the read of the last line or the row."""
 SCALED_LATENCY = SUM_LATENCY + VectorLane.SCALED_LATENCY - VectorLane.LATENCY
-"""SUM_LATENCY for a sum of elements that the requantisers have scaled before the addition."""
+"""The SUM_LATENCY of a sum with elements that the requantisers have scaled before the addition."""
 SLOT_DISTANCE = VectorLane.SCALED_LATENCY - VectorLane.VALUE_STAGE
 """Cycles from the last line of a sum of scaled elements to the line that collides with it.
 
@@ -61,13 +62,13 @@ ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - VectorLane.
 """Cycles between sums of lines that are added to earlier results.
 
 The addend of a vector arrives with its second line at the earliest. By then the addend of the
-vector before must have been used. Machines with training leave out these cycles only where a copy
-takes one step for its element: all other vectors take so long themselves."""
+vector before must have been used. With training, these cycles are left out only after a copy that
+takes one step for its element. All other vectors take as many cycles anyway."""
 GATHER_SPACING = SCALED_LATENCY + ActivationLane.TABLE_STAGE
 """Cycles between a vector with TABLE or a curve and a line that is looked up.
 
-The vector may be a sum of scaled elements, which looks up its result late. It uses the same memory
-as the line.
+The vector may be a sum of scaled elements, which looks up its result late. Both look-ups use the
+same memory.
 """
 TAP_LATENCY = 2
 """Cycles from the number of a tap to its weights."""
@@ -76,8 +77,8 @@ TAP_SPACING = TAP_LATENCY
 READ_SLACK = 2
 """Cycles that lanes wait for a line, where columns take turns and a step takes two cycles.
 
-A step may read in either of the two, so another unit that uses the bank in every other cycle does
-not stop it."""
+A step may read in the first or in the second cycle. So another unit that uses the bank in every
+other cycle does not stop the step."""
 ANNOUNCED = 2
 """Cycles from the announcement of a line to its write.
 
@@ -87,8 +88,8 @@ An `Interlock` allows reads of the line from the cycle after the write."""
 def gate_pause(turns: int) -> int:
     """Return the steps that are left out after a vector with SIGMOID or TANH.
 
-    The pause is `slots` steps shorter than `gate_spacing`. So a next vector of one or two steps
-    with SIGMOID or TANH may come too early by as many steps, and then waits.
+    The pause is `slots` steps shorter than `gate_spacing`. A next vector of one or two steps, with
+    SIGMOID or TANH, may therefore come too early by as many steps. GateQueue then holds it.
     """
     return gate_spacing(turns) - slots(turns)
 
@@ -105,7 +106,7 @@ def alone_after(turns: int, *, sums_lines: bool) -> int:
 def left_out(cycles: int, turns: int) -> int:
     """Return the steps to leave out for a pause of `cycles` cycles, one or more.
 
-    A step takes `turns` cycles, one for each column of a lane. So does each line of its result, of
-    which there are at most two.
+    A step takes `turns` cycles, one for each column of a lane. Each of the one or two lines of its
+    result takes as many cycles, too.
     """
     return -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1

@@ -7,7 +7,7 @@ from systola.hdl.parts.interlock import Check
 
 
 def checks(config: Config) -> list[Check]:
-    """Return the comparisons of a step with older instructions."""
+    """Return the interlock's checks: which addresses of a step are compared with which lists."""
     entries, tables = parameter_space(config), table_space(config)
     return [
         Check(watched="host_reading", address="read", used="reads"),
@@ -17,7 +17,8 @@ def checks(config: Config) -> list[Check]:
         Check(watched="matrix_reading", address="line", used="narrow"),
         Check(watched="host_writing", address="line", used="narrow"),
         Check(watched="host_reading", address="line", used="narrow"),
-        # An int16 result takes two lines. So it waits until whole instructions have left the lists.
+        # An int16 result writes two lines, but one address is compared. So the step waits until the
+        # awaited instructions have left these lists.
         Check(watched="matrix_reading", used="wide"),
         Check(watched="host_writing", used="wide"),
         Check(watched="host_reading", used="wide"),

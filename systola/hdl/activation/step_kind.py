@@ -27,14 +27,14 @@ class StepKind(data.StructLayout):
     | `one_line`          | one line of operand b completes a vector |
     | `two_lines`         | a vector reads one line and writes two |
     | `gate`              | its function is one of GATES |
-    | `other`             | nothing is requantised |
+    | `other`             | its function is OTHER: no result is requantised |
     | `scaled`            | the requantisers scale its operands |
     | `halved_a`          | operand a is int8 and has a scale of one half |
     | `halved_b`          | operand b is int8 and has a scale of one half |
     | `one_tap`           | the phase TAPS has one step |
     | `few_taps`          | a block has at most TAP_SPACING taps, which need time |
     | `last_but_one`      | number of the last tap but one |
-    | `few_lines`         | a vector is one element of one step, with training |
+    | `few_lines`         | a vector has one element, which takes one step; with training |
     | `curve`             | its function is a curve, with attention |
     """
 
@@ -55,12 +55,12 @@ class StepKind(data.StructLayout):
 
 
 def pairs_of(config: Config, command: data.View) -> Value:
-    """Return whether both lines of each int16 operand and addend are one step."""
+    """Return whether one step reads both lines of each int16 operand and addend."""
     return command.paired if config.reads_pairs else Const(0, 1)
 
 
 def halves_of(config: Config, command: data.View) -> Value:
-    """Return whether each line of an int16 operand is a step."""
+    """Return whether the two lines of an int16 operand are read in two steps."""
     return command.wide_operands & ~pairs_of(config, command)
 
 

@@ -38,11 +38,11 @@ class Place(data.StructLayout):
     |---|---|
     | `phase`        | the phase |
     | `tap`          | the tap that TAPS loads or ELEMENTS uses |
-    | `half`         | the step reads the second line of an int16 number |
+    | `half`         | the step reads the second of the two lines of an int16 number |
     | `last_load`    | in TAPS: the last load of the block |
     | `ends_by_tap`  | the last tap completes a vector |
     | `ends_by_line` | this line completes a vector |
-    | `moves_on`     | the walk moves on after this step |
+    | `moves_on`     | the walk goes to its next place after this step |
     | `row`          | accumulator row of the vector |
     | `line`         | first line of the result |
     | `operand`      | next line of operand b or of the taps |
@@ -95,14 +95,13 @@ class StepPlanner(wiring.Component):
 
     | port       | meaning |
     |---|---|
-    | `commands` | the instructions; one is taken when its last step was taken off, and `hold` is
+    | `commands` | the commands; one is taken after its last step was taken, and while `hold` is
                    low |
     | `hold`     | another unit still needs the command |
-    | `begins`   | the steps of the command begin |
-    | `planned`  | the command, with `low` <= `high` |
-    | `loads`    | the step that is offered in the next cycle, if any, is another than in this cycle
-                   |
-    | `steps`    | the steps, from registers by an addition |
+    | `begins`   | the planner begins with the steps of a command |
+    | `planned`  | the present command, with `low` limited to `high` |
+    | `loads`    | the step that is offered in the next cycle, if there is one, is a new step |
+    | `steps`    | the steps; the payload comes from registers through one addition |
     | `frees`    | the value of `steps.ready` in the next cycle |
 
     Latency: PLAN_LATENCY cycles from `commands.valid` to the first step. Throughput: one step a
@@ -137,11 +136,12 @@ class StepPlanner(wiring.Component):
         with m.If(~walker.present):
             m.d.sync += kind.eq(coming)
 
-        # No walk is present. After a reset this may be a cycle late, but no command comes so early.
+        # `walk_absent` is high if no walk is present. After a reset it may rise one cycle late, but
+        # no command comes so early.
         walk_absent = m.submodules.absent = Replica()
         m.d.comb += walk_absent.input.eq(~walker.will_be_present)
-        # Whenever `steps.ready` is high, the planner goes on, and offers the next step in the next
-        # cycle. Two copies of `steps.ready` serve this: one for the place in the instruction, and
+        # When `steps.ready` is high, the planner goes on, and offers the next step in the next
+        # cycle. Two copies of `steps.ready` control this: one for the place in the instruction, and
         # one for the step.
         plan_goes_on = Signal()
         for name, copy in (("goes_on", plan_goes_on), ("loads", self.loads)):
@@ -161,14 +161,15 @@ class StepPlanner(wiring.Component):
         return m
 
     def _walk(self, m: Module, plan_goes_on: Value) -> None:
-        """Give the command to the walker, and keep it until all of its steps are made."""
+        """Give the command to the walker, and keep the command until all of its steps are taken."""
         command, walker = self.commands.payload, self._walker
         least_result = Signal.like(command.low, reset_less=True)
-        command_walked = Signal()  # all steps of the command are made, but units still need it
+        # all steps of the command are taken, but another unit still needs it
+        command_walked = Signal()
         command_ended = Signal()
         with m.If(~walker.present):
-            # `least_result` must not exceed `high`. (The sign of a difference comes directly out of
-            # a carry chain, a comparison does not.)
+            # `least_result` is limited to `high`. (The sign of a difference comes directly out of a
+            # carry chain, a comparison does not.)
             m.d.sync += least_result.eq(
                 Mux((command.high - command.low)[-1], command.high, command.low)
             )
@@ -178,8 +179,8 @@ class StepPlanner(wiring.Component):
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.commands.valid & ~command_walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
-            # This equals `walk.ready`, but is known sooner in the cycle. It need not depend on the
-            # taps: all taps have been walked when the last place ends.
+            # This equals `walk.ready`, but is known earlier in the cycle. It does not depend on the
+            # taps, as all taps have been walked when the last place ends.
             command_ended.eq(
                 (plan_goes_on & self._place.moves_on & walker.present & walker.ends)
                 | command_walked
@@ -211,8 +212,8 @@ class StepPlanner(wiring.Component):
     def _follows(self, m: Module, parts_end: _Ends) -> data.View:
         """Return the phase of the next step.
 
-        The end of a vector stands for phases that complete a vector. Phases that do not complete a
-        vector have terms of their own.
+        Some phases end together with their vector, so the end of the vector decides about the next
+        phase. Each other phase has a term for its own end.
         """
         kind, place, now = self._kind, self._place, self._place.phase
         begins_block = parts_end.block & kind.depthwise
@@ -239,7 +240,7 @@ class StepPlanner(wiring.Component):
         return next_phase
 
     def _begin(self, m: Module) -> None:
-        """Load the place of the first step of the command."""
+        """Set `place` for the first step of the command."""
         command, coming, place = self.commands.payload, self._next_kind, self._place
         elements = ~coming.depthwise & ~coming.addend_first
         m.d.sync += [
@@ -261,7 +262,7 @@ class StepPlanner(wiring.Component):
         ]
 
     def _go_on(self, m: Module, parts_end: _Ends, next_phase: data.View) -> None:
-        """Load the place of the next step of the command."""
+        """Set `place` for the next step of the command."""
         command, kind = self.commands.payload, self._kind
         place, now, paired = self._place, self._place.phase, self._paired
         in_pair = paired & command.wide_operands
@@ -299,11 +300,11 @@ class StepPlanner(wiring.Component):
                 m.d.sync += place.parameter.eq(place.parameter + 1)
 
     def _pause(self, m: Module, parts_end: _Ends) -> Signal:
-        """Return the pause that follows the present step."""
+        """Return the pause that must follow the present step."""
         config, command, kind = self._config, self.commands.payload, self._kind
         final = parts_end.vector
         drains = parts_end.instruction & ~kind.from_accumulators
-        # No pause is needed for an addend that is read before the other operands.
+        # An addend that is read before the other operands needs no pause.
         adds_soon = final & command.accumulate & ~kind.from_accumulators
         if config.training:
             adds_soon &= kind.few_lines
@@ -319,16 +320,16 @@ class StepPlanner(wiring.Component):
             (parts_end.loads & kind.few_taps, Pause.TAPS),
         ]
         if config.training:
-            # A pause follows a transposed tile, a Measure, random bytes and a seed.
+            # Pauses also follow a transposed tile, a Measure, random bytes and the load of a seed.
             few_loads = self._place.last_load & kind.few_taps
             rests = kind.other & Mux(self._place.phase.taps, few_loads, final & parts_end.block)
             pauses.insert(0, (rests, Pause.LONG))
             # The generators of random numbers make their steps late, and the next seed must come
-            # after them. A gate's pause is longer, so it needs no second one.
+            # after these steps. A pause for the gates is longer, so it suffices.
             pauses.insert(2, (parts_end.instruction & command.stochastic, Pause.LONG))
         if config.attention:
-            # Numbers on curves come late. Without the pause, results of the next instruction could
-            # pass them.
+            # Results on curves come late. Without the pause, results of the next instruction could
+            # overtake them.
             pauses.insert(0, (parts_end.instruction & kind.curve & kind.scaled, Pause.GATE))
             pauses.insert(1, (parts_end.instruction & kind.curve, Pause.LONG))
         step_pause = Signal(Pause)
@@ -338,9 +339,10 @@ class StepPlanner(wiring.Component):
         return step_pause
 
     def _offer(self, m: Module, parts_end: _Ends, step_pause: Signal) -> None:
-        """Load the step, and offer it with two more facts that follow from its place.
+        """Load the next step, and give `_complete` two facts about its place, from registers.
 
-        These facts are whether the place lies outside the map, and the parameter entry of the step.
+        The facts are whether the place lies outside the map, and whether the number of taps inside
+        the map chooses the parameter entry.
         """
         config, command, kind = self._config, self.commands.payload, self._kind
         place, now, final = self._place, self._place.phase, parts_end.vector
@@ -352,7 +354,7 @@ class StepPlanner(wiring.Component):
         in_rows, in_columns = Signal(reset_less=True), Signal(reset_less=True)
         by_taps = Signal(reset_less=True)
         reads = ~(now.elements & kind.from_accumulators)
-        # A Transpose reads operand a in the phase in which other instructions read taps.
+        # A Transpose reads operand a in the phase TAPS, in which other instructions read taps.
         of_operand = now.operand | (now.taps & ~kind.other)
         narrow = final & ~command.wide
         if config.training:
@@ -399,7 +401,8 @@ class StepPlanner(wiring.Component):
     def _table(self, final: Value) -> tuple[Value, Value]:
         """Return whether the present step uses a table for its result, and the table's number.
 
-        The load of the last of several tables is the last one that matters.
+        A curve, or a table of int32, lies in several tables. The step names the last of them, as
+        its load is the last one that matters.
         """
         command = self.commands.payload
         looks_up = final & (command.function == Function.TABLE)
@@ -411,9 +414,10 @@ class StepPlanner(wiring.Component):
     def _complete(
         self, m: Module, offered_step: data.View, is_outside: Value, by_taps: Value
     ) -> None:
-        """Drive `steps` with the step, which reads nothing outside the map.
+        """Drive `steps` with the loaded step, and suppress its read outside the map.
 
-        Each tap inside the map takes the next parameter entry; the first takes the vector's own.
+        The first tap inside the map takes the parameter entry of the vector. Each further tap
+        inside the map takes the next entry.
         """
         tap_outside = Signal()
         entry_counts = Signal()

@@ -34,7 +34,7 @@ PHASES = data.StructLayout({"taps": 1, "elements": 1, "operand": 1, "addend": 1}
 
 
 class Pause(enum.Enum, shape=3):
-    """A reason to leave out steps after a step: the next one would come too early."""
+    """A reason to leave out steps after a step: the next step would come too early."""
 
     NONE = 0
     ONE = 1
@@ -50,30 +50,30 @@ class Step(data.StructLayout):
 
     | field           | meaning |
     |---|---|
-    | `phase`         | the part of its vector |
-    | `reads`         | it reads buffer line `read` |
+    | `phase`         | the phase of its vector |
+    | `reads`         | the step reads buffer line `read` |
     | `reads_operand` | the line belongs to operand b, or to the taps |
     | `reads_first`   | the line belongs to any other region |
     | `read`          | the line |
-    | `sums`          | it reads accumulator `row` |
+    | `sums`          | the step reads accumulator `row` |
     | `row`           | the row |
-    | `outside`       | its place lies outside the map, so it reads nothing |
+    | `outside`       | its place lies outside the map, so the step reads nothing |
     | `tap`           | number of the tap that it loads or uses |
     | `low`           | its line has low bytes, and the next line their high bytes |
     | `pair`          | the low bytes, in the line before, are read with it, if the machine
                         `reads_pairs` |
-    | `scales`        | it completes an element that the requantisers scale |
-    | `halves`        | it completes an element of int8 that is halved |
-    | `begins`        | it has the first element of its vector |
-    | `final`         | it issues its vector |
-    | `narrow`        | it is final, and writes one line |
-    | `wide`          | it is final, and writes two lines |
-    | `looks_up`      | it is final, and the result comes from a table |
+    | `scales`        | the step completes an element that the requantisers scale |
+    | `halves`        | the step completes an element of int8 that is halved |
+    | `begins`        | the step has the first element of its vector |
+    | `final`         | the step issues its vector |
+    | `narrow`        | the step is final, and its result is one line |
+    | `wide`          | the step is final, and its result is two lines |
+    | `looks_up`      | the step is final, and the result comes from a table |
     | `line`          | the line of the result, or the first of two |
     | `parameter`     | the parameter entry of the vector |
     | `table`         | number of the table |
-    | `ends`          | it is the last step of its instruction |
-    | `pause`         | the pause that follows it |
+    | `ends`          | the step is the last one of its instruction |
+    | `pause`         | the pause after the step |
     """
 
     def __init__(self, *, config: Config):

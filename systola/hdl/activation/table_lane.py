@@ -15,12 +15,12 @@ from systola.hdl.ports import TABLE_ROW_BYTES, TableRowSignature
 TABLE_LATENCY = 2
 """Cycles from an argument to the byte that a table has for it."""
 CURVE_LATENCY = 4
-"""Cycles from the byte of a table to the number on a curve, for arguments of the same cycle."""
+"""Cycles by which the number on a curve comes later than the byte of a table."""
 CURVE_SPACING = 2
-"""Least cycles from an argument of a curve to the next argument."""
+"""Least number of cycles between two arguments for curves."""
 
 _FIRST = CURVE_SHIFT + 1
-"""Lowest bit of the row's number in an argument."""
+"""Lowest of the bits of an argument that are the number of a row of the curve."""
 
 
 class TableLane(wiring.Component):
@@ -76,19 +76,17 @@ class TableLane(wiring.Component):
         argument = self.argument
 
         def later(name: str, value: Signal, cycles: int) -> list[Signal]:
-            """Return a value and copies of it that are delayed by one cycle, two cycles, and so
-            on.
-            """
+            """Return a value, and the value of one cycle ago, two cycles ago, and so on."""
             copies = [value]
             for cycle in range(cycles):
                 copies.append(Signal.like(value, name=f"{name}_{cycle}", reset_less=True))
                 m.d.sync += copies[-1].eq(copies[-2])
             return copies
 
-        # Item n of `curve`: an argument for a curve came n cycles ago.
+        # item n: an argument for a curve came n cycles ago
         curve = later("curve", self.on_curve, CURVE_LATENCY + 1)
         line_place = Signal(CURVE_SHIFT)
-        second_begins = Signal()  # the straight line begins at the second number of a row
+        second_begins = Signal()  # the straight line begins at the second number of its row
         byte_place = Signal(range(TABLE_ROW_BYTES))
         m.d.comb += [
             line_place.eq(argument[:CURVE_SHIFT]),
@@ -98,8 +96,8 @@ class TableLane(wiring.Component):
         odds = later("odd", second_begins, TABLE_LATENCY + 1)
         positions = later("position", byte_place, TABLE_LATENCY)
 
-        # The row of the first number. A cycle later, the row of the second number: it is the same
-        # row, or the next.
+        # The address of the row with the first number of a curve. One cycle later, the address of
+        # the row with the second number: the same row, or the next.
         row_address, row_before = Signal(len(memory.read_address)), Signal(len(memory.read_address))
         size = (TABLE_BYTES // TABLE_ROW_BYTES - 1).bit_length()
         of_curve = Cat(argument[_FIRST:-1], ~argument[-1])
@@ -125,7 +123,7 @@ class TableLane(wiring.Component):
         ]
         m.d.sync += row_before.eq(row_address)
 
-        # Half of the row: a number of the curve, or the two bytes with the table's byte.
+        # Half of the row that was read: a number of a curve, or two bytes of a table.
         row_half = Signal(16)
         second = curve[TABLE_LATENCY + 1] & ~odds[TABLE_LATENCY + 1]
         first = Mux(curve[TABLE_LATENCY], odds[TABLE_LATENCY], positions[TABLE_LATENCY][1])

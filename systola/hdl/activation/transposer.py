@@ -15,7 +15,7 @@ class Transposer(wiring.Component):
     |---|---|
     | `load`   | `line` is the next line of the tile |
     | `line`   | C bytes |
-    | `take`   | the next line of the transposed tile is asked for |
+    | `take`   | asks for the next line of the transposed tile |
     | `result` | this line in the cycle after `take`, else 0 |
 
     Take number i gives byte i of each line that was loaded, in the order of the loads. Throughput:

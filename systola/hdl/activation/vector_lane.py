@@ -15,7 +15,7 @@ from systola.hdl.parts.selecting_adder import SelectingAdder
 from systola.hdl.parts.turns import registers_in_turn
 
 HALF_BITS = 9
-"""Bits of an int8 less its zero point."""
+"""Width in bits of the difference of an int8 and its zero point."""
 HALF_SHIFT = 19
 """Bits by which an int8 is shifted left if its scale is one half.
 
@@ -63,14 +63,14 @@ class ElementControl(data.StructLayout):
 
 
 PLACE_BITS = 4
-"""Bits of a place in the memory where halves and addends wait."""
+"""Width in bits of an address in the memory where halves and addends wait."""
 
 
 class AddendPlaces(data.StructLayout):
     """A pair of places in the memory of halves and addends.
 
-    `write` goes on by one in each cycle. `read` is WAITING places before `write`, or one place more
-    for an addend that is a cycle older.
+    `write` goes on by one in each cycle. `read` is WAITING places before `write`. For an addend
+    that came one cycle earlier than usual, `read` is one place further before.
     """
 
     def __init__(self) -> None:
@@ -104,12 +104,12 @@ class SumControl(data.StructLayout):
 
 
 def lane_bits(config: Config) -> int:
-    """Return the bits of the numbers that the lanes take and give."""
+    """Return the width in bits of the numbers that the lanes take and give."""
     return 16 if config.wide else 8
 
 
 def line_inputs(config: Config) -> dict[str, wiring.Member]:
-    """Return the members of VectorLane that come with a buffer line."""
+    """Return the ports of VectorLane that belong to a buffer line."""
     members = {
         "byte": In(signed(8)),
         "element": In(ElementControl(config=config)),
@@ -123,11 +123,11 @@ def line_inputs(config: Config) -> dict[str, wiring.Member]:
 
 
 def power_below(divisor: Value) -> Value:
-    """Return 2^(QUOTIENT_BITS - n) for a divisor of n magnitude bits, or 0 if n is larger.
+    """Return 2^(QUOTIENT_BITS - n) for a divisor with a magnitude of n bits, or 0 if n is larger.
 
-    The first bit of the magnitude becomes the lowest bit if the bits are reversed. The lowest set
-    bit of a number is the only bit in which the number and its negative are both 1. A 1 beyond the
-    highest bit stands for a magnitude of 0.
+    The bits of the divisor are reversed, so that the first bit of its magnitude becomes the lowest
+    set bit. The lowest set bit is the only bit that is 1 in both a number and its negative. A 1
+    beyond the highest bit stands for a magnitude of 0.
     """
     sign = divisor[QUOTIENT_BITS + 1]
     backwards = Cat(divisor[: QUOTIENT_BITS + 1][::-1] ^ sign.replicate(QUOTIENT_BITS + 1), 1)
@@ -146,7 +146,7 @@ class VectorLane(wiring.Component):
     | `element`  | 0                       | its control |
     | `tap`      | 0                       | weight of the element, with depthwise lanes |
     | `before`   | -1                      | low byte of an int16, if the machine `reads_pairs` |
-    | `pair`     | -1                      | `before` counts |
+    | `pair`     | -1                      | `before` is valid |
     | `value`    | VALUE_STAGE             | the element, a register, for the requantiser |
     | `summing`  | SUM_STAGE, SCALED_STAGE | control of the sum |
     | `number`   | SCALED_STAGE            | the scaled element, before `carry` is added |
@@ -176,7 +176,7 @@ class VectorLane(wiring.Component):
     SCALED_STAGE = VALUE_STAGE + Requantiser.NUMBER_LATENCY
     SCALED_LATENCY = SCALED_STAGE + 1
     WAITING = SCALED_STAGE - VALUE_STAGE
-    """Cycles that halves and addends wait in memory, while later ones may already arrive."""
+    """Cycles for which halves and addends wait in memory, while later ones may already arrive."""
     ADDEND_LATENCY = 1 + WAITING
 
     def __init__(self, *, config: Config):
@@ -199,7 +199,7 @@ class VectorLane(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Halves and addends wait in one memory.
+        # Low halves of elements, and addends, wait in one memory.
         width = HALF_BITS + 16 * self._config.wide
         if self._config.reads_pairs:
             self._waiting_in, self._waiting_out = self._ring(m, width)
@@ -212,7 +212,7 @@ class VectorLane(wiring.Component):
         return m
 
     def _ring(self, m: Module, width: int) -> tuple[Signal, Signal]:
-        """Return input and output of a delay line with the places of `waits_at`."""
+        """Return input and output of the memory that delays halves and addends, by `waits_at`."""
         ring_input, ring_output = Signal(width), Signal(width)
         memory = m.submodules.waiting = Memory(shape=width, depth=1 << PLACE_BITS, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")
@@ -300,7 +300,8 @@ class VectorLane(wiring.Component):
         total = totals[-1]
         sum_term = Signal(33)
         m.d.comb += self.sum.eq(totals[0])
-        # An element that is halved waits as long as the requantiser takes for a scaled element.
+        # An element that is halved is delayed by the time that the requantiser takes for a scaled
+        # element.
         halved_element = Signal(signed(33))
         m.d.comb += [
             self._waiting_in[:HALF_BITS].eq(self.value[:HALF_BITS]),

@@ -40,11 +40,9 @@ _COPIED = (
     "stochastic",
     *("fill", "operation", "wide_operands", "ceiling"),
 )
-"""Members of the command that are copies of the instruction's field of the same name."""
+"""Members of the command that are copies of a field with the same name in the instruction."""
 _BOUNDS = {"floor": signed(8), "ceiling": signed(8), "limit": unsigned(15)}
-"""Numbers that select the bounds of the results, together with the function. Number 0 means no
-bound.
-"""
+"""Numbers that select the bounds of results, together with the function. Number 0 sets no bound."""
 
 
 class ActivateDecoder(wiring.Component):
@@ -88,7 +86,8 @@ class ActivateDecoder(wiring.Component):
 
         over_map = is_one_of(kind, *MAPS)
         floor, ceiling, limit = (chosen(n, Signal(each, name=n)) for n, each in _BOUNDS.items())
-        # Other members depend on these three, so they have signals; `command` is never read here.
+        # These three members are signals of their own: other members depend on them, and this unit
+        # never reads its output `command`.
         wide, wide_operands, function = (
             chosen(name, Signal(bits, name=name))
             for name, bits in (("wide", 1), ("wide_operands", 1), ("function", 3))
@@ -103,7 +102,7 @@ class ActivateDecoder(wiring.Component):
             chosen(name, Value.cast(command[name]))
         source, operand = found.source.base, found.operand.base
         if self._config.reads_pairs:
-            # A pair of lines has the address of its second line.
+            # The address of a pair of lines is the address of its second line.
             second_line = lines_paired & wide_operands
             source, operand = source | second_line, operand | second_line
             m.d.comb += [lines_paired.eq(self._paired()), command.paired.eq(lines_paired)]

@@ -34,14 +34,16 @@ class _Base(Enum):
 
 
 SUM = _Base.SUM
-"""The base of a step that adds to the result of the step before, for the same region."""
+"""A base for steps: the result of the step before, which belongs to the same region."""
 LEAST_STEPS = 3
-"""Smallest number of steps of an instruction. Its word needs as many cycles to move from stage to
-stage.
+"""Smallest number of steps of an instruction.
+
+The word of an instruction needs as many cycles to move from stage to stage.
 """
 LATE = ("host", "tiles")
-"""Registers that only the last step of an instruction may write. The register `tiles` takes the
-product of this step.
+"""Registers that only the last step of an instruction may write.
+
+The register `tiles` takes the product of this step.
 """
 
 
@@ -61,7 +63,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of an instruction, as the module's docstring explains it."""
+    """A step that computes and checks one number of an instruction."""
 
     base: ValueLike = 0
     a: ValueLike = 0
@@ -98,8 +100,8 @@ class Known:
 class Found(data.StructLayout):
     """A layout that holds the results of an instruction's steps.
 
-    The numbers of LATE and the products of a window are held elsewhere. The base of a region is
-    the base of its first step, never SUM.
+    The registers of LATE and the products of a window are held elsewhere. The base of a region is
+    the base of the first step for this region, which is never SUM.
 
     | field         | meaning |
     |---|---|
@@ -135,7 +137,9 @@ class Found(data.StructLayout):
 
 
 def times(value: Value, constant: int) -> Value:
-    """Return a product formed by shifts and sums: a multiplier block would have no registers."""
+    """Return a product made of shifts and sums, as this place has no registers for a multiplier
+    block.
+    """
     total: Value = value << constant.bit_length() - 1
     for bit in range(constant.bit_length() - 1):
         if constant >> bit & 1:

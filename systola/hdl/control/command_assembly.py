@@ -62,7 +62,7 @@ class MatrixAssembly(wiring.Component):
             walk.start.line.eq(words.start_line),
             walk.step.ox.line.eq(Mux(packed, 0, moves["stride_x"])),
             walk.step.ox.x.eq(Mux(packed, words.byte_step, moves["stride_x"])),
-            # The tiles along K follow one another, each with a line of all vectors.
+            # The tiles along K follow one another in the buffer. Each has one line for each vector.
             walk.step.kx.line.eq(
                 Mux(multiplies, words.matrix_rows << multiply.wide_vectors, moves["dilation_x"])
             ),
@@ -172,9 +172,9 @@ class ActivateAssembly(wiring.Component):
         return m
 
     def _fill(self, m: Module) -> tuple[data.View, Value]:
-        """Set the fields that depend on flags.
+        """Set the fields of the command that depend on flags.
 
-        Returns the flags of a Vector, and whether it begins with the second line of a pair.
+        Returns the flags of a Vector, and whether its reads begin with the second line of a pair.
         """
         config, words, command = self._config, self.words, self.command
         entries = self._entries()
@@ -189,8 +189,8 @@ class ActivateAssembly(wiring.Component):
         vector, activate = (flags_of(words, each) for each in (Opcode.VECTOR, Opcode.ACTIVATE))
         if not config.reads_pairs:
             return vector, Value.cast(0)
-        # Lines are read in pairs if all operands begin at an even line: a pair is one row of two
-        # banks.
+        # Lines are read in pairs if all operands begin at an even line. Both lines of such a pair
+        # lie in one row of two banks.
         second = words.operand[0] & (vector.operation != Operation.COPY)
         odd = vector.wide_operands & (words.start_line[0] | second)
         result = words.destination[0]
@@ -202,7 +202,7 @@ class ActivateAssembly(wiring.Component):
         return vector, pairs & vector.wide_operands
 
     def _entries(self) -> dict[Opcode, dict[str, ValueLike]]:
-        """Return the fields that depend on flags, by instruction; all other fields are zero."""
+        """Return, by instruction, the fields that depend on flags; fields not listed are zero."""
         config, words = self._config, self.words
         activate, depthwise, pool, vector, measure = (
             flags_of(words, each)
@@ -278,7 +278,7 @@ class ActivateAssembly(wiring.Component):
         return entries
 
     def _train(self, m: Module) -> None:
-        """Set the fields that training instructions take from words of their own."""
+        """Set the fields of training instructions, which have words of their own."""
         config, words, walk, scale = self._config, self.words, self.command.walk, self.command.scale
         with m.If(is_of(words, Opcode.MEASURE)):
             m.d.comb += scale.multiplier_b.eq(words.measured)
@@ -302,7 +302,7 @@ def is_of(words: data.View, *opcodes: Opcode) -> Value:
 
 
 def flags_of(words: data.View, opcode: Opcode) -> data.View:
-    """Return the flags of an instruction, by their names; its other fields are zero."""
+    """Return a view of the flags of an instruction, by their names; its other fields are zero."""
     layout = InstructionLayout(opcode)
     return data.View(layout, Cat(words.flags, Const(0, layout.size - len(words.flags))))
 
@@ -319,7 +319,7 @@ def _moves(words: data.View) -> dict[str, Value]:
 
 
 def _rows(walk: data.View, words: data.View, moves: dict[str, Value]) -> list[object]:
-    """Return the assignments for the rows of a walk, without the number of rows."""
+    """Return the assignments for the rows of a walk, except for the number of rows."""
     return [
         walk.start.y.eq(moves["top"].as_signed()),
         walk.step.ky.line.eq(words.tap_step),
@@ -330,7 +330,7 @@ def _rows(walk: data.View, words: data.View, moves: dict[str, Value]) -> list[ob
 
 
 def _count(walk: data.View, level: str, words: data.View, name: str) -> list[object]:
-    """Return the assignments for a level with as many iterations as the word `name` gives."""
+    """Return the assignments for a level of a walk, with its iterations in the word `name`."""
     return [
         walk.count[level].eq(words[name]),
         walk.single[level].eq(words.single[name]),
@@ -339,7 +339,7 @@ def _count(walk: data.View, level: str, words: data.View, name: str) -> list[obj
 
 
 def _few(walk: data.View, level: str, *, second: ValueLike = 0) -> list[object]:
-    """Return the assignments for a level with one iteration, or two if `second`."""
+    """Return the assignments for a level of a walk: two iterations if `second`, else one."""
     two = Value.cast(second)
     return [
         walk.count[level].eq(1 + two),

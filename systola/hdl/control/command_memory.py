@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that wait for a unit, written word by word."""
+"""The memory for the commands in the queue of a unit, which are written word by word."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -23,10 +23,10 @@ from systola.hdl.control.step_row import TWO_LINES
 from systola.hdl.parts.promise import promised
 
 LANE_BITS = 18
-"""Bits of a lane of a block RAM. It has two lanes, each with a write enable."""
+"""Bits of each of the two lanes of a block RAM. Each lane has a write enable."""
 LONGEST = 2 * LANE_BITS
 TAKEN_EARLY = 2
-"""Commands that may be taken into the memory beyond the length of the queue."""
+"""Commands that the memory takes in addition to a full queue."""
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
 
 
@@ -37,26 +37,32 @@ class CommandMemory(wiring.Component):
 
     | port | meaning |
     |---|---|
-    | `writes` | a word is written, for a command of any unit or for a setting |
-    | `written` | the word |
+    | `writes` | writes a word, for a command of any unit or for a setting (a window or scale) |
+    | `written` | the word that is written |
     | `ends` | all words of an instruction are written |
-    | `takes` | with `ends`: the instruction belongs to this unit |
+    | `takes` | with `ends`: takes the written command, as the instruction belongs to this unit |
     | `pc` | with `takes`: the program counter of the instruction |
-    | `windowed` | with `takes`: the command uses the present window, not a fixed window |
-    | `window`, `scale` | numbers of the present window and scale |
+    | `windowed` | with `takes`: the command uses the present window; else a fixed window |
+    | `window`, `scale` | numbers of the window and scale in force |
     | `next_window`, `next_scale` | numbers of the window and scale that are being written |
-    | `holds_window`, `holds_scale` | a command still uses the window or scale being written |
-    | `push` | issues the oldest command that is taken but not issued |
-    | `full` | no further command may be pushed |
-    | `valid` | there is an issued command, from the cycle after its `push`, or after the `pop` of
+    | `holds_window`, `holds_scale` | a command still uses the number `next_window` or
+                                      `next_scale` |
+    | `push` | issues the oldest command that was taken but not issued; only while not `full` |
+    | `full` | the queue has no room for another issued command |
+    | `valid` | there is an issued command: from the cycle after its `push`, or after the `pop` of
                 the command before |
     | `command` | the words of the oldest issued command |
-    | `pop` | drops this command, and its use of window and scale |
+    | `pop` | drops this command, and its use of window and scale; only while `valid` |
 
-    A command's own word that the instruction does not write is undefined. The fields `single` and
-    `double` of the command show if counts are one or two. The memory has room for the whole queue
-    and TAKEN_EARLY more commands. Ports for windows or scales do nothing if no word comes from a
-    window or scale.
+    The own words of a command lie at its place in the memory. A word that the instruction does not
+    write is undefined. Words of windows and scales lie in memories of their own, and each command
+    keeps the numbers of its window and scale. The ports for windows or scales do nothing if no word
+    comes from a window or scale.
+
+    The fields `single` and `double` of the command show if counts are one or two. The memory has
+    room for the whole queue and TAKEN_EARLY more commands. Latency: one cycle from `push` or `pop`
+    to `valid` and `command`. Throughput: one word and one command a cycle. Back-pressure: `full`,
+    `holds_window` and `holds_scale`.
     """
 
     def __init__(self, *, config: Config, queue: str = "activate"):
@@ -92,7 +98,7 @@ class CommandMemory(wiring.Component):
             Signal(range(self._places), name=name) for name in ("push_place", "oldest_place")
         )
         shown_place = Signal.like(oldest_place)
-        # as many ones, from bit 0, as there are issued commands
+        # a thermometer code: as many ones, from bit 0, as there are issued commands
         commands_waiting = Signal(self._depth)
         commands_kept = Signal.like(commands_waiting)
         places_used = Signal(self._places)
@@ -130,8 +136,8 @@ class CommandMemory(wiring.Component):
         return m
 
     def _name(self, m: Module, number: Value, free: Value, name: str) -> list[Signal]:
-        """Keep the number of the window or scale of each command; return these numbers, one a
-        place.
+        """Keep, for each place, the number of the window or scale of its command; return these
+        numbers.
         """
         places = [
             Signal(ceil_log2(NUMBERS), name=f"{name}_of_{place}") for place in range(self._places)
@@ -149,7 +155,10 @@ class CommandMemory(wiring.Component):
         depth: int,
         contents: Sequence[Mapping[str, int]],
     ) -> None:
-        """Keep some words, at most two in one memory, and read them at the address `shown`."""
+        """Keep the words in block RAMs, at most two in each, and show the words at address `shown`.
+
+        The words that the decoder writes go to address `to`.
+        """
         for names in _paired(words, self._words.counts):
             lanes = [_width(name, words, self._words.counts) for name in names]
             lane = LONGEST if len(names) == 1 else LANE_BITS
@@ -190,17 +199,17 @@ class CommandMemory(wiring.Component):
 
 
 def _holds(used: Value, named: list[Signal], number: Value) -> Value:
-    """Return whether a command, in a place in use, has this number of a window or scale."""
+    """Return whether the command in any used place has this number of a window or scale."""
     return Cat(used[place] & (each == number) for place, each in enumerate(named)).any()
 
 
 def _width(name: str, words: Mapping[str, int], counts: Collection[str]) -> int:
-    """Return the bits of a word in memory; a count includes its flags `single` and `double`."""
+    """Return the width in bits of a word in memory; counts include flags `single` and `double`."""
     return words[name] + 2 * (name in counts)
 
 
 def _paired(words: Mapping[str, int], counts: Collection[str]) -> list[tuple[str, ...]]:
-    """Return the names of the words in each memory: one long word, or two short words."""
+    """Return the names of the words in each memory: one long word, or up to two short words."""
     long = [name for name in words if _width(name, words, counts) > LANE_BITS]
     short = [name for name in words if name not in long]
     assert all(_width(name, words, counts) <= LONGEST for name in long)

@@ -16,7 +16,7 @@ from systola.hdl.parts.promise import promised
 LATENCY = 2
 """Cycles from the `push` of a command into an empty queue until it is `valid`."""
 BLOCK_BITS = 170
-"""Fewest bits of a command that is kept in block RAM; small machines have few blocks to spare."""
+"""Width in bits from which on commands are kept in block RAM; small machines have few blocks."""
 
 
 class CommandQueue(wiring.Component):
@@ -78,7 +78,7 @@ class CommandQueue(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        commands_waiting = Signal(self._depth)  # as many ones, from bit 0, as there are commands
+        commands_waiting = Signal(self._depth)  # thermometer code of the number of commands
         commands_kept = Signal.like(commands_waiting)
         layout = self.command.shape()
         ring = BlockRing if layout.size >= BLOCK_BITS else PayloadRing
@@ -102,7 +102,7 @@ class CommandQueue(wiring.Component):
         return m
 
     def _keep_masks(self, m: Module) -> None:
-        """Keep the masks of each place; they arrive one cycle after its command."""
+        """Keep the masks of the command at each place; they arrive one cycle after the command."""
         push_place, oldest_place = (
             Signal(ceil_log2(self._depth), name=name) for name in ("push_place", "oldest_place")
         )

@@ -36,10 +36,9 @@ from systola.hdl.parts.walker import Walk
 NUMBERS = 8
 """Number of windows, and of scales, that the commands can use at one time."""
 FIXED = 2
-"""Number of fixed windows for instructions without a window: one for vectors of one line, one for
-vectors of two lines.
+"""Number of fixed windows, which serve instructions without a window.
 
-They have the lowest numbers.
+One is for vectors of one line, the other for vectors of two lines. They have the lowest numbers.
 """
 _WINDOW = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
 MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
@@ -58,7 +57,7 @@ class CommandWords:
     | `window` | words that come from its window |
     | `scale`  | words that come from its scale |
     | `fixed`  | contents of the fixed windows 0 and 1; their other words are undefined |
-    | `counts` | words for which the memory also shows if they are one or two |
+    | `counts` | words for which the memory also shows whether their value is one or two |
     """
 
     own: Mapping[str, int]
@@ -69,7 +68,10 @@ class CommandWords:
 
 
 def command_words(config: Config, queue: str) -> CommandWords:
-    """Return the words of the commands in a queue; `pc` is listed, though no step writes it."""
+    """Return the words of the commands in a queue.
+
+    The word `pc` is one of them, though no step writes it.
+    """
     words = {
         "matrix": _matrix_words,
         "activate": _activate_words,
@@ -96,24 +98,24 @@ def commands_of(config: Config, queue: str) -> int:
 
 
 def _transfer_words(config: Config) -> dict[str, int]:
-    """Return the words of a transfer of lines, or of a Load_Parameters or Load_Table."""
+    """Return the command words of a transfer of lines, or of a Load_Parameters or Load_Table."""
     return _widths(HostTransfer(config=config))
 
 
 def _tail_words(config: Config) -> dict[str, int]:
-    """Return the words of a copy's tail: the lines that have fewer bytes."""
+    """Return the words that describe the tail of a copy: the lines that have fewer bytes."""
     return {f"tail_{name}": width for name, width in _widths(Tail(config=config)).items()}
 
 
 def _request_words(config: Config) -> CommandWords:
-    """Return the words of reads from host memory that the reader has not requested yet."""
+    """Return the command words of reads from host memory that the reader has not requested yet."""
     return CommandWords(
         own={"flags": _flags(config, Executor.HOST_READER), **_transfer_words(config)}
     )
 
 
 def _entry_words(config: Config) -> CommandWords:
-    """Return the words of reads from host memory that are under way."""
+    """Return the command words of reads from host memory that are under way."""
     return CommandWords(
         own={
             "pc": PC_BITS,
@@ -126,14 +128,14 @@ def _entry_words(config: Config) -> CommandWords:
 
 
 def _write_words(config: Config) -> CommandWords:
-    """Return the words of writes to host memory."""
+    """Return the command words of writes to host memory."""
     lines = {"buffer": address_bits(config), "end": address_bits(config)}
     own = {"pc": PC_BITS, **_transfer_words(config), **lines, **_tail_words(config)}
     return CommandWords(own=own)
 
 
 def _weight_words(config: Config) -> CommandWords:
-    """Return the words of reads of weights, with training also from the buffer."""
+    """Return the command words of reads of weights, with training also from the buffer."""
     widths = _widths(WeightTransfer(config=config))
     own = {"pc": PC_BITS, **{f"weight_{name}": width for name, width in widths.items()}}
     if config.training:
@@ -146,7 +148,7 @@ def _widths(layout: data.StructLayout) -> dict[str, int]:
 
 
 def _matrix_words(config: Config) -> CommandWords:
-    """Return the words of MatrixMultiply and Convolve."""
+    """Return the command words of MatrixMultiply and Convolve."""
     count = matrix_walk(config)["count"].shape
     own = {
         "flags": _flags(config, Executor.MATRIX_UNIT),
@@ -172,7 +174,7 @@ def _matrix_words(config: Config) -> CommandWords:
 
 
 def _activate_words(config: Config) -> CommandWords:
-    """Return the words of the activation unit's instructions."""
+    """Return the command words of the activation unit's instructions."""
     walk = vector_walk(config)
     count = walk["count"].shape
     own = {
@@ -212,7 +214,7 @@ def _activate_words(config: Config) -> CommandWords:
 
 
 def _flags(config: Config, executor: Executor) -> int:
-    """Return the bits of the longest flags of a unit's instructions, as one word holds them."""
+    """Return the width in bits of the word that holds flags, for the instructions of a unit."""
     rom = StepRom(config)
     rows = [
         row for op in rom.lengths if BY_OPCODE[op].executor is executor for row in rom.program(op)
@@ -221,7 +223,9 @@ def _flags(config: Config, executor: Executor) -> int:
 
 
 def _window(config: Config, walk: Walk) -> dict[str, int]:
-    """Return the bits of the window's words that matrix unit and activation unit both have."""
+    """Return the window's words that the matrix unit and the activation unit share, with their
+    bits.
+    """
     count = walk["count"].shape
     return {
         "left": _WINDOW.field("left").width,
@@ -238,5 +242,5 @@ def _window(config: Config, walk: Walk) -> dict[str, int]:
 
 
 def _move(name: str) -> int:
-    """Return the place of a step in the word `moves`."""
+    """Return the offset in bits of the step `name` in the word `moves`."""
     return sum(_WINDOW.field(each).width for each in MOVES[: MOVES.index(name)])

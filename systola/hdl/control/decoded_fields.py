@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of a decoded instruction, from the word and from the results of its steps."""
+"""The fields of a decoded instruction, chosen from its word and the results of its steps."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, wiring
@@ -36,7 +36,7 @@ class Verdict(data.StructLayout):
 
 
 class DecodedFields(wiring.Component):
-    """A choice between registers of an instruction for each field of `decoded`.
+    """A unit that forms each field of `decoded` by a choice between registers of an instruction.
 
     | port       | meaning |
     |---|---|
@@ -127,7 +127,7 @@ class DecodedFields(wiring.Component):
         ]
 
     def _chosen(self, *choices: tuple[Opcode | tuple[Opcode, ...], ValueLike]) -> Value:
-        """Return the value of the choice with this kind of instruction, or 0 without one."""
+        """Return the value listed for this kind of instruction, or 0 if none is listed."""
         found: Value = Const(0)
         for opcodes, value in choices:
             one = (opcodes,) if isinstance(opcodes, Opcode) else opcodes
@@ -135,7 +135,7 @@ class DecodedFields(wiring.Component):
         return found
 
     def _spaces(self, m: Module) -> None:
-        """Form the regions of addresses, of which parameters and tables have their own.
+        """Form the regions of buffer lines, parameters and tables.
 
         The address spaces of parameters and tables begin where all lower bits are zero.
         """
@@ -161,8 +161,8 @@ class DecodedFields(wiring.Component):
     def _transfer(self, m: Module) -> None:
         """Form the transfer of a copy.
 
-        If the lines do not follow one another, a run is a block. A run of an alternate copy is a
-        row.
+        If the lines of a copy do not follow one another, each block of the copy is a run. With an
+        alternate copy each row is a run.
         """
         config, out, shown = self._config, self.decoded, self.found
         kind, read = self.given.kind, fields_of(self.given.word)[Opcode.READ_HOST_MEMORY]

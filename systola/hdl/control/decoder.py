@@ -38,7 +38,7 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 A, B = signed(25), unsigned(16)
-"""Shapes of the two factors of a step's product."""
+"""Shapes of the two factors of the product in a step."""
 RESULT = signed(42)
 """Shape of a step's result, the sum of a base and a product."""
 
@@ -67,15 +67,16 @@ class Decoder(wiring.Component):
     | port           | meaning |
     |---|---|
     | `opcode`       | first byte of the next instruction, one cycle before it is `coming` |
-    | `coming`       | stream of instructions; each stays until its last step took its factors |
-    | `moves`        | the instruction moves on from `coming` to `instruction` |
+    | `coming`       | stream of instructions; each stays until the multiplier has taken the factors
+                       of its last step |
+    | `moves`        | the instruction moves from `coming` to `instruction` |
     | `instruction`  | the instruction that has moved, at least three cycles after it came; its
-                       addresses are used MULTIPLIED cycles after the factors |
+                       addresses are used MULTIPLIED cycles after its factors |
     | `decoded`      | stream of decoded instructions |
     | `frees`        | the value that `decoded.ready` will have one cycle later |
     | `host_limit`   | bytes of the host window |
     | `weight_tiles` | tiles of the weight memory |
-    | `idle`         | no instruction is inside |
+    | `idle`         | the decoder has no instruction |
 
     With its last sum the instruction is copied to `decoded`, or waits until `decoded` is free.
     While it waits, no later instruction moves to `instruction`. A Set_Config_Window waits until all
@@ -109,7 +110,7 @@ class Decoder(wiring.Component):
         config = self._config
         self._window_shape = Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW), reset_less=True)
         self._window_products = Signal(WindowProducts(), reset_less=True)
-        self._window_set = Signal()  # a window has been set
+        self._window_set = Signal()  # the program has set a window
         self._found_regions = Signal(Found(config=config), reset_less=True)
         self._step_result = Signal(RESULT)
         self._step_sum = Signal(RESULT, reset_less=True)
@@ -132,15 +133,18 @@ class Decoder(wiring.Component):
             ),
         )
         table = self._table = WalkTable(steps, self._step_sum, links=config.links)
-        self._added_row = Signal(table.results, reset_less=True)  # row of the step in the adder
-        self._product_zero = Signal(reset_less=True)  # the product of a step with a minimum is zero
-        self._step_fault = Signal(Fault, reset_less=True)  # fault if the compared step fails
-        self._overlap_allowed = Signal(reset_less=True)  # the compared overlap is allowed
+        # row of the step that is in the adder
+        self._added_row = Signal(table.results, reset_less=True)
+        # the product is zero, in a step that requires at least 1
+        self._product_zero = Signal(reset_less=True)
+        # fault of the compared step, if its check fails
+        self._step_fault = Signal(Fault, reset_less=True)
+        self._overlap_allowed = Signal(reset_less=True)  # the compared regions may overlap
 
         stages_move = Signal(init=1)
         tokens, low, high = self._factors(m, stages_move)
         multiplied_step, added_step = tokens[-2:]
-        compared_step = Signal.like(added_step)  # follows the step that meets its limit
+        compared_step = Signal.like(added_step)  # marks the step that is compared with its limit
         finish = self._finish(m, platform, stages_move, tokens)
         m.d.sync += [
             added_step.eq(multiplied_step),
@@ -148,10 +152,10 @@ class Decoder(wiring.Component):
             self._added_row.eq(table.row(multiplied_step.place)),
             compared_step.eq(added_step),
             self._step_fault.eq(table.fault(self._added_row.limit)),
-            # A product is zero if both of its parts are zero.
+            # The product is zero if its two parts are zero.
             self._product_zero.eq(self._added_row.least & ~(low.any() | high.any())),
         ]
-        # An operand of Vector may occupy exactly the lines of the results.
+        # The results of a Vector may replace an operand: they may have exactly its lines.
         given = self.instruction
         vector = fields_of(given.word)[Opcode.VECTOR]
         replaces = is_one_of(given.kind, Opcode.VECTOR) & (vector.wide == vector.wide_operands)
@@ -163,12 +167,15 @@ class Decoder(wiring.Component):
         return m
 
     def _factors(self, m: Module, stages_move: Signal) -> tuple[list[data.View], Value, Value]:
-        """Give the factors of a step to the multiplier; return the tokens and both products.
+        """Give the factors of a step to the multiplier; return the steps in its stages, and the two
+        parts of the product.
 
-        The tokens follow the steps through the multiplier. The last one is the step in the adder.
+        A token accompanies each step through the stages of the multiplier. The last token is the
+        step in the adder.
         """
         table = self._table
-        factor_step = Signal(table.operands, reset_less=True)  # takes its factors now
+        # the step that gives its factors to the multiplier in this cycle
+        factor_step = Signal(table.operands, reset_less=True)
         step_place = Signal(range(table.places + 1), reset_less=True)
         step_begins = Signal(reset_less=True)
         token = data.StructLayout(
@@ -202,9 +209,9 @@ class Decoder(wiring.Component):
     def _finish(
         self, m: Module, platform: object, stages_move: Signal, tokens: list[data.View]
     ) -> _Finish:
-        """Move the instructions; one that is finished waits until `decoded` is free.
+        """Move the instructions from stage to stage.
 
-        The instructions after it wait, too.
+        A finished instruction waits until `decoded` is free. The instructions after it wait, too.
         """
         decoded = self.decoded
         entering, multiplied, added_step = tokens[-3:]
@@ -229,7 +236,7 @@ class Decoder(wiring.Component):
                 ).any()
             ),
         ]
-        # `stages_move` is a register, as it goes back through all stages to the fetch. An
+        # `stages_move` is a register, as it is the `ready` of all stages back to the fetch. An
         # instruction that enters in the next cycle is still `coming` then: it has at least as many
         # steps as the multiplier has stages.
         assert LEAST_STEPS >= MULTIPLIED
@@ -256,7 +263,7 @@ class Decoder(wiring.Component):
         return _Finish(pending=finished_waits, copies=instruction_copies, judged=verdict_due)
 
     def _ways_of(self, given: data.View) -> Value:
-        """Return a bit for each group of instructions: `given` is in it."""
+        """Return a bit for each group of instructions: `given` belongs to it."""
         from_buffer = fields_of(given.word)[Opcode.MATRIX_MULTIPLY].from_buffer
         return Cat(
             is_one_of(given.kind, *group.opcodes) & (from_buffer | (not group.from_buffer))
@@ -264,9 +271,9 @@ class Decoder(wiring.Component):
         )
 
     def _multiply(self, m: Module, a: Value, b: Value, stages_move: Value) -> tuple[Value, Value]:
-        """Return the products of `b` with the lower and with the upper bits of `a`.
+        """Return two products: `b` times the lower bits, and `b` times the upper bits of `a`.
 
-        The lower part has WIDTH_LIMIT bits, as a multiplier block is no wider.
+        The lower part has WIDTH_LIMIT bits, as a multiplier block takes no longer operand.
         """
         low = m.submodules.low = Multiplier(a=unsigned(WIDTH_LIMIT), b=B)
         high = m.submodules.high = Multiplier(a=signed(len(a) - WIDTH_LIMIT), b=B)
@@ -283,7 +290,7 @@ class Decoder(wiring.Component):
     def _add(
         self, m: Module, added_step: data.View, low: Value, high: Value, found: data.View
     ) -> Value:
-        """Add up a step, store its result, and choose its limit; return its product."""
+        """Add base and product of a step, store the sum, choose its limit; return the product."""
         product = Cat(low[:WIDTH_LIMIT], low[WIDTH_LIMIT:] + high).as_signed()
         table, row, word = self._table, self._added_row, self.instruction.word
         stride = fields_of(word)[Opcode.READ_HOST_MEMORY].stride
@@ -291,7 +298,7 @@ class Decoder(wiring.Component):
         limits = [Const(0) if each is None else Value.cast(each.value) for each in table.limits]
         begins = added_step.valid & table.begins(row.base)
         adder = m.submodules.adder = SelectingAdder(width=len(self._step_result))
-        # The adder itself chooses between the two halves of the bases.
+        # The bases lie in two halves. The look-up tables of the adder choose between the halves.
         m.d.comb += [
             first_base.eq(table.bases.selected(row.base, 0)),
             second_base.eq(table.bases.selected(row.base, 1)),
@@ -311,7 +318,7 @@ class Decoder(wiring.Component):
             # A constant base is not an address: a failed check of the window has address 0.
             addresses = (table.bases.selected(row.base, half, constants=False) for half in (0, 1))
             m.d.sync += self._region_base.eq(Mux(row.base.half, *reversed(tuple(addresses))))
-        assert not self._config.input_pitch >> WIDTH_LIMIT  # so `low` has the whole product
+        assert not self._config.input_pitch >> WIDTH_LIMIT  # so `low` holds the whole product
         special: dict[str, ValueLike] = {"run": product, "dense": low == stride}
         regions = [n for n, shape in found.shape().members.items() if isinstance(shape, Region)]
         with m.If(added_step.valid & added_step.first):
@@ -334,17 +341,17 @@ class Decoder(wiring.Component):
         return product
 
     def _judge(self, m: Module, compared_step: data.View) -> data.View:
-        """Return the verdict on the instruction in `decoded`, in its first cycle."""
+        """Return the verdict on the instruction in `decoded`, valid in its first cycle there."""
         fault, begins = self._step_fault, compared_step.valid & compared_step.first
         sum_beyond = Signal()
         half_beyond = Signal()
         check_counts = Signal()
         check_fails = Signal()
-        # The address of the verdict belongs to the first failed check so far. Without a failed
-        # check it is the first base.
+        # The address in the verdict belongs to the first failed check. Without a failed check, it
+        # is the base of the first step.
         kept_verdict = Signal(Verdict(), reset_less=True)
         m.d.comb += [
-            # As an unsigned number, a negative sum is very large and exceeds every limit.
+            # Taken as an unsigned number, a negative sum is very large and exceeds every limit.
             sum_beyond.eq(self._step_limit - self._step_sum.as_unsigned() < 0),
             check_counts.eq(
                 compared_step.valid
@@ -377,12 +384,12 @@ class Decoder(wiring.Component):
         opcode = given.word[:OPCODE_BITS]
         unknown: ValueLike = Fault.ILLEGAL_OPCODE
         if not self._config.links:
-            # The opcodes of the links are undefined here; only the fault's cause differs.
+            # Opcodes of the links are undefined on this machine, too. Only their fault differs.
             size = len(LINK_OPCODES)
             is_of_links = opcode[exact_log2(size) :] == min(LINK_OPCODES) // size
             unknown = Mux(is_of_links, int(Fault.UNAVAILABLE), int(Fault.ILLEGAL_OPCODE))
-        # These checks look at `instruction`, and are a cycle old: the word stayed there for at
-        # least three cycles.
+        # The checks of the word look at `instruction` of the cycle before. The word has been there
+        # for at least three cycles.
         checks = word_checks(
             self._config,
             self.instruction,
@@ -402,7 +409,8 @@ class Decoder(wiring.Component):
             (unavailable, Fault.UNAVAILABLE, opcode),
             (no_window, Fault.WINDOW, 0),
         )
-        # `earlier_verdict` is the verdict if the last step's check holds; this check is known late.
+        # `earlier_verdict` is the verdict for the case that the last check holds. The last check is
+        # known late in the cycle.
         earlier_verdict = Signal(Verdict())
         word_fails = Signal()
         m.d.comb += [
@@ -431,13 +439,15 @@ class Decoder(wiring.Component):
     def _show(self, m: Module, finish: _Finish, product: Value, verdict: data.View) -> None:
         """Copy the finished instruction to registers, and drive `decoded` from them."""
         given, found = self.instruction, self._found_regions
-        tile_count = Signal(TILE_COUNT_BITS, reset_less=True)  # the last product
-        host_end = Signal(HOST_OFFSET_BITS, reset_less=True)  # the last result
+        tile_count = Signal(TILE_COUNT_BITS, reset_less=True)  # tiles, from the last product
+        # end of the bytes in host memory, from the last sum
+        host_end = Signal(HOST_OFFSET_BITS, reset_less=True)
         shown_found = Signal(Found(config=self._config), reset_less=True)
         kept_verdict = Signal(Verdict(), reset_less=True)
         groups_entered = Signal(len(groups_of(self._config)), reset_less=True)
         lines_linear = Signal(reset_less=True)
-        # If the lines follow one another, the copy is one run instead of one for each line.
+        # If the lines of a copy follow one another in host memory, the copy is a single run. Else
+        # each line is a run.
         copy = fields_of(given.word)[Opcode.READ_HOST_MEMORY]
         one_block = is_one_of(given.kind, *ALTERNATE) | (copy.blocks == 1)
         with m.If(finish.copies):
@@ -446,7 +456,7 @@ class Decoder(wiring.Component):
                 shown_found.eq(found),
                 groups_entered.eq(self._ways_of(given)),
                 lines_linear.eq((copy.rows == 1) | (one_block & found.dense)),
-                # In steps that count tiles the base is 0, so the sum is the product.
+                # A step that counts tiles has base 0, so its sum is the product.
                 tile_count.eq(Mux(finish.pending, self._step_sum, product)),
             ]
         with m.If(finish.judged):

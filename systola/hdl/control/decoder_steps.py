@@ -65,7 +65,7 @@ class _Walks:
         self._host = Limit(Fault.HOST_WINDOW, known.host_limit)
 
     def all(self) -> dict[Opcode, Steps]:
-        """Return the steps of each instruction that has any."""
+        """Return the steps of each instruction, without instructions that have no steps."""
         config = self._config
         walks = {
             Opcode.READ_HOST_MEMORY: self._read,
@@ -108,15 +108,15 @@ class _Walks:
         return Step(0, a, b, Limit(Fault.WINDOW, limit))
 
     def _map_start(self, base: Value, left: ValueLike) -> Iterator[Step]:
-        """Yield the steps for the line where the walk over a feature map begins."""
+        """Yield the steps that compute the line at which the walk over a feature map begins."""
         yield Step(base, self._shape.top, self._shape.pitch)
         yield Step(SUM, left, 1, into=("first_line",))
 
     def _overlap(self, name: str, b: Step, *, allowed: Value | None = None) -> Iterator[Step]:
         """Yield steps that check that the results share no line with the operand `name`.
 
-        `b` is the step of the results. Both regions must be known before. No overlap is found where
-        it is `allowed`.
+        The step `b` computes the region of the results. The regions of the results and of the
+        operand must be computed before. Where `allowed`, no overlap is found.
         """
         found = self._known.found
         end = found[name].end if allowed is None else Mux(allowed, 0, found[name].end)
@@ -124,7 +124,9 @@ class _Walks:
         yield Step(b.base, b.a, b.b, Limit(Fault.OVERLAP, found[name].base))
 
     def _look_up(self, opcode: Opcode, f: data.View, at: Addresses) -> Step:
-        """Return the step that checks the table; without a table the field means other things."""
+        """Return the step that checks the table's number; without a table the field means other
+        things.
+        """
         looks_up: Value = at.function == Function.TABLE
         if self._config.attention and opcode is Opcode.VECTOR:
             looks_up |= gathers(at)
@@ -132,7 +134,7 @@ class _Walks:
         return Step(Mux(looks_up, at.table, 0), number, 1, self._tables)
 
     def _copy(self, f: data.View, at: Addresses, pitch: int) -> Steps:
-        """Return the steps of a copy; `pitch` is the bytes of a line in host memory."""
+        """Return the steps of a copy; `pitch` is the number of bytes of a line in host memory."""
         return (
             Step(at.buffer, f.rows, f.blocks, self._buffer, ("buffer", "run"), ("rows", "blocks")),
             Step(at.host, pitch, f.blocks, into=("dense",)),
@@ -185,7 +187,7 @@ class _Walks:
     def _convolve(self, f: data.View, at: Addresses) -> Steps:
         rows, shape, products = self._config.rows, self._shape, self._products
         packed = f.channels != 0
-        # With packed channels: the first vector begins inside the row.
+        # with packed channels: the first vector begins inside its row
         inside = self._known.found.start >= rows
         start_limit = Limit(Fault.WINDOW, 2 * rows - 1)
         row_limit = Limit(Fault.WINDOW, times(shape.pitch, rows))
@@ -316,7 +318,8 @@ class _Walks:
             Step(0, f.kernel_height, f.kernel_width, into=("taps",), least=kernel),
             Step(0, f.stride_y, f.pitch, into=("row_step",), least=("stride_y",)),
             Step(0, f.dilation_y, f.pitch, into=("tap_step",), least=("dilation_y",)),
-            # These steps check minima only. They also keep the next instruction from coming sooner.
+            # These steps check minima only. Their second purpose is to keep the next instruction
+            # from coming sooner.
             Step(0, f.width, f.stride_x, least=("width", "stride_x")),
             Step(0, f.dilation_x, 1, least=("dilation_x",)),
             NOTHING,
@@ -326,7 +329,7 @@ class _Walks:
 def walks(
     config: Config, coming: Value, word: Value, sums: data.View, known: Known
 ) -> dict[Opcode, Steps]:
-    """Return the steps of each instruction that has any.
+    """Return the steps of each instruction, without instructions that have no steps.
 
     The factors `a` and `b` use the word that is `coming`. Addresses are used some cycles later:
     they come from `word`, and from `sums` where an index register is added.
@@ -343,7 +346,7 @@ def walks(
 def step_counts(config: Config) -> Mapping[Opcode, int]:
     """Return the number of steps of each instruction.
 
-    Each configuration is asked once: the compiler estimates a program for each of its choices.
+    The numbers of a configuration are computed once, as the compiler estimates many programs.
     """
     known = Known(
         shape=Signal(InstructionLayout(Opcode.SET_CONFIG_WINDOW)),

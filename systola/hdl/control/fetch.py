@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instruction fetch: reads the program ahead of the decoder, and keeps the bodies of loops."""
+"""The instruction fetch, which reads the program ahead of the decoder and keeps loop bodies."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -17,7 +17,7 @@ CHUNK_BYTES = 64
 AHEAD = 9
 """Largest number of instructions fetched ahead, rounded down to whole beats.
 
-It is two chunks if two chunks are more.
+If two chunks have more instructions, two chunks are the limit.
 """
 
 
@@ -41,7 +41,7 @@ class FetchedInstruction(data.StructLayout):
     | `word`  | the instruction word |
     | `error` | memory answered the fetch with an error |
     | `pc`    | number of the instruction in the program |
-    | `ends`  | it is an End_Loop; this is needed before all else |
+    | `ends`  | the instruction is an End_Loop; the scalar unit needs this bit before all others |
     """
 
     def __init__(self) -> None:
@@ -51,39 +51,41 @@ class FetchedInstruction(data.StructLayout):
 class Fetch(wiring.Component):
     """A unit that delivers the instructions of a program in order.
 
-    It keeps the instructions requested last in a ring.
+    It reads chunks of the program into a ring, a memory that keeps the instructions requested last.
+    A loop body in the ring is not fetched again.
 
     | port          | meaning |
     |---|---|
-    | `enable`      | the program runs |
+    | `enable`      | runs the program |
     | `program`     | byte offset of its first instruction in the host window, a multiple of a chunk
                       |
     | `limit`       | bytes of the host window, a multiple of a chunk |
-    | `request`     | reads of chunks |
+    | `request`     | requests of chunks, from host memory |
     | `starved`     | the decoder has no instruction |
     | `urgent`      | `starved`, and no instruction is in the ring or on its way |
-    | `beat`        | data of the reads; always taken at once |
+    | `beat`        | the data that answer the requests; `ready` is always 1 |
     | `instruction` | the next instruction |
-    | `jump`        | the instruction taken in this cycle jumps |
+    | `jump`        | the instruction that is taken in this cycle jumps to `jump_to` |
     | `jump_to`     | number of the instruction to jump to, not above the number of the taken one |
-    | `exhausted`   | all instructions inside the window are taken, and the last did not jump |
+    | `exhausted`   | all instructions inside the window are taken, and the last one did not jump |
 
     `program` and `limit` do not change from two cycles before `enable` on.
 
-    - Latency: four cycles from a beat to its instruction.
+    - Latency: four cycles from a beat to `instruction`.
     - Throughput: one instruction every two cycles.
-    - A chunk is requested as soon as there is room for it. Requests begin at the earliest two
-      cycles after the request before was accepted, or after the instruction that makes room was
-      taken. Chunks at or beyond `limit` are not requested.
+    - Requests: a chunk is requested as soon as the ring has room for it. A request comes at the
+      earliest two cycles after the request before was accepted. It also comes at the earliest two
+      cycles after the instruction that makes room was taken. Chunks at or beyond `limit` are not
+      requested.
     - The ring keeps the last `instruction_buffer` instructions that were requested, less one chunk.
       One chunk of the ring stays free for the next request.
-    - A jump to an instruction in the ring needs no request. The instruction follows two cycles
+    - A jump to an instruction in the ring needs no request. The instruction is offered two cycles
       later, if it has arrived.
-    - A jump to any other instruction drops all instructions. The chunk of `jump_to` is requested in
-      the fifth cycle after the jump. If a request was on offer then, it is the third cycle after
-      this request was accepted.
-    - At most `fetched_ahead` instructions are fetched ahead of the offered instruction. So a loop
-      body of at most `loop_capacity` instructions is always in the ring.
+    - A jump to any other instruction empties the ring. The chunk of `jump_to` is requested in the
+      fifth cycle after the jump. If a request is on offer then, the chunk is requested in the third
+      cycle after this request was accepted.
+    - Limit: at most `fetched_ahead` instructions are fetched ahead of the offered instruction. So a
+      loop body of at most `loop_capacity` instructions stays in the ring.
     """
 
     def __init__(self, *, config: Config):
@@ -106,17 +108,19 @@ class Fetch(wiring.Component):
 
     @staticmethod
     def loop_capacity(config: Config) -> int:
-        """Return the length of the largest loop body that is fetched only once, End_Loop included.
+        """Return the number of instructions in the largest loop body that is fetched only once.
 
-        The length holds wherever the loop lies in the program. It is the size of the ring less two
-        parts: the instructions fetched ahead after the End_Loop, and the chunk that stays free.
+        The End_Loop counts. The number holds wherever the loop lies in the program. It is the size
+        of the ring less two parts: the instructions fetched ahead after the End_Loop, and the chunk
+        that stays free.
         """
         chunk = fetch_chunk_bytes(config) // INSTRUCTION_BYTES
         return config.instruction_buffer - fetched_ahead(config) - chunk
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Positions are counted in units of the memory: an instruction, or a beat of a wide bus.
+        # All positions below count units. A unit is a word of the ring: an instruction, or all
+        # instructions of a beat of a wide bus.
         word = 8 * INSTRUCTION_BYTES
         bus_bytes = self._config.host_bus_bytes
         chunk_bytes = fetch_chunk_bytes(self._config)
@@ -129,35 +133,37 @@ class Fetch(wiring.Component):
         width = 8 * unit_bytes + per_unit + 1
         ring = m.submodules.ring = Sram(width=width, depth=depth, output_register=True)
 
-        offered_pc = Signal(PC_BITS)  # number of the instruction on offer, or to be offered next
+        offered_pc = Signal(PC_BITS)  # the instruction on offer, or else the next one to be offered
         offered_unit = offered_pc[index_bits:]
-        units_requested = Signal(PC_BITS - index_bits + 1)  # the first unit not requested
+        units_requested = Signal(PC_BITS - index_bits + 1)  # first unit that is not requested
         # the oldest unit that is in the ring or on its way
         oldest_unit = Signal.like(units_requested)
-        # Two units differ by no more than the depth, so their low bits show which is first.
+        # Two positions never differ by more than the depth of the ring, so their low bits show
+        # which is first.
         few = exact_log2(depth) + 2
         skipped = exact_log2(chunk)
-        units_arrived = Signal(few)  # the first unit that has not arrived
-        units_readable = Signal(few)  # the first unit that cannot be read yet
-        units_kept = Signal(range(depth))  # units from `oldest_unit` to `units_requested`
+        units_arrived = Signal(few)  # first unit that has not arrived
+        units_readable = Signal(few)  # first unit that cannot be read yet
+        units_kept = Signal(range(depth))  # number of units from `oldest_unit` to `units_requested`
         ring_full = Signal()  # `units_kept` has reached its maximum
-        units_coming = Signal(range(2 * ahead + 1))
-        units_unwanted = Signal.like(units_coming)  # units on their way, dropped by a jump
+        units_coming = Signal(range(2 * ahead + 1))  # number of units on their way
+        # number of units on their way that a jump has dropped
+        units_unwanted = Signal.like(units_coming)
         units_drop = Signal()  # `units_unwanted` is not 0
 
         def before(first: Value, second: Value) -> Value:
             return (first[:few] - second)[few - 1]
 
-        # A jump is examined in the next cycle (`jump_examined`). It may leave the ring: then the
-        # other signals mean nothing in this cycle, and all is dropped in the cycle after
-        # (`ring_drops`).
+        # In the cycle after a jump, `jump_examined` is high. If the jump leaves the ring, the other
+        # signals are meaningless in this cycle. In the cycle after, `ring_drops` is high and
+        # empties the ring.
         jump_examined = Signal()
         jump_leaves = Signal()
         ring_drops = Signal()
         jump_unsure = Signal()  # `jump_examined` or `ring_drops`
-        request_lost = Signal()  # `offset` does not belong to `units_requested`
+        request_lost = Signal()  # the next chunk on request does not belong to `units_requested`
         unit_readable = Signal()
-        all_came = Signal(init=1)  # all units that were requested, a cycle late
+        all_came = Signal(init=1)  # all requested units have come; one cycle late
         ring_empty = Signal()
         m.d.comb += [
             jump_leaves.eq(jump_examined & (offered_unit - oldest_unit < 0)),
@@ -170,7 +176,7 @@ class Fetch(wiring.Component):
             jump_unsure.eq(self.jump | jump_leaves),
         ]
 
-        # The next chunk may be requested once this unit is offered.
+        # The next chunk may be requested as soon as this unit is on offer.
         units_allowed = Signal(few, init=(chunk - ahead) % (1 << few))
         request_offered, request_inside, request_granted = self._request(
             m,
@@ -210,15 +216,15 @@ class Fetch(wiring.Component):
                 )
             ),
         ]
-        # A request is counted one cycle late: in this cycle `request_lost` still shows if it was
-        # lost.
+        # `units_coming` counts a request one cycle late. In this cycle `request_lost` still shows
+        # whether the request was lost.
         request_counted = Signal()
         units_remaining = Signal.like(units_coming)
         m.d.comb += units_remaining.eq(units_coming + Mux(request_counted, chunk, 0) - unit_arrives)
         m.d.sync += request_counted.eq(request_granted)
 
         def none_left(count: Value, more: Value, fewer: Value) -> Value:
-            """Return whether a count will be zero, without waiting for its new value."""
+            """Return whether a count will be zero in the next cycle, without an addition."""
             return ~more & ((count == 0) | ((count == 1) & fewer))
 
         m.d.sync += [
@@ -236,8 +242,8 @@ class Fetch(wiring.Component):
 
         self._hand_out(m, ring, offered_pc, unit_readable, (jump_leaves, ring_drops))
 
-        # An instruction is handed out only when all dropped units have come: none is
-        # `units_unwanted`.
+        # All units on their way become unwanted. An instruction is handed out only after all
+        # unwanted units have come, so no other unit was unwanted before.
         with m.If(ring_drops):
             first = Cat(Const(0, skipped), offered_unit[skipped:])
             m.d.sync += [
@@ -264,7 +270,9 @@ class Fetch(wiring.Component):
         request_inside: Signal,
         request_lost: Signal,
     ) -> None:
-        """Show whether no instruction is here, and whether none will come any longer."""
+        """Drive `urgent` (no instruction is in the ring or coming) and `exhausted` (none will
+        come).
+        """
         nothing_here = Signal(init=1)
         requests_settled = Signal()
         m.d.sync += [
@@ -280,10 +288,10 @@ class Fetch(wiring.Component):
         m.d.comb += self.urgent.eq(nothing_here & self.starved)
 
     def _gather(self, m: Module, unit_bytes: int) -> tuple[Signal, Signal, Signal]:
-        """Gather the beats of a narrow bus to an instruction.
+        """Gather the beats of a narrow bus in a unit of the ring.
 
-        Returns whether a unit of memory is complete, its bytes, and whether its fetch has failed.
-        The bits stored beside a word come from registers, not from the bus.
+        Returns whether a unit is complete, its bytes, and whether its fetch has failed. The bits
+        stored beside the words are computed from registers, not from the bus.
         """
         bus_bytes = self._config.host_bus_bytes
         unit_arrives = Signal()
@@ -327,10 +335,10 @@ class Fetch(wiring.Component):
         unit_readable: Signal,
         holds: tuple[Signal, Signal],
     ) -> None:
-        """Offer instruction number `offered_pc` if it is readable and no signal `holds` it back.
+        """Offer instruction `offered_pc` if it can be read and no signal of `holds` is high.
 
-        On wide buses a unit holds several instructions. An address is there for two cycles before
-        its instruction is offered.
+        With a wide bus a unit holds several instructions. The ring gets an address two cycles
+        before it shows the instruction.
         """
         word = 8 * INSTRUCTION_BYTES
         unit_bytes = max(self._config.host_bus_bytes, INSTRUCTION_BYTES)
@@ -369,14 +377,13 @@ class Fetch(wiring.Component):
         request_lost: Signal,
         lost_from: Value,
     ) -> tuple[Signal, Signal, Signal]:
-        """Request chunks: programs begin, and the window ends, at a multiple of a chunk.
-
-        A request that has been offered stays until it is taken. If a jump comes between, its data
-        is unwanted. The first request is there before the program starts. After `request_lost`,
-        requests go on at chunk number `lost_from` of the program.
-
-        Returns whether a request is offered, whether it is inside the window, and whether it is
+        """Request chunks; return whether a request is on offer, is inside the window, and is
         granted.
+
+        Programs begin, and the window ends, at a multiple of a chunk. A request on offer stays
+        until it is granted. If a jump comes before that, the data of the request are unwanted. The
+        first request is ready before the program starts. After `request_lost`, requests continue at
+        chunk `lost_from` of the program.
         """
         bus_bytes, chunk_bytes = self._config.host_bus_bytes, fetch_chunk_bytes(self._config)
         whole = exact_log2(chunk_bytes)

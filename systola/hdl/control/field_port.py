@@ -49,7 +49,8 @@ class FieldPort(wiring.Component):
         shifted_pair = Signal(CELL_BITS, reset_less=True)
         rest: Value = self.pair
         for level in reversed(range(len(self.offset))):
-            # Drop the bits that are too high for any field with the offset bits still to come.
+            # Keep only the bits that a field can still reach by the shifts of the remaining offset
+            # bits.
             reach = CELL_BITS + PLACE_BITS * ((1 << level) - 1)
             rest = Mux(self.offset[level], rest[PLACE_BITS << level :], rest)[:reach]
         m.d.sync += shifted_pair.eq(rest)

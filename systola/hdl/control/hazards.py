@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the scoreboard: the way of each instruction, and its reasons to wait."""
+"""The rules of the scoreboard: the way of each instruction, and its reasons to wait.
+
+A list holds the instructions under way that use one resource, such as the buffer lines that the
+matrix unit reads. An instruction waits in a queue for its unit. Its masks name the entries of lists
+that it awaits; `in_flight` explains lists and masks.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -27,10 +32,11 @@ class Group:
     | field         | meaning |
     |---|---|
     | `opcodes`     | the instructions |
-    | `queue`       | their queue |
-    | `lists`       | their lists |
-    | `from_buffer` | only instructions with weights from the buffer belong to the group |
-    | `side`        | only instructions of the links for this side belong to the group |
+    | `queue`       | the queue that they enter |
+    | `lists`       | the lists that they enter |
+    | `from_buffer` | only a MatrixMultiply that takes its weights from the buffer belongs to the
+                      group |
+    | `side`        | only instructions of the links that name this side belong to the group |
     """
 
     opcodes: tuple[Opcode, ...]
@@ -41,7 +47,7 @@ class Group:
 
 
 def _opcodes(executor: Executor, *written: Memory) -> tuple[Opcode, ...]:
-    """Return the instructions that a part of the machine executes.
+    """Return the instructions that a unit executes.
 
     If memories are named, only instructions that write one of these memories are returned.
     """
@@ -54,7 +60,7 @@ def _opcodes(executor: Executor, *written: Memory) -> tuple[Opcode, ...]:
 
 
 def _groups(opcodes: Collection[Opcode]) -> dict[Way, tuple[Opcode, ...]]:
-    """Return each set of queue and lists, with the instructions that enter them."""
+    """Return the instructions of each way; a way is a queue and the lists that go with it."""
     ways: dict[Way, tuple[Opcode, ...]] = {}
     for opcode in opcodes:
         way = way_of(BY_OPCODE[opcode])
@@ -84,9 +90,7 @@ LINK_GROUPS = tuple(
     for way, opcodes in _groups(sorted(LINK_OPCODES)).items()
     for side in Side
 )
-"""Groups that a machine with links has in addition: a queue and a list for each part of the link
-unit.
-"""
+"""Additional groups of a machine with links. Each part of the link unit has a queue and a list."""
 SENDING, RECEIVING = (
     tuple(name for group in groups for name in group.lists)
     for groups in (LINK_GROUPS[:2], LINK_GROUPS[2:])
@@ -97,7 +101,7 @@ COMPLETES = {
     Unit.ACTIVATION_UNIT: "activate_writing",
     Unit.HOST_WRITER: "host_writing",
 }
-"""The list that an instruction of each unit leaves when it completes."""
+"""For each unit, the list that an instruction leaves when it is complete."""
 SCANS = {
     "copies": (("host_reading", "host_writing"), ("buffer", "host")),
     "lines": (
@@ -107,10 +111,10 @@ SCANS = {
     "rows": (("matrix_summing", "activate_reading"), ("accumulator", "source")),
     "operands": (("activate_operands",), ("source", "operand")),
 }
-"""Scans of the scoreboard. Each has its lists, read one after the other, and the regions it keeps.
+"""Scans of the scoreboard, each with its lists and the regions that it keeps of their entries.
 
-An instruction walks through the first of these regions in order. An instruction is
-in at most one list of a scan.
+A scan reads its lists one after the other. An instruction is in at most one list of a scan. It uses
+the addresses of the first region in ascending order.
 """
 MASKS = {
     "host_reads": (
@@ -125,7 +129,7 @@ MASKS = {
     "host_writes": ("host_reading", "activate_writing", "host_memory"),
     "weights": ("tiles_loading", "tiles_writing"),
 }
-"""Masks of the instructions in each queue: the lists with an entry that they may await."""
+"""Names of the masks of a queue: the lists with entries that its instructions may await."""
 _SEND_MASKS = ("host_reading", "activate_writing", "matrix_summing")
 _TAKE_MASKS = (
     *("host_reading", "host_writing", "matrix_reading", "matrix_summing", "tiles_reading"),
@@ -134,23 +138,24 @@ _TAKE_MASKS = (
 LINK_MASKS = {
     group.queue: _SEND_MASKS if group.lists[0] in SENDING else _TAKE_MASKS for group in LINK_GROUPS
 }
-"""Masks of the instructions of the links, which wait until whole older instructions are done.
+"""Names of the masks of the queues of the links, which wait until whole older instructions are
+done.
 
-Among themselves the links' instructions wait in LinkInterlock, line by line. Other instructions
-wait for them in LinkGate.
+The links' instructions wait for each other in LinkInterlock, line by line. Other instructions wait
+for them in LinkGate.
 """
 FILLS = tuple(
     entry.opcode
     for entry in INSTRUCTIONS
     if any(use.memory is Memory.BUFFER for use in entry.writes)
 )
-"""Instructions, not of the links, that write lines."""
+"""Instructions that write buffer lines, except for the instructions of the links."""
 TOUCHES = tuple(
     entry.opcode for entry in INSTRUCTIONS if entry.uses(Memory.BUFFER, Memory.ACCUMULATORS)
 )
-"""Instructions, not of the links, that use lines or rows."""
+"""Instructions that use buffer lines or accumulator rows, except for the links' own."""
 TILES = ("tiles_reading", "tiles_loading", "tiles_writing")
-"""Masks for weights from the buffer, where there is training."""
+"""Masks for weights that a MatrixMultiply takes from the buffer; only with training."""
 LIST_OF = {
     "host_memory": "host_reading",
     "operand_writing": "activate_writing",
@@ -158,12 +163,16 @@ LIST_OF = {
     "tiles_loading": "host_reading",
     "tiles_writing": "activate_writing",
 }
-"""Lists of the masks that are not named after their list.
+"""Lists of the masks with a name other than the name of their list.
 
-A write to host memory waits for reads of the same buffer lines line by line. For reads of the same
-host memory it waits as a whole. Operand b, and taps, have a mask of their own, apart from operand a
-and addends. Weights from the buffer wait for whole instructions that write them. Writers of these
-lines wait until the MatrixMultiply has its last sum, as the array has all weights by then.
+- `host_memory`: a write to host memory waits for whole reads of the same host memory. For reads
+  that fill the buffer lines it sends, it waits line by line.
+- `operand_writing`: operand b, and taps, have a mask of their own, apart from operand a and
+  addends.
+- `tiles_loading`, `tiles_writing`: weights from the buffer wait until the instructions that write
+  them are done.
+- `tiles_reading`: writers of the lines of these weights wait until the MatrixMultiply has its last
+  sum. By then the array has all weights.
 """
 CONFLICTS = {
     "host_reading": (("buffer", "buffer"), ("source", "buffer"), ("operand", "buffer")),
@@ -183,7 +192,10 @@ CONFLICTS = {
     "tiles_loading": (("source", "buffer"),),
     "tiles_writing": (("source", "buffer"),),
 }
-"""The regions that must not overlap, for each mask: of the younger and of the older instruction."""
+"""For each mask, the pairs of regions that must not overlap.
+
+The first region belongs to the younger instruction, the second to the older one.
+"""
 
 
 def groups_of(config: Config) -> tuple[Group, ...]:
@@ -193,18 +205,18 @@ def groups_of(config: Config) -> tuple[Group, ...]:
 
 
 def list_of(mask: str) -> str:
-    """Return the list with the entries that a mask names."""
+    """Return the list that a mask belongs to."""
     return LIST_OF.get(mask, mask)
 
 
 def list_bits(name: str, config: Config) -> int:
-    """Return the bits of the addresses that the instructions in a list walk through."""
+    """Return the width in bits of the addresses that a list compares: of rows or of lines."""
     is_rows = name in ("matrix_summing", "activate_reading")
     return row_bits(config) if is_rows else address_bits(config)
 
 
 def masks_of(queue: str, config: Config) -> dict[str, int]:
-    """Return the masks of the commands in a queue, each with the bits of its list's addresses."""
+    """Return the masks of the commands in a queue, each with the width in bits of its addresses."""
     return {
         mask: list_bits(list_of(mask), config)
         for mask in (MASKS | LINK_MASKS).get(queue, ())

@@ -52,9 +52,9 @@ def selectors_of(word: Value, *, links: bool) -> Value:
 def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]:
     """Return the operand of each adder, as the three inputs of its last multiplexer.
 
-    The inputs are: an opcode bit, the operand if this bit is 1, and the operand if it is 0. Upper
-    bits of an operand may hold bits of the word that follow it. Set_Register adds its value in the
-    first adder, and zero in the second adder.
+    The inputs are an opcode bit, the operand if this bit is 1, and the operand if it is 0. Upper
+    bits of an operand may be bits of the word after it. Set_Register adds its value in the first
+    adder, and zero in the second adder.
     """
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
     for entry in instructions_of(links=links):
@@ -69,10 +69,10 @@ def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]
 def _split(
     places: dict[int, list[Opcode]],
 ) -> tuple[int, dict[int, list[Opcode]], dict[int, list[Opcode]]]:
-    """Split the places by one bit of the opcode, chosen so that the larger part is smallest.
+    """Split the places by one bit of the opcode, in such a way that the larger part is small.
 
-    Returns the number of this bit, the places of opcodes with a 0 there and the places of opcodes
-    with a 1. A place is the offset of an operand in the word; it can stand in both parts.
+    Returns the number of this bit, the places for opcodes with a 0 there, and the places for
+    opcodes with a 1. A place is the offset of an operand in the word. It may be in both parts.
     """
     splits: list[tuple[int, int, int, dict[int, list[Opcode]], dict[int, list[Opcode]]]] = []
     for bit in range(OPCODE_BITS):
@@ -91,7 +91,7 @@ def _split(
 
 
 def _choice(word: Value, places: dict[int, list[Opcode]], width: int) -> tuple[Value, Value, Value]:
-    """Return a multiplexer for an operand: an opcode bit, its input for a 1, its input for a 0."""
+    """Return the inputs of a multiplexer: an opcode bit, the input for a 1, the input for a 0."""
     bit, zero, one = _split(places)
     return word[bit], _chosen(word, one, width), _chosen(word, zero, width)
 

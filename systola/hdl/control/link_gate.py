@@ -26,12 +26,12 @@ class LinkGate(wiring.Component):
     | port | meaning |
     |---|---|
     | `restart` | the next cycle is the first of another instruction |
-    | `passes` | the instruction waits for no link |
+    | `passes` | the instruction need not be compared, as it waits for no link |
     | `buffer`, `source`, `operand`, `accumulator` | its regions; an empty region is at 0 |
-    | `fills` | it writes the lines of `buffer` |
-    | `sums` | it writes the rows of `accumulator` |
+    | `fills` | the instruction writes the lines of `buffer` |
+    | `sums` | the instruction writes the rows of `accumulator` |
     | `lists` | the unfinished instructions of the links |
-    | `clear` | the links allow its issue |
+    | `clear` | the instruction may be issued, as far as the links are concerned |
 
     `clear` rises in its second cycle at the earliest, and then stays until its issue. Instructions
     in the lists `sending` read their lines and rows; those in the lists `receiving` write them.

@@ -21,8 +21,8 @@ class LinkInterlock(wiring.Component):
     | port      | meaning |
     |---|---|
     | `push`    | an instruction for this part is issued |
-    | `free`    | its place in the list of this part |
-    | `taken`   | the part begins with its next instruction: the rows of this one follow |
+    | `free`    | the place of this instruction in the list of this part |
+    | `taken`   | the part takes its next instruction; the rows that follow belong to it |
     | `others`  | the lists of unfinished instructions that the rows wait for |
     | `rows`    | lines or rows of the instructions, in order |
     | `cleared` | lines and rows that may be used |
@@ -51,7 +51,7 @@ class LinkInterlock(wiring.Component):
         m = Module()
         lists = [self.others[name] for name, _ in self.others.shape()]
 
-        # For each place in the own list: the instructions in `others` that were issued before.
+        # For each instruction of this part: the unfinished instructions in `others` that are older.
         older: list[Value] = []
         leaving = Cat(view.leaving for view in lists)
         older_now = Cat(view.valid for view in lists) & ~leaving
@@ -62,7 +62,8 @@ class LinkInterlock(wiring.Component):
             )
             older.append(older_entries)
 
-        # The row that comes belongs to the instruction at `row_place`. Another row may be waiting.
+        # The row at `rows` belongs to the instruction at `row_place`. The row before may still wait
+        # in `waiting_row`.
         next_place, row_place = Signal.like(self.free), Signal.like(self.free)
         with m.If(self.taken):
             m.d.sync += [row_place.eq(next_place), next_place.eq(next_place + 1)]

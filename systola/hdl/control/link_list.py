@@ -23,8 +23,8 @@ class ListView(data.StructLayout):
     | field     | meaning |
     |---|---|
     | `valid`   | there is an instruction |
-    | `leaving` | the instruction leaves with this cycle |
-    | `regions` | the lines or rows that it has not done |
+    | `leaving` | the instruction leaves the list at the end of this cycle |
+    | `regions` | the lines or rows that the instruction has not done yet |
     """
 
     def __init__(self, *, config: Config):
@@ -42,11 +42,11 @@ class LinkList(wiring.Component):
     | `pushed`     | the lines or rows that it uses |
     | `free`       | the place that it takes |
     | `full`       | there are `queue_depth` instructions |
-    | `advance`    | the oldest instruction has done all below `advance_to` |
-    | `advance_to` | its first line or row that is not done |
+    | `advance`    | the oldest instruction has done all lines or rows below `advance_to` |
+    | `advance_to` | the first line or row that the oldest instruction has not done |
     | `retire`     | drops the oldest instruction, also in a cycle with `advance` |
     | `view`       | the instructions, from registers but for `leaving` |
-    | `empties`    | no instruction is left after this cycle, but for the one that is pushed |
+    | `empties`    | no instruction is left after this cycle, except for one that is pushed in it |
 
     Latency: one cycle from a port to `view`. Throughput: one instruction a cycle.
     """

@@ -83,17 +83,19 @@ class ListScan(wiring.Component):
         list_bits = ceil_log2(len(self._lists))
 
         # The memory's address comes from registers, so the entry can be compared in the same cycle.
-        scan_begins = Signal(init=1)  # the first cycle of an instruction; a reset is a restart
+        # the first cycle of an instruction; a reset counts as a restart
+        scan_begins = Signal(init=1)
         lists_remaining = Signal(self._flags, reset_less=True)  # lists not yet read to their end
         # the list being read: the first of `lists_remaining`, one-hot
         list_read = Signal(self._flags)
-        list_number = Signal(list_bits, reset_less=True)  # its number
-        entry_place = Signal(bits, reset_less=True)  # the place being read in this list
+        list_number = Signal(list_bits, reset_less=True)  # number of this list
+        entry_place = Signal(bits, reset_less=True)  # place of the entry being read
         end_place = Signal(bits, reset_less=True)  # the place after the list's last entry
         next_place = Signal(bits)
-        list_ends = Signal()  # the list's last entry is being read
+        list_ends = Signal()  # the last entry of this list is being read
         lists_after = Signal(self._flags)  # lists to read after this list
-        lists_coming = Signal(self._flags)  # lists to read from the next cycle if a list begins
+        # lists to read from the next cycle on if the next list begins then
+        lists_coming = Signal(self._flags)
         watched = self.watched.as_value() & Cat(self.valid[name][0] for name in self._lists)
         m.d.comb += [
             list_read.eq(
@@ -134,7 +136,7 @@ class ListScan(wiring.Component):
         pushed_at = Signal(list_bits)
         # address of the entry before the push
         entry_before = Signal(bits + list_bits, reset_less=True)
-        # of the pushed entry
+        # base of the pushed entry
         pushed_base = Signal.like(self.pushed[self._walked].base, reset_less=True)
         m.d.comb += [
             push_place.eq(self._chosen(self.push, self.free)),
@@ -142,8 +144,8 @@ class ListScan(wiring.Component):
             write.en.eq(self.push.as_value().any()),
             write.addr.eq(Cat(push_place, pushed_at)),
             write.data.eq(self.pushed),
-            # In the first cycle of an instruction no entry is compared. So the memory can be read
-            # for `rises`, if there was a push.
+            # In the first cycle of an instruction no entry is compared. In this cycle the memory
+            # may be read for `rises`, if there was a push.
             read.addr.eq(Mux(scan_begins, entry_before, Cat(entry_place, list_number))),
             stored.eq(read.data),
         ]
@@ -155,7 +157,7 @@ class ListScan(wiring.Component):
             pushed_base.eq(self.pushed[self._walked].base),
         ]
 
-        # The entry compared in the cycle before; it may have left its list since.
+        # The entry that was compared in the cycle before. It may have left its list since then.
         lists_judged = Signal(self._flags)
         judged_place = Signal(bits, reset_less=True)
         m.d.sync += [
@@ -180,7 +182,8 @@ class ListScan(wiring.Component):
                 Signal(bits, name=f"{mask}_{which}", reset_less=True)
                 for which in ("mask_last", "first")
             )
-            run_continues = Signal(name=f"{mask}_running", reset_less=True)  # from `run_first` on
+            # all entries from `run_first` on belong to the run
+            run_continues = Signal(name=f"{mask}_running", reset_less=True)
             entry_conflicts = Signal(name=f"{mask}_hit")
             goes_on = run_continues & self.rising[name].bit_select(judged_place, 1)
             mask_entry_leaves = self.retire[name] & (mask_last == self.oldest[name])
@@ -202,21 +205,25 @@ class ListScan(wiring.Component):
         return m
 
     def _first(self, flags: data.View, values: Sequence[ValueLike]) -> ValueLike:
-        """Return the value of the first list with its flag set, or else of the last list."""
+        """Return one of `values`: of the first list with its flag set, or of the last list if none
+        is set.
+        """
         chosen = values[-1]
         for name, value in reversed(list(zip(self._lists[:-1], values, strict=False))):
             chosen = Mux(flags[name], value, chosen)
         return chosen
 
     def _chosen(self, flags: data.View, values: data.View) -> Value:
-        """Return the value of the list with its flag set, or zero without one."""
+        """Return one of `values`: of the list with its flag set, or zero. At most one flag may be
+        set.
+        """
         chosen: Value = Const(0)
         for name in self._lists:
             chosen |= Mux(flags[name], values[name], 0)
         return chosen
 
     def _number(self, flags: data.View) -> Value:
-        """Return the number of the list with its flag set."""
+        """Return the number of the list that has its flag set."""
         number: Value = Const(0)
         for i, name in enumerate(self._lists):
             number |= Mux(flags[name], i, 0)

@@ -46,7 +46,8 @@ class MatrixDecoder(wiring.Component):
         multiplies = is_one_of(self.given.kind, Opcode.MATRIX_MULTIPLY)
         walk = command.walk
         packed = ~multiplies & (convolve.channels != 0)
-        # The first vectors' bytes to the left of the row belong to the line before the row.
+        # Bytes of the first vectors that lie to the left of the row belong to the line before the
+        # row.
         start = Signal(signed(10))
         # A MatrixMultiply ignores the walk's rows and columns, and the members that only matter if
         # `bounded` is set.
@@ -69,7 +70,7 @@ class MatrixDecoder(wiring.Component):
             walk.start.line.eq(Mux(multiplies, found.buffer.base, found.first_line)),
             walk.step.block.line.eq(Mux(multiplies, 0, convolve.plane)),
         ]
-        # The count of each level: first for a MatrixMultiply, then for a Convolve.
+        # The iterations of each level: for a MatrixMultiply, and for a Convolve.
         numbers = {
             "ox": (1 + matrix.wide_vectors, shape.out_width),
             "oy": (matrix.rows, shape.out_height),
@@ -85,7 +86,7 @@ class MatrixDecoder(wiring.Component):
                 *counts(walk, **{level: number}),
             ]
         with m.If(packed):
-            # With packed channels x counts bytes, and the matrix unit itself counts the lines.
+            # With packed channels x counts bytes, and the matrix unit counts the lines itself.
             m.d.comb += [
                 walk.start.x.eq(start),
                 walk.step.ox.x.eq(found.byte_step),

@@ -13,7 +13,7 @@ from systola.hdl.control.scan_rom import first_number, masks_of
 from systola.hdl.parts.sequence_number import Numbered
 
 _LANE_BITS = 18
-"""Bits of a lane of a block RAM. It has two lanes, each with a write enable."""
+"""Bits of each of the two lanes of a block RAM. Each lane has a write enable."""
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
 
 
@@ -22,7 +22,7 @@ class NumberMemory(wiring.Component):
 
     | port     | meaning |
     |---|---|
-    | `finds`  | a number is found, for the instruction that is issued next (`RegionScan`) |
+    | `finds`  | a number is found, for the instruction that is issued next (by `RegionScan`) |
     | `found`  | the number and its mask |
     | `free`   | the place of the next command in the queue |
     | `oldest` | the place of the oldest command in the queue |

@@ -10,7 +10,7 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.sequence_number import NUMBER_BITS
 
 RING_BITS = 4
-"""Number of low bits of a sequence number that are the place of the entry in memories.
+"""Number of low bits of a sequence number. They are the place of an entry in memories.
 
 There are places for all entries that may be in a list, and for the next entry.
 """
@@ -22,7 +22,7 @@ class NumberedProgress(data.StructLayout):
 
     | field     | meaning |
     |---|---|
-    | `oldest`  | its number; in an empty list that of the entry to come |
+    | `oldest`  | number of the oldest entry; in an empty list, number of the next entry |
     | `reached` | first address that the entry may still need |
     """
 
@@ -44,9 +44,9 @@ class NumberedList(wiring.Component):
     | `some`       | there is an entry |
     | `youngest`   | the place of the youngest entry, also after it has left |
     | `retire`     | drops the oldest entry, also together with a push |
-    | `advance`    | takes over `advance_to` |
-    | `advance_to` | the oldest entry needs no address below; or it needs none at all, and the next
-                     entry none below |
+    | `advance`    | sets the reach of the oldest entry to `advance_to` |
+    | `advance_to` | no address below is needed by the oldest entry; or this entry is done, and the
+                     next entry needs no address below |
     | `progress`   | number and reach of the oldest entry |
     | `empties`    | no entry is left at the end of this cycle, not counting one that is pushed |
 
@@ -76,13 +76,14 @@ class NumberedList(wiring.Component):
         oldest_number, address_reached = Signal(NUMBER_BITS), Signal.like(self.progress.reached)
         one_entry, reach_falls = Signal(), Signal()
         entries_before = Signal(RING_BITS)
-        # A bit for each place: the entry after it rises.
+        # A bit for each place: the entry at the next place rises, that is, begins at or after the
+        # end of the entry before it.
         rises = m.submodules.rises = Memory(shape=1, depth=PLACES, init=[])
         write, read = rises.write_port(), rises.read_port(domain="comb")
         m.d.comb += [
             entries_before.eq(
                 self.youngest - oldest_number[:RING_BITS]
-            ),  # entries before the youngest
+            ),  # number of entries before the youngest entry
             one_entry.eq(entries_before == 0),
             self.full.eq(entries_before == self._depth - 1),
             self.empties.eq(~self.some | (self.retire & one_entry)),
@@ -92,7 +93,8 @@ class NumberedList(wiring.Component):
             write.addr.eq(self.youngest),
             write.data.eq(self.rises),
             read.addr.eq(oldest_number[:RING_BITS]),
-            # The next entry becomes the oldest one. In an empty list the new entry does.
+            # `reach_falls` sets the reach to address 0. The oldest entry leaves and the next entry
+            # does not rise, or an entry that does not rise enters an empty list.
             reach_falls.eq(
                 (self.retire & ~one_entry & ~read.data) | (self.push & self.empties & ~self.rises)
             ),

@@ -30,9 +30,9 @@ COMPLETES_IN = {
     "matrix": "matrix_summing",
     "activate": "activate_writing",
 }
-"""The last list that the instructions of each queue leave.
+"""For each queue, the last of the lists that its instructions leave.
 
-An instruction leaves its queue earlier. So if this list has room, the queue and the other lists
+An instruction leaves its queue, and the other lists, earlier. So if the last list has room, they
 have room, too.
 """
 RINGS = ("host_reads", "host_read", "host_writes", "weights", "matrix", "activate")
@@ -141,7 +141,8 @@ class NumberedScoreboard(wiring.Component):
             places_free.eq(
                 ~Cat(full[name] & (scan.queue == n) for n, name in enumerate(QUEUES)).any()
             ),
-            # After an issue the room is unknown, and another instruction comes.
+            # In the cycle after an issue it is not known yet if there is room for the next
+            # instruction.
             issue_settled.eq(scan.complete & ~self.issue),
             self.idle.eq(
                 Cat(lists[name].empties for name in COMPLETES.values()).all() & tags.one_at_most
@@ -178,12 +179,13 @@ class NumberedScoreboard(wiring.Component):
         loads = m.submodules.loads = Memory(shape=1, depth=PLACES, init=[])
         write, read = loads.write_port(), loads.read_port(domain="comb")
         m.d.comb += [
-            # The bit of an entry stands at the place before the entry.
+            # The bit of an entry lies at the place before the entry.
             write.addr.eq(reading.youngest),
             write.data.eq(loading.push),
             write.en.eq(reading.push),
             read.addr.eq((reading.progress.oldest - 1)[:RING_BITS]),
-            # A read's first line may be written before the load ahead of it in the list has ended.
+            # A read's first line may be written before the older load in this list has ended. So
+            # only addresses above the buffer lines count here.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > parameter_space(self._config))
             ),

@@ -28,9 +28,13 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.sequence_number import NUMBER_BITS, PLACE_BITS, Numbered
 
 DECODED = 2
-"""Largest number of instructions that are in the decoder, or have left it and are not issued."""
+"""Largest number of instructions between the decoder and the issue, the instruction in the decoder
+included.
+"""
 _OWN_KIND = (1 << REGION_BITS) - 1
-"""The kind of region under which the memory holds regions of instructions not yet issued."""
+"""The number that the memory uses, in place of a list's region, for regions of instructions not yet
+issued.
+"""
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
 """Attributes of a block RAM. Without `no_rw_check` Yosys adds logic for read-write collisions."""
 
@@ -55,7 +59,7 @@ class Found(data.StructLayout):
     | field     | meaning |
     |---|---|
     | `mask`    | index of its mask among the masks of the instruction's queue |
-    | `numbers` | the number, and the run it belongs to |
+    | `numbers` | the sequence number, and the number of older entries in its run |
     """
 
     def __init__(self) -> None:
@@ -71,14 +75,15 @@ class RegionScan(wiring.Component):
     |---|---|
     | `keeps`, `cell`, `kept` | the sequenced decoder writes a cell of its scratch memory; some
                                 cells are regions |
-    | `taken` | the decoder has taken an instruction |
+    | `taken` | the decoder takes an instruction |
     | `opcode` | opcode of this instruction |
-    | `takes` | the decoder may begin with the next instruction; stays high while it is in the
-                decoder |
+    | `takes` | the decoder may begin with the next instruction; stays high while the decoder works
+                on it |
     | `judged` | the next instruction, in order, has no fault; never asserted after a fault |
     | `lists` | views of the lists of unfinished instructions |
     | `finds`, `found` | a sequence number for the scanned instruction is found |
-    | `complete` | all numbers are found and all regions are kept; stays until `issue` |
+    | `complete` | the scan is over: all numbers are found and all regions are kept; stays until
+                   `issue` |
     | `lists_in` | while `complete`: a bit for each list that the instruction enters |
     | `queue` | while `complete`: the queue that it enters |
     | `rises` | while `complete`, a bit for each list: its entry rises, as in `NumberedList` |
@@ -113,7 +118,8 @@ class RegionScan(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        self._stages_move = Signal()  # no region has to wait for a write of the decoder
+        # the pipeline moves: no region has to wait for a write of the decoder
+        self._stages_move = Signal()
         self._scanned_half = (
             Signal()
         )  # half of the memory with the regions of the scanned instruction
@@ -151,9 +157,7 @@ class RegionScan(wiring.Component):
         return m
 
     def _read_rows(self, m: Module, row_ends: Value) -> None:
-        """Read the rows of the next judged instruction; the ROM also holds the place of its first
-        row.
-        """
+        """Read the ROM: the place of the next judged instruction's first row, then its rows."""
         m.submodules.rom = memory = Memory(
             shape=ScanLayout().size, depth=ROM_ROWS, init=self._rom.contents, attrs=_BLOCK
         )
@@ -237,8 +241,8 @@ class RegionScan(wiring.Component):
     def _compare(
         self, m: Module, addressed: data.View, read: data.View, compared: data.View
     ) -> None:
-        """Read a region, compare it with the instruction's region, and write the instruction's
-        regions.
+        """Read a region, and compare it with a region of the instruction; write regions of
+        instructions.
         """
         low = data.StructLayout({"base": HOST_OFFSET_BITS, "filled": 1, "rises": 1})
         high = data.StructLayout({"end": HOST_OFFSET_BITS, "space": 2})
@@ -259,16 +263,18 @@ class RegionScan(wiring.Component):
         )
         region_kept, region_decoded = Signal(), Signal()
         risen = self.rises.bit_select(row.list, 1)
-        # The number of a region's cell has one bit for base or end, then the region's number in
+        # Bits of the number of a region's cell: one bit for base or end, then the region in
         # SCANNED.
         own_cell = self.cell[: 1 + OWN_BITS]
-        decoding_half = Signal()  # half of the memory for the instruction that is being decoded
+        # half of the memory that takes the regions of the decoded instruction
+        decoding_half = Signal()
         m.d.sync += decoding_half.eq(decoding_half ^ self.judged)
         m.d.comb += [
-            # The signs of differences come out of the carry chains as they are.
+            # The sign of a difference comes directly out of a carry chain. A comparison does not.
             base_below.eq((own_region.base - its_high.end)[-1]),
             regions_overlap.eq(base_below & (its_low.base - own_region.end)[-1] & same_space),
-            # Units report addresses of all spaces as one range, in the order of the spaces.
+            # Units report addresses of all spaces as one range, in which the spaces follow one
+            # another.
             entry_follows.eq((same_space & ~base_below) | (its_high.space < row.space)),
             entry_rises.eq(Mux(row.walked, entry_follows & its_low.filled, risen)),
             same_space.eq(its_high.space == row.space),
@@ -323,7 +329,7 @@ class RegionScan(wiring.Component):
                 with m.If(read.valid & (read.row.step == Step.OWN)):
                     name_of = "end" if half else "base"
                     m.d.sync += own_region[name_of].eq(port.data[name_of])
-        # With OWN, both compared regions are the same: it is not empty if its base is below its
+        # In step OWN a region is compared with itself. It is not empty if its base is below its
         # end.
         with m.If(compared.row.step == Step.OWN):
             m.d.sync += own_filled.eq(base_below)
@@ -339,9 +345,10 @@ class RegionScan(wiring.Component):
         An entry conflicts if any row of the mask finds it to overlap.
         """
         row, number = compared.row, compared.number
-        # A bit for each place: a row of the mask has found a conflict there.
+        # A bit for each place: some row of this mask has found a conflict with its entry.
         place_hits = Signal(1 << PLACE_BITS, reset_less=True)
-        run_continues = Signal(reset_less=True)  # the entry before belongs to the run
+        # the entry before belongs to the run of conflicting entries
+        run_continues = Signal(reset_less=True)
         mask_last = Signal(NUMBER_BITS, reset_less=True)
         run_first = Signal(PLACE_BITS, reset_less=True)
         place = number[:PLACE_BITS]
@@ -367,7 +374,8 @@ class RegionScan(wiring.Component):
                 with m.If(~goes_on):
                     m.d.sync += run_first.eq(place)
             with m.Elif(row.first & compared.starts):
-                # Without a conflict the number names an entry that has left the list long ago.
+                # Without a conflict the mask gets the number of an entry that has left the list
+                # long ago.
                 m.d.sync += mask_last.eq(
                     Cat(place, (number[PLACE_BITS:] - 1)[: NUMBER_BITS - PLACE_BITS])
                 )

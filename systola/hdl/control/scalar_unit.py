@@ -53,7 +53,7 @@ def is_one_of(kind: Value, *opcodes: Opcode) -> Value:
 
 
 def fields_of(word: Value) -> dict[Opcode, data.View]:
-    """Return the fields of `word`, read as each of the instructions."""
+    """Return the fields of `word`, for each instruction as if the word were this instruction."""
     return {opcode: data.View(InstructionLayout(opcode), word) for opcode in LINKED_OPCODES}
 
 
@@ -66,10 +66,10 @@ class EffectiveInstruction(data.StructLayout):
     | `sums`       | operand plus index register, modulo 2^width, for each operand with such a
                      register, in their order |
     | `kind`       | a bit for each opcode, see `kind_bits` |
-    | `error`      | the fetch failed, and the word means nothing |
+    | `error`      | the fetch failed, and the word is meaningless |
     | `pc`         | number of the instruction in the program |
     | `loop_fault` | check LOOP fails |
-    | `loops`      | with `loop_fault`: loops open before the instruction |
+    | `loops`      | with `loop_fault`: number of loops open before the instruction |
     """
 
     def __init__(self, *, links: bool = False) -> None:
@@ -92,7 +92,7 @@ class _Loop(data.StructLayout):
     | field   | meaning |
     |---|---|
     | `start` | number of the first instruction of its body |
-    | `more`  | iterations that remain after the next one; negative in the last iteration |
+    | `more`  | iterations that remain after the next iteration; negative in the last iteration |
     """
 
     def __init__(self) -> None:
@@ -160,10 +160,10 @@ class ScalarUnit(wiring.Component):
         first_stage = Signal(_Kept(links=self._links), reset_less=True)
         last_stage = Signal(_Kept(links=self._links))
         first_valid = Signal()
-        loop_opens = Signal()  # a Loop came into the last stage a cycle ago
-        loop_ended = Signal()  # the End_Loop that is fetched is done
+        loop_opens = Signal()  # a Loop has come into the last stage in the cycle before
+        loop_ended = Signal()  # the fetched End_Loop has been carried out
         first_leaves = Signal()
-        first_takes = Signal()  # an instruction for the first stage
+        first_takes = Signal()  # the first stage takes an instruction
         m.d.comb += [
             first_leaves.eq(first_valid & self.coming.ready),
             self.fetched.ready.eq(
@@ -196,9 +196,10 @@ class ScalarUnit(wiring.Component):
         registers_written = Signal(REGISTERS)
         register_sums = self._add_registers(m, first_stage.word, registers, registers_written)
 
-        # The last stage makes the output.
+        # The last stage drives the outputs.
         effective = self.instruction
-        # A Set_Register writes in each cycle that it is in the last stage, always the same.
+        # A Set_Register writes in each cycle in which it is in the last stage, always the same
+        # value.
         target = data.View(InstructionLayout(Opcode.SET_REGISTER), last_stage.word).register
         write = registers.write_port()
         m.d.comb += [
@@ -212,11 +213,12 @@ class ScalarUnit(wiring.Component):
         # A Loop opens in the last stage, and an End_Loop closes a loop before the first stage. Each
         # change of the stack is decided one cycle before it happens.
         loops_open = Signal(range(LOOP_DEPTH + 1))
-        loops_shown = Signal.like(loops_open)  # open loops, without the Loop in the last stage
-        loop_unopened = Signal()  # the End_Loop in the first stage closes a loop too many
+        # number of open loops, without a Loop in the last stage
+        loops_shown = Signal.like(loops_open)
+        loop_unopened = Signal()  # the End_Loop in the first stage closes a loop that is not open
         # The instruction in the last stage closes a loop that is not open, or opens too many.
         loop_faulty = Signal()
-        loop_empty = Signal()  # the Loop in the last stage has no iteration
+        loop_empty = Signal()  # the Loop in the last stage has zero iterations
         loop_opening = Signal()
         loop_pushes = Signal()
         loop_pops = Signal()
@@ -276,8 +278,8 @@ class ScalarUnit(wiring.Component):
     ) -> list[Signal]:
         """Return the sums of operands and index registers, for the instruction in the last stage.
 
-        Stage by stage: numbers of registers, contents of registers, sums. A register that was never
-        written reads as zero, and so does register 0.
+        The pipeline has three stages: numbers of registers, contents of registers, sums. A register
+        that was never written reads as zero, and so does register 0.
         """
         register_numbers = Signal(data.ArrayLayout(SELECTOR_BITS, ADDERS), reset_less=True)
         register_sums = [
@@ -314,8 +316,8 @@ class ScalarUnit(wiring.Component):
     ) -> None:
         """Keep the open loops in small memories, and show the innermost one.
 
-        The innermost loop's number of iterations changes. With `loop_pushes` a loop is opened that
-        begins at instruction number `first`, and has `count` iterations.
+        Only the iterations of the innermost loop change. With `loop_pushes` a loop is opened. It
+        begins at instruction number `first` and has `count` iterations.
         """
         inner_place = Signal(range(LOOP_DEPTH))
         counter = m.submodules.counter = SelectingAdder(width=len(inner_loop.more))

@@ -44,26 +44,27 @@ KEPT: Mapping[str, tuple[str, ...]] = {
     "activate_operands": ("source", "operand"),
     "activate_writing": ("result", "entries", "table"),
 }
-"""Regions of an instruction that each list keeps.
+"""The regions that each list keeps of its instructions.
 
-An instruction walks through the first of them in order, and this region decides if its entry rises.
-An instruction in two lists keeps a region only in the first of them. The lines of weights are kept
-with training only.
+An instruction uses the addresses of the first region in ascending order, and this region decides if
+its entry rises. An instruction in two lists keeps a region only in the first of them. The lines of
+weights are kept with training only.
 """
 LISTS = tuple(KEPT)
 _WEIGHTS = ("matrix_summing", "source")
 REGIONS = tuple((name, own) for name, regions in KEPT.items() for own in regions)
-"""Kinds of regions in the region memory, in the order of their numbers."""
+"""The regions that the region memory holds for each list, in the order of their numbers."""
 AWAITS_ITSELF = "activate_writing"
 """The list in which instructions also wait for older instructions of their own unit."""
 _ALONE = {
     "host_memory": ("host", "host_reading"),
     "operand_writing": ("operand", "activate_writing"),
 }
-"""Masks that are not named after their list, with their own region and their list.
+"""Masks with a name other than the name of their list, with their own region and their list.
 
-A write to host memory waits for older reads of the same host memory as a whole, and for their
-buffer lines one by one. Operand b, and taps, have a mask of their own, apart from operand a.
+A write to host memory waits until older reads of the same host memory are complete. For the buffer
+lines that older reads fill, it waits line by line. Operand b, and taps, have a mask of their own,
+apart from operand a.
 """
 _TILES = {
     "tiles_loading": "host_reading",
@@ -78,7 +79,7 @@ until the MatrixMultiply has its last sum.
 QUEUES = ("host_reads", "host_writes", "weights", "matrix", "activate", "tags")
 NO_QUEUE = len(QUEUES)
 _SPACES = {Memory.PARAMETERS: 1, Memory.TABLES: 2}
-"""Numbers of address spaces: of the memories with regions of the same kind as buffer lines.
+"""Numbers of the address spaces: memories that are compared in the same way as buffer lines.
 
 Buffer lines have number 0. In the interlocks' addresses the spaces follow one another in this
 order.
@@ -86,8 +87,9 @@ order.
 WEIGHT_MASKS = ("tiles_loading", "tiles_writing")
 ROM_ROWS = 512
 STARTS = 128
-"""Number of rows at the beginning of the ROM that hold, by opcode, the place of an instruction's
-first row.
+"""Number of rows at the beginning of the ROM.
+
+Row n of them holds the place of the first row of the instruction with opcode n.
 """
 LIST_BITS = ceil_log2(len(LISTS))
 REGION_BITS = 4
@@ -161,8 +163,8 @@ class ScanLayout(data.StructLayout):
 
 @dataclass(frozen=True)
 class Pair:
-    """A pair of regions, of an instruction and of older instructions in a list, that must not
-    overlap.
+    """A pair of regions that must not overlap: one of an instruction, one of the older instructions
+    in a list.
     """
 
     mask: str
@@ -197,12 +199,12 @@ def owns(entry: Instruction) -> dict[str, Use]:
 
 
 def mask_of(own: str, name: str) -> str:
-    """Return the mask for a pair of an own region and a list."""
+    """Return the mask for conflicts of a region of an instruction with the entries of a list."""
     return next((mask for mask, pair in _ALONE.items() if pair == (own, name)), name)
 
 
 def list_of(mask: str) -> str:
-    """Return the list with the entries that a mask names."""
+    """Return the list that a mask belongs to."""
     return _ALONE[mask][1] if mask in _ALONE else _TILES.get(mask, mask)
 
 
@@ -243,7 +245,10 @@ def pairs(entry: Instruction, config: Config) -> tuple[Pair, ...]:
 
 
 def _mask_of(entry: Instruction, own: str, name: str, its: str) -> str:
-    """Return the mask of a pair; either instruction may take its weights from the buffer."""
+    """Return the mask for a pair of regions, weights from the buffer included.
+
+    The weights may belong to the younger or to the older instruction.
+    """
     if (name, its) == _WEIGHTS:
         return "tiles_reading"
     if own == "source" and entry.executor is Executor.MATRIX_UNIT:
@@ -252,7 +257,9 @@ def _mask_of(entry: Instruction, own: str, name: str, its: str) -> str:
 
 
 def _compared(entry: Instruction, way: Way, config: Config) -> list[tuple[str, str]]:
-    """Return the lists, and the regions kept there, in which younger instructions find it."""
+    """Return where an instruction can be found by younger instructions: lists, and regions kept
+    there.
+    """
     found: dict[str, str] = {}
     for name in way.lists:
         for own in kept_in(name, config):
@@ -280,7 +287,7 @@ def masks_of(config: Config) -> Mapping[str, tuple[str, ...]]:
 def first_number(config: Config, queue: str) -> int:
     """Return the number of the first mask of a queue.
 
-    An instruction with commands in two queues has masks of its own for each.
+    An instruction with commands in two queues has different masks for each queue.
     """
     return len(masks_of(config)["matrix"]) if queue == "weights" else 0
 
@@ -311,7 +318,10 @@ def rows_of(
             loaded = own
 
     def keep() -> None:
-        """Keep the loaded region in its lists if it is known by then whether the entry rises."""
+        """Append rows that keep the loaded region in its lists.
+
+        The first region of a list must be kept first, as it decides if the entry rises.
+        """
         for name, its, own in tuple(keeps):
             walked = its == KEPT[name][0]
             if own == loaded and (walked or name in rising):
@@ -329,7 +339,7 @@ def rows_of(
         for mask in dict.fromkeys(pair.mask for pair in todo)
     ]
     while groups:
-        # Rows that compare with the loaded region come next, as this saves a row.
+        # The group with rows for the loaded region comes next, as this saves a row.
         group = min(groups, key=lambda each: (all(p.own != loaded for p in each), len(each)))
         groups.remove(group)
         group.sort(key=lambda pair: pair.own != loaded)
@@ -347,7 +357,8 @@ def rows_of(
                 )
             )
             keep()
-    # Each mask must get a new number: an old number in its place could belong to a later entry.
+    # Each mask must get a new number, even if there is nothing to wait for: an old number in its
+    # place could belong to a later entry.
     for number, mask in enumerate(own_masks):
         if all(pair.mask != mask for pair in todo):
             rows.append(
@@ -371,7 +382,7 @@ def _space(entry: Instruction, own: str | None) -> int:
 
 
 class ScanRom:
-    """All rows of a machine. `contents` is the ROM in bits, which begins with the `starts`."""
+    """A ROM with all rows of a machine. `contents` has its bits, which begin with `starts`."""
 
     def __init__(self, config: Config):
         self.masks = masks_of(config)

@@ -60,8 +60,8 @@ class Scoreboard(wiring.Component):
     | `decoded`   | the instruction; from the cycle after `issue` the next instruction |
     | `passable`  | nothing but the scoreboard holds the instruction back; never in the first cycle
                     of `offered` |
-    | `room`      | queues and lists have places for it, and its comparison ends with this cycle;
-                    meaningless in the first cycle of `offered` |
+    | `room`      | queues and lists have places for the instruction, and its comparison ends with
+                    this cycle; meaningless in the first cycle of `offered` |
     | `issue`     | takes the instruction, one cycle after both `passable` and `room` |
     | `idle`      | all instructions are complete, and the queue of tags is empty after this cycle;
                     a register, meaningless in the cycle after `issue` |
@@ -183,29 +183,32 @@ class Scoreboard(wiring.Component):
         m.d.sync += self.idle.eq(Cat(complete).all() & tags.one_at_most)
 
         # Each group has a register that asserts the push into its queue and lists. `no_place` is
-        # one cycle late: right after an issue this is the next instruction's first cycle, in which
-        # `room` is meaningless. In later cycles places only become free.
+        # one cycle late. In the cycle after an issue it is wrong, but this is the first cycle of
+        # the next instruction, in which `room` is meaningless. In later cycles places only become
+        # free.
         places = {**queues, **lists, **links, "tags": tags}
         pushes: dict[str, list[Signal]] = {name: [] for name in places}
         full: list[Value] = []
         watched: dict[str, list[Value]] = {name: [] for name in lists}
         for group, here in zip(groups_of(self._config), self.decoded.ways, strict=True):
-            issued = Signal(name=f"{group.queue}_issued")
+            group_issues = Signal(name=f"{group.queue}_issued")
             names = (group.queue, *group.lists)
             is_here = here if group.side is None else here & (self.decoded.side == group.side)
             full.append(is_here & Cat(places[name].full for name in names).any())
             for name in dict.fromkeys(map(list_of, self._masks.get(group.queue, ()))):
                 watched[name].append(is_here)
-            m.d.sync += issued.eq(self.passable & self.room & is_here)
+            m.d.sync += group_issues.eq(self.passable & self.room & is_here)
             for name in (*names, *(("host_read",) if group.queue == "host_reads" else ())):
-                pushes[name].append(issued)
+                pushes[name].append(group_issues)
         no_place = Signal()
         m.d.sync += no_place.eq(Cat(full).any())
         has_room = ~no_place & Cat(scan.complete for scan in scans.values()).all()
         if links:
             has_room &= self._lets_go(m, links)
         m.d.comb += self.room.eq(has_room)
-        m.d.comb += [places[name].push.eq(Cat(issued).any()) for name, issued in pushes.items()]
+        m.d.comb += [
+            places[name].push.eq(Cat(group_issues).any()) for name, group_issues in pushes.items()
+        ]
         for scan in scans.values():
             for name, _ in scan.watched.shape():
                 m.d.comb += scan.watched[name].eq(Cat(watched[name]).any())
@@ -213,13 +216,15 @@ class Scoreboard(wiring.Component):
 
     def _follow_loads(self, m: Module, reading: InFlight, loading: InFlight) -> None:
         """Drive the list `loading`; each of its instructions is in `host_reading` too."""
-        are_loads = Signal(1 << len(reading.free))  # a bit for each place in `reading`
+        # a bit for each place in `reading`: its instruction is a load
+        are_loads = Signal(1 << len(reading.free))
         is_load = Signal()
         with m.If(reading.push):
             m.d.sync += are_loads.bit_select(reading.free, 1).eq(loading.push)
         m.d.comb += [
             is_load.eq(are_loads.bit_select(reading.progress.place, 1)),
-            # A read's first line may be written before the load ahead of it in the list has ended.
+            # A read's first line may be written before the older load in this list has ended. So
+            # only addresses above the buffer lines count here.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > self._spaces["parameters"][0])
             ),
@@ -228,7 +233,7 @@ class Scoreboard(wiring.Component):
         ]
 
     def _report(self, m: Module, port: wiring.PureInterface, entries: InFlight | LinkList) -> None:
-        """Report to a list the progress that its unit reports through a port."""
+        """Connect a list with the port on which its unit reports progress."""
         m.d.comb += [
             entries.advance.eq(port.advance),
             entries.advance_to.eq(port.advance_to),
@@ -239,7 +244,8 @@ class Scoreboard(wiring.Component):
         """Form the commands that go into the queues from the decoded instruction."""
         decoded = self.decoded
         weights, read = queues["weights"].pushed, queues["host_read"].pushed
-        # `decoded` is stable for at least one cycle before the issue, so this may be a register.
+        # `decoded` is stable for at least one cycle before the issue, so `read.last` may be a
+        # register.
         m.d.sync += read.last.eq(decoded.buffer.end - 1)
         with m.If(is_one_of(decoded.kind, Opcode.LOAD_PARAMETERS)):
             m.d.comb += read.kind.eq(Kind.PARAMETERS)
@@ -273,7 +279,7 @@ class Scoreboard(wiring.Component):
     def _scan(self, m: Module, scan_name: str, lists: dict[str, InFlight]) -> ListScan:
         """Compare the decoded instruction with the lists of one of SCANS.
 
-        An instruction without some region has an empty region there, which conflicts with none.
+        If an instruction lacks a region, its region there is empty and conflicts with none.
         """
         decoded = self.decoded
         names, parts = SCANS[scan_name]
@@ -300,7 +306,7 @@ class Scoreboard(wiring.Component):
                 scan.valid[name].eq(lists[name].valid),
                 scan.retire[name].eq(lists[name].retire),
             ]
-        # Only copies use host memory; the `host` region of other instructions is meaningless.
+        # Only copies use host memory. The region `host` of other instructions is meaningless.
         copies = Signal(name=f"{scan_name}_are_copies")
         m.d.sync += copies.eq(is_one_of(decoded.kind, *READS, *LOADS, *STORES))
         met: dict[tuple[str, str], Signal] = {}
@@ -372,10 +378,10 @@ class Scoreboard(wiring.Component):
         return gate.clear
 
     def _low(self, region: data.View, *names: str) -> data.View:
-        """Return the low bits of a region if one of `names` is a region in a space of its own.
+        """Return the part of a region that a comparison needs.
 
-        Within the space of parameters or tables the low bits are enough to compare addresses. For
-        other names the whole region is returned.
+        If one of `names` is a region of parameters or tables, these are the low bits: they are
+        enough to compare addresses there. Otherwise it is the whole region.
         """
         bits = [self._spaces[name][1] for name in names if name in self._spaces]
         if not bits:
@@ -384,10 +390,11 @@ class Scoreboard(wiring.Component):
         return data.View(Region(bits[0]), Cat(ends))
 
     def _meet(self, one: str, two: str, younger: data.View, older: data.View) -> Value:
-        """Return whether the regions `younger` and `older` share an address.
+        """Return whether the regions `younger` and `older`, named `one` and `two`, share an
+        address.
 
-        `one` and `two` are their names. Regions of parameters and tables lack the bits that name
-        their space, so the other region must also lie in this space.
+        Regions of parameters and tables lack the bits that name their space. If one region is of
+        this kind, the other must also lie in this space.
         """
         meets = overlaps(self._low(younger, one, two), self._low(older, one, two))
         for name, other in ((one, older), (two, younger)):

@@ -34,7 +34,7 @@ from systola.hdl.parts.multiplier import LATENCY as MULTIPLIED
 from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
 
 LATENCY = 9
-"""Cycles from the ROM's address of an instruction's last row to the verdict."""
+"""Cycles from the cycle that addresses the last row of an instruction in the ROM to the verdict."""
 _FACTOR_STAGE = 3
 """The pipeline stage in which a row takes its x; the ROM shows a row in stage 1."""
 _SELECT_STAGE = 5
@@ -99,8 +99,8 @@ class SequencedDecoder(wiring.Component):
     | `weight_tiles` | tiles of the weight window |
     | `writes`       | a word of a command is written |
     | `written`      | the word |
-    | `keeps`        | a number is written to the scratch memory; some of its cells are regions |
-    | `cell`         | number of its cell, from `StepRom` |
+    | `keeps`        | a number is written to a cell of the scratch memory; some cells are regions |
+    | `cell`         | number of this cell, from `StepRom` |
     | `kept`         | the number |
     | `judges`       | there is a verdict, LATENCY - 1 cycles after the last row |
     | `verdict`      | the verdict |
@@ -136,8 +136,8 @@ class SequencedDecoder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Each read of a row has its own copy of the scratch memory. The ROM keeps so many rows
-        # between a write and a read of a cell that they never come in the same cycle.
+        # Each of the reads that a row makes has its own copy of the scratch memory. The ROM keeps
+        # so many rows between a write and a read of a cell that they never come in the same cycle.
         self._scratch = m.submodules.scratch = Memory(
             shape=signed(CELL_BITS), depth=CELLS, init=self._rom.constants, attrs=_BLOCK
         )
@@ -199,7 +199,7 @@ class SequencedDecoder(wiring.Component):
         m.d.comb += [
             stages[1].valid.eq(walk_active),
             stages[1].first.eq(first_row),
-            # The rows of a reset have no verdict.
+            # The rows that clear the memory after a reset have no verdict.
             stages[1].judges.eq(ends & memory_cleared),
             stages[1].row.eq(row),
         ]
@@ -207,7 +207,7 @@ class SequencedDecoder(wiring.Component):
             row_stage = Signal(layout, name=f"row_stage_{number}")
             m.d.sync += row_stage.eq(stages[-1])
             if number == _BASE_STAGE + 1:
-                # From this stage on, the row itself holds the number of the register to write.
+                # From this stage on, the row names the index register to write by its number.
                 indexed = stages[-1].row.into == self._rom.cells[INDEXED]
                 with m.If(indexed):
                     m.d.sync += row_stage.row.into.eq(self._register_numbers[2])
@@ -215,11 +215,11 @@ class SequencedDecoder(wiring.Component):
         return stages
 
     def _selected(self, number: Value) -> Value:
-        """Return the number of an index register: the selected number with the index `number`."""
+        """Return the number of an index register: entry `number` of the list that a step loaded."""
         return Array(self._register_numbers)[number]
 
     def _take(self, m: Module, stages: list[data.View]) -> Value:
-        """Return the operand x of the row that is in the stage of its factors."""
+        """Return the operand x of the row in the stage that takes its factors."""
         before, taken = stages[_FACTOR_STAGE - 1].row, stages[_FACTOR_STAGE].row
         rom = self._rom
         port = FieldPort(widths=rom.widths, signed_widths=rom.signed_widths)
@@ -233,14 +233,14 @@ class SequencedDecoder(wiring.Component):
             port.signed.eq(taken.signed),
             read.addr.eq(Mux(is_index, self._register_numbers[1], before.at[: ceil_log2(CELLS)])),
         ]
-        # x is the field ORed with a cell. A row with a field reads the cell ZERO, and a row with a
-        # cell has no field.
+        # x is a field or a cell, ORed: a row with a field reads the cell ZERO, and a row with a
+        # cell has the field 0.
         with m.If(~before.from_cell):
             m.d.comb += read.addr.eq(rom.cells[ZERO])
         return port.field | read.data.as_unsigned()
 
     def _multiply(self, m: Module, row: data.View, x: Value) -> Value:
-        """Return the product of x and a factor, as it is before the base is added."""
+        """Return the product of x and a factor; the base is added later."""
         kept_operand = Signal(KEPT_BITS, reset_less=True)
         row_factor = Signal(signed(WIDTH_LIMIT))
         with m.If(row.keep):
@@ -279,7 +279,8 @@ class SequencedDecoder(wiring.Component):
     def _add(self, m: Module, stages: list[data.View], product: Value) -> Value:
         """Add the base, and return the sum in the last stage.
 
-        A row with a false condition leaves the sum as it is, and is not valid in the last stage.
+        If the condition of a row is false, the sum stays as it is. The row is then not valid in the
+        last stage.
         """
         before, stage, row = stages[_BASE_STAGE].row, stages[_SUM_STAGE], stages[_SUM_STAGE].row
         read = self._scratch.read_port()
@@ -290,8 +291,8 @@ class SequencedDecoder(wiring.Component):
         self._limit = limit.data.as_unsigned()
         inputs = {HOST_LIMIT: self.host_limit, WEIGHT_TILES: self.weight_tiles}
         for name, value in inputs.items():
-            # These two limits are inputs. Their cells are never written and stay zero, so the
-            # values can be ORed.
+            # These two limits come from inputs. Their cells are never written and stay zero, so
+            # cell and input can be ORed.
             limit_chosen = Signal(name=f"limit_is_{name}")
             m.d.sync += limit_chosen.eq(row.limit == self._rom.cells[name])
             self._limit = self._limit | (value & limit_chosen.replicate(len(value)))
@@ -327,7 +328,7 @@ class SequencedDecoder(wiring.Component):
         row = stage.row
         limit_exceeded, sum_zero = Signal(), Signal()
         m.d.comb += [
-            # As an unsigned number, a negative sum is very large and exceeds every limit.
+            # Taken as an unsigned number, a negative sum is very large and exceeds every limit.
             limit_exceeded.eq(self._limit - total.as_unsigned() < 0),
             sum_zero.eq(total == 0),
         ]
@@ -358,7 +359,8 @@ class SequencedDecoder(wiring.Component):
             fault_cause.eq(Mux(field_illegal, int(Fault.ILLEGAL_FIELD), row.fault)),
             is_illegal.eq(fault_cause == Fault.ILLEGAL_FIELD),
             is_window.eq(fault_cause == Fault.WINDOW),
-            # ILLEGAL_FIELD replaces any other fault, and WINDOW any fault but ILLEGAL_FIELD.
+            # ILLEGAL_FIELD replaces any fault found before. WINDOW replaces any fault but
+            # ILLEGAL_FIELD.
             fault_taken.eq(
                 fails
                 & (

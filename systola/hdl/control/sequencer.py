@@ -16,14 +16,15 @@ from systola.hdl.control.scalar_unit import is_one_of
 from systola.hdl.ports import FaultReport
 
 ISSUE_INTERVAL = 3
-"""Cycles from an instruction to the next one."""
+"""Cycles from the issue of an instruction to the next issue, at the least."""
 COUNT_BITS = TILE_BITS - 1
 """Bits of the tile count of one Read_Weights, after the check that the weight window has so many
 tiles.
 """
 TOTAL_BITS = COUNT_BITS + exact_log2(WEIGHT_READS_IN_FLIGHT)
-"""Number of bits that count the tiles of WEIGHT_READS_IN_FLIGHT Read_Weights. No more tiles than
-these wait at one time.
+"""Bits of a count of the tiles of WEIGHT_READS_IN_FLIGHT Read_Weights.
+
+No more tiles than these wait at one time.
 """
 
 _DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
@@ -57,10 +58,10 @@ class Sequencer(wiring.Component):
     | `arrived`   | a Barrier waits for the other cores, with links |
     | `passed`    | all cores have come to this Barrier, with links |
 
-    Throughput: one instruction every ISSUE_INTERVAL cycles. It is checked in its first cycle. In
-    its second cycle, or later, it is `passable`. It passes in the cycle after one with `passable`
-    and `room`. Both stay true until then: as long as no instruction is issued, lists and queues
-    only become shorter.
+    Throughput: one instruction every ISSUE_INTERVAL cycles. An instruction is checked in its first
+    cycle. In its second cycle, or later, it is `passable`. It passes one cycle after `passable` and
+    `room` are both high. Both stay high until then: as long as no instruction is issued, lists and
+    queues only become shorter.
 
     - Synchronize, Interrupt_Host, Synchronize_Host and Barrier wait until the scoreboard is `idle`.
     - Synchronize_Host then waits for `resume`, or takes a `resume` that came before.
@@ -104,12 +105,13 @@ class Sequencer(wiring.Component):
         decoded = self.decoded.payload
         kind = decoded.kind
         instruction_passes = Signal()
-        instruction_checked = Signal()  # the instruction is in its second cycle or later, and stays
+        # the instruction is in its second cycle or later, and stays in the next cycle
+        instruction_checked = Signal()
         instruction_decided = Signal()  # the instruction is in its third cycle or later
-        instruction_sound = Signal()  # the instruction has not failed
+        instruction_sound = Signal()  # no check of the instruction has failed
         m.d.sync += instruction_checked.eq(self.decoded.valid & ~(instruction_passes | self.frees))
 
-        # The kind of the instruction, and the conditions that any instruction of its kind awaits.
+        # The kind of the instruction, and the conditions that instructions of its kind await.
         is_read = Signal()
         consumes_tiles = Signal()
         is_halt = Signal()
@@ -133,7 +135,7 @@ class Sequencer(wiring.Component):
             consumes_tiles=instruction_passes & consumes_tiles,
         )
 
-        # Faults.
+        # The faults of the instruction.
         found = decoded.failed
         had_found = Signal()
         instruction_fails = Signal()
@@ -220,10 +222,14 @@ class Sequencer(wiring.Component):
     ) -> tuple[Signal, Signal, Signal, Signal]:
         """Follow the weight queue in program order.
 
-        A Read_Weights or an instruction that consumes tiles passes with `reads_tiles` or
-        `consumes_tiles`. Returns the number of waiting tiles, and three faults. The instruction
-        consumes more tiles than wait. It reads tiles while too old ones are not consumed. Or it
-        takes weights from the buffer while tiles wait.
+        A Read_Weights passes with `reads_tiles`, an instruction that consumes tiles with
+        `consumes_tiles`. Returns the number of waiting tiles, and three faults:
+
+        - The instruction consumes more tiles than wait.
+
+        - It reads tiles while too old ones are not consumed.
+
+        - It takes weights from the buffer while tiles wait.
         """
         decoded = self.decoded.payload
         # The weight queue in program order. `tiles_waiting`: tiles queued and not yet consumed.
@@ -237,7 +243,7 @@ class Sequencer(wiring.Component):
         write, read = counts.write_port(), counts.read_port(domain="comb")
         count_place = Signal(range(WEIGHT_READS_IN_FLIGHT))
         all_written = Signal()
-        oldest_count = Signal(COUNT_BITS)  # the count that leaves `tiles_recent` next
+        oldest_count = Signal(COUNT_BITS)  # the count that is taken from `tiles_recent` next
         tiles_queued = Signal()
         m.d.comb += [
             tiles_queued.eq(reads_tiles),
@@ -259,7 +265,8 @@ class Sequencer(wiring.Component):
             m.d.sync += tiles_waiting.eq(tiles_waiting - decoded.tiles)
         tiles_lack = Signal()
         tiles_unconsumed = Signal()
-        weights_overtake = Signal()  # weights from the buffer, while tiles are queued
+        # the instruction takes weights from the buffer while tiles are queued
+        weights_overtake = Signal()
         if self._training:
             matrix = is_one_of(decoded.kind, Opcode.MATRIX_MULTIPLY)
             m.d.sync += weights_overtake.eq(matrix & decoded.from_buffer & (tiles_waiting != 0))

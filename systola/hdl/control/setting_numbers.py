@@ -17,7 +17,7 @@ class SettingNumbers(wiring.Component):
     | `judges`    | an instruction has written all of its words |
     | `ends`      | a setting has written all of its words |
     | `present`   | number of the setting in force |
-    | `following` | number for the words of the next setting; becomes `present` with `ends` |
+    | `following` | number of the next setting, for its words; becomes `present` with `ends` |
 
     The numbers go round, but leave out the lowest ones, which are `fixed`. Before the first
     `judges`, `following` equals `present`, as the words of the reset are the first setting.

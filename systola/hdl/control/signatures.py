@@ -25,7 +25,8 @@ COMMANDS: Mapping[str, Callable[..., data.StructLayout]] = {
     "activate": ActivateCommand,
     "host_writes": HostWriteCommand,
     "weights": WeightCommand,
-    # A read leaves this queue no later than its list. So this queue has room if the list has room.
+    # A read leaves this queue no later than its list. So the queue has room whenever the list has
+    # room.
     "host_read": HostReadEntry,
 }
 """Queues of commands that each machine has, with the layout of their commands."""

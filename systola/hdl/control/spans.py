@@ -46,9 +46,9 @@ class Spans(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        span_position = Signal(range(self._length))  # position in its span of the next instruction
+        span_position = Signal(range(self._length))  # position of the next instruction in its span
         is_last, span_ended = Signal(), Signal()  # `span_ended`: a span ended in the cycle before
-        # A bit for each list: an instruction of an earlier span is in it.
+        # A bit for each list: it still has an instruction of an earlier span.
         earlier_entries = Signal(len(self._lists))
         m.d.comb += [
             is_last.eq(span_position == self._length - 1),
@@ -59,7 +59,7 @@ class Spans(wiring.Component):
         m.d.sync += span_ended.eq(self.issue & is_last)
         for number, name in enumerate(self._lists):
             view = self.lists[name]
-            # place of the last entry of the span
+            # place of the youngest entry at the end of the last span
             last_place = Signal(RING_BITS, name=f"{name}_mark")
             span_end = Signal(RING_BITS, name=f"{name}_at")
             span_leaves = Signal(name=f"{name}_leaves")

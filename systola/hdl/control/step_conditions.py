@@ -80,8 +80,8 @@ def loaded(loads: Loads, word: Value) -> Mapping[str, Value]:
         # Pool has its reduction in the bits in which Depthwise has its function.
         found["code"] = found["function"]
     if loads is Loads.ACTIVATE:
-        # Activate has no operation. With SUBTRACT as its operation QUOTIENT is refused, as it must
-        # be.
+        # Activate has no field for the operation. With SUBTRACT in its place, QUOTIENT is refused,
+        # as required.
         found["code"] = Const(Operation.SUBTRACT)
     return found
 
@@ -100,14 +100,14 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "operation": ("code",),
     "source": ("code",),
 }
-"""Parts of Conditions that are loaded from each field."""
+"""Fields of an instruction, and the fields of Conditions that they are loaded into."""
 
 
 def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
     """Return each condition as one bit; `state` is a view of Conditions.
 
-    MISFIT: fields of Activate or Vector contradict each other. LACKS: the instruction needs
-    hardware that the machine does not have.
+    Condition MISFIT: fields of Activate or Vector contradict each other. Condition LACKS: the
+    instruction needs hardware that the machine does not have.
     """
 
     def one_of(*functions: Function) -> Value:
@@ -115,7 +115,7 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
 
     rectifies = one_of(Function.RELU, Function.RELU6)
     table, quotient = (state.function == f for f in (Function.TABLE, Function.QUOTIENT))
-    # A curve is TABLE with int16 results.
+    # A TABLE with an int16 result is a curve.
     narrow = rectifies if config.attention else rectifies | table
     wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP)
     most = TANH_INTEGER_BITS

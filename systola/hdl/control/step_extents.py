@@ -15,7 +15,7 @@ class Term:
     """A product of `factors`, which are names or numbers. A `negative` term is subtracted.
 
     The term counts only if all `conditions` hold. A condition is a comparison, as the formula
-    writes it, the name of a flag, or 1 less a flag.
+    writes it, the name of a flag, or a flag subtracted from 1.
     """
 
     factors: tuple[str, ...] = ()

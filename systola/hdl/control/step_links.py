@@ -9,10 +9,10 @@ from systola.hdl.control.step_row import When
 
 
 def link(p: Program) -> None:
-    """Append the rows of an instruction of the link unit.
+    """Append the ROM rows of an instruction of the link unit.
 
-    Its flags are the side and, for a Send, whether there are sums. A Receive and a Reduce have one
-    place, a Send has one for lines and one for sums.
+    Its flags are the side and, for a Send, whether it sends sums. A Receive or a Reduce has one
+    field for its place. A Send has a field for a line and a field for a row of sums.
     """
     sends = p.entry.opcode is Opcode.SEND
     p.move("rows", word="link_rows")

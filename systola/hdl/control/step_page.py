@@ -31,9 +31,10 @@ from systola.hdl.control.step_row import (
 )
 
 SHOWN, LARGER, LARGEST = "tiny", "small", "small-training-links"
-"""Presets on the page. The first has its steps shown, the others only their numbers of steps.
+"""Presets on the page.
 
-An instruction that the first preset lacks is shown for the last one.
+The page shows the steps of the first preset, and only the numbers of steps of the others. An
+instruction that the first preset lacks is shown for the last preset.
 """
 _INTRODUCTION = """
 The sequenced decoder ([architecture.md](architecture.md#planned-one-control-path)) takes each
@@ -86,7 +87,7 @@ def page() -> str:
 
 
 def _shown(entry: Instruction, roms: Sequence[StepRom]) -> tuple[StepRom, str]:
-    """Return the ROM with the steps to show, and its preset if it is not the page's first."""
+    """Return the ROM with the steps of an instruction, and its preset unless it is the first."""
     lacks = entry.needs is not None and not has(preset(SHOWN), entry.needs)
     return (roms[-1], LARGEST) if lacks else (roms[0], "")
 
@@ -133,7 +134,7 @@ def _x(entry: Instruction, bits: Bits) -> str:
 
 
 def _cell(cell: str) -> str:
-    """Return a cell in words; cells that begin with a constant are that number."""
+    """Return a cell in words; a cell that holds a constant from the start is this number."""
     if cell == ZERO or cell.startswith("="):
         return cell.removeprefix("=").replace(ZERO, "0")
     return f"*{cell.replace('_', ' ')}*"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of an instruction's steps that follows directly from its description in `arch/isa`."""
+"""A builder for the ROM rows of an instruction, as far as `arch/isa` describes them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from systola.hdl.control.step_row import (
 
 WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 FLAGS = (*WIDE_FLAGS, "sums")
-"""One-bit fields that decide if a term counts. WIDE_FLAGS may be zero always."""
+"""One-bit fields that decide whether a term counts. Without 16-bit modes WIDE_FLAGS are zero."""
 CURVES = frozenset({"function == TABLE", "wide"})
 """Conditions of the terms for curves."""
 GATHERS = frozenset({"function == QUOTIENT", "operation != MULTIPLY"})
@@ -67,7 +67,7 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     SECOND: When.SECOND,
     SECOND | {"wide_operands"}: When.SECOND_AND_B,
 }
-"""The condition of a step, for each set of conditions of a term."""
+"""The condition of a step that adds a term, by the set of conditions of the term."""
 _WITH_FLAGS = (
     *(Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT),
     *(Executor.HOST_READER, Executor.WEIGHT_FETCH),
@@ -82,9 +82,12 @@ _LOADS: Mapping[Opcode, Loads] = {
     Opcode.MEASURE: Loads.MEASURE,
     Opcode.SEND: Loads.SEND,
 }
-"""The set of flags that each instruction loads for its conditions."""
+"""The set of flags that the first row of each instruction loads, for conditions."""
 SIZE_CELLS = ("map_lines", "windows", "kernel_taps")
-"""Names in extents that are cells of the scratch memory; Set_Config_Window writes these cells."""
+"""Names in the formulas of extents that are cells of the scratch memory.
+
+Set_Config_Window writes these cells.
+"""
 
 
 def constant(value: int) -> str:
@@ -106,10 +109,10 @@ class Program:
         self._kept: Bits | str | None = None
         self._waiting: dict[str, Row] = {}
         self.products: dict[tuple[str, ...], str] = {}
-        """Cells that already hold products, by the factors of the product."""
+        """Names of cells that already hold a product, by the factors of the product."""
 
     def emit(self, **parts: Any) -> None:
-        """Append a row."""
+        """Append a row to the program."""
         row = Row(**parts)
         self.rows.append(row)
         if row.keep:
@@ -122,13 +125,14 @@ class Program:
         return Bits(offset, end - offset, field.signed and last is None)
 
     def move(self, name: str, **parts: Any) -> None:
-        """Set parts of the row that reads a field; `flush` or `take` appends this row."""
+        """Prepare a row that reads a field, and set parts of this row. `flush` or `take` appends
+        it.
+        """
         row = self._waiting.get(name, Row(x=self.bits(name)))
         self._waiting[name] = replace(row, **parts)
 
     def flush(self, keep: str | None = None, later: Sequence[str] = ()) -> None:
-        """Append the rows that `move` has prepared, in any order, except those for the fields
-        `later`.
+        """Append the rows that `move` has prepared, in any order, except for the fields `later`.
 
         The field `keep` becomes the kept factor, and its row comes last.
         """
@@ -142,11 +146,11 @@ class Program:
             self.keep(self.bits(keep))
 
     def take(self, name: str) -> None:
-        """Append the row prepared by `move` for a field; the field becomes the kept factor."""
+        """Append the prepared row of a field, which also makes the field the kept factor."""
         self.emit(**{**vars(self._waiting.pop(name)), "keep": True})
 
     def keep(self, x: Bits | str) -> None:
-        """Make x the kept factor, by a row without any other effect."""
+        """Make x the kept factor; append a row for this unless it already is."""
         if self._kept != x:
             self.emit(x=x, keep=True, when=When.NEVER)
 
@@ -176,7 +180,7 @@ class Program:
             self._check_values(field)
 
     def _head_end(self) -> int:
-        """Return the end of the fields that follow the opcode without a gap."""
+        """Return the offset at which the fields end that follow the opcode without a gap."""
         end = OPCODE_BITS
         for field in self.entry.fields:
             if not field.beside or self.entry.offset(field.name) != end:
@@ -186,7 +190,7 @@ class Program:
         return end
 
     def _check_last(self, field: Field) -> dict[str, Any]:
-        """Return the parts of the first row that check its last field."""
+        """Return parts of the first row that let it check the last field that it reads."""
         place = self.entry.offset(field.name)
         most = (1 << field.width) - 1
         if field.values is not None:
@@ -203,18 +207,18 @@ class Program:
         }
 
     def check_reserved(self) -> None:
-        """Check the bits that must be zero, if possible in rows that read the bits before them."""
+        """Check that reserved bits are zero, if possible in rows that read the bits before them."""
         ranges = list(self.entry.reserved)
         places = [self.entry.offset(field.name) for field in self.entry.fields]
         if self.entry.opcode is Opcode.ACTIVATE and not self.config.training:
-            # Without training the bit of `stochastic` must be zero too; it is just below the first
+            # Without training the bit `stochastic` is reserved, too. It lies just below the first
             # range.
             ranges[0] = (self.entry.offset("stochastic"), ranges[0][1])
         for start, end in ranges:
             checked = self._widened(start, end)
             while checked < end:
-                # A row can only begin at a half byte, so it may also read the end of earlier
-                # fields.
+                # A row can only begin at a half byte, so it may also read the end of an earlier
+                # field.
                 offset = max(
                     place
                     for place in (checked, *places)
@@ -228,10 +232,9 @@ class Program:
                 checked = offset + CELL_BITS
 
     def _widened(self, start: int, end: int) -> int:
-        """Widen a row that reads the bits before `start`, so that it also checks bits from `start`
-        on.
+        """Widen a row that ends at bit `start`, so that it also checks the bits from `start` on.
 
-        Returns the end of the checked bits; it is `start` without such a row.
+        Returns the end of the checked bits, or `start` if there is no such row.
         """
         for place, row in enumerate(self.rows):
             x = row.x
@@ -254,15 +257,15 @@ class Program:
         assert field.values is None or len(field.values) >= 1 << field.width
 
     def limit(self, name: str, most: int, fault: Fault = Fault.ILLEGAL_FIELD) -> None:
-        """Let the row that reads a field check that its value is `most` at most."""
+        """Add to the row of a field the check that its value is at most `most`."""
         self.move(name, limit=constant(most), fault=fault)
 
     def fail(self, fault: Fault, when: When = When.ALWAYS) -> None:
-        """Append a row that fails with `fault` whenever its condition holds."""
+        """Append a row that raises `fault` if the condition `when` holds."""
         self.emit(base=constant(1), limit=ZERO, fault=fault, when=when)
 
     def base(self, name: str, **parts: Any) -> None:
-        """Append the row of an address, modulo 2^width of its field."""
+        """Append a row that computes an address, modulo 2^width of its field."""
         base = self.index(name)
         wraps = None if base == ZERO else self.entry.field(name).width
         row = {"names": True, "aligned": name == "host", **parts}
@@ -271,10 +274,10 @@ class Program:
     def region(
         self, use: Use, cell: str, *, word: str | None = None, end: str | None = None
     ) -> None:
-        """Append the rows that compute base and end of a region.
+        """Append rows that compute base and end of a region, and check the end.
 
-        Both go into cells of the scratch memory: `cell`.base and `cell`.end. `word` and `end` are
-        the command words that take them, too.
+        They go into the cells `cell`.base and `cell`.end of the scratch memory. They also go into
+        the command words `word` and `end`, if these are given.
         """
         fault, limit = self.limit_of(use.memory)
         found = [
@@ -294,9 +297,10 @@ class Program:
                 self.add(term, when=CONDITIONS[conditions], **(ends if last else {}))
 
     def overlap(self, name: str, when: When) -> None:
-        """Append the rows that check that the results have no line in common with an operand.
+        """Append rows that check that the results share no line with an operand.
 
-        `when` is false if the results may occupy exactly the operand's lines.
+        The condition `when` must be false if the results may replace the operand, on exactly its
+        lines.
         """
         self.emit(base="result.base", limit=f"{name}.base", note=Note.EQUAL_A, names=True)
         self.emit(base=f"{name}.end", limit="result.base", note=Note.BEYOND)
@@ -342,7 +346,9 @@ class Program:
         return sizes[name] if name in sizes else name if name in SIZE_CELLS else self.bits(name)
 
     def limit_of(self, memory: Memory) -> tuple[Fault, str]:
-        """Return the fault of a region that goes beyond a memory, and the cell with its size."""
+        """Return the fault of a region beyond the end of a memory, and the cell with the memory's
+        size.
+        """
         config = self.config
         return {
             Memory.BUFFER: (Fault.BUFFER_RANGE, constant(config.buffer_lines)),

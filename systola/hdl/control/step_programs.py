@@ -51,7 +51,7 @@ HIGHEST, LOWEST = 127, -128
 
 
 def reset_rows() -> tuple[Row, ...]:
-    """Return the rows that begin a program: they set the registers and the scale to zero.
+    """Return the ROM rows that run after a reset: they set the registers and the scale to zero.
 
     They also set a window that fails all checks: it is wider than its pitch and than any packed
     row.
@@ -68,7 +68,7 @@ def reset_rows() -> tuple[Row, ...]:
 
 
 def failing_rows(fault: Fault) -> tuple[Row, ...]:
-    """Return the rows of a word that is no instruction; its opcode is the FAULT_ADDRESS."""
+    """Return the ROM rows of a word that is no instruction; its opcode is the FAULT_ADDRESS."""
     return (
         Row(x=Bits(0, OPCODE_BITS), names=True),
         Row(base=constant(1), limit=ZERO, fault=fault),
@@ -76,7 +76,7 @@ def failing_rows(fault: Fault) -> tuple[Row, ...]:
 
 
 def programs(config: Config) -> Mapping[Opcode, tuple[Row, ...]]:
-    """Return the rows of each instruction that a machine knows."""
+    """Return the ROM rows of each instruction that a machine knows."""
     known = instructions_of(links=config.links)
     return {entry.opcode: _rows(Program(entry, config)) for entry in known}
 
@@ -128,7 +128,7 @@ def _compute(p: Program) -> None:
         p.check_reserved()
         value = p.bits("value")
         p.emit(x=Bits(value.offset, value.width), base=Base.INDEX_0)
-        # The Set_Register before may not yet have written the register.
+        # The Set_Register before this instruction may not have written its register yet.
         p.rows.append(IDLE)
         p.emit(x=SECOND_INDEX, base=Base.SUM, wraps=value.width, into=INDEXED)
 
@@ -149,10 +149,9 @@ def _set(p: Program) -> None:
 
 
 def _set_window(p: Program) -> None:
-    """Append the rows of the window: first the products, as the next instruction may need them
-    soon.
+    """Append the ROM rows of Set_Config_Window.
 
-    The fields come after them.
+    The products come first, as the next instruction may need them soon. The fields come after them.
     """
     for name in ("kernel_height", "kernel_width", "left"):
         p.move(name, into=name, word=name)
@@ -179,7 +178,7 @@ def _transfer(p: Program) -> None:
     (host,) = (use for use in (*p.entry.reads, *p.entry.writes) if use.memory is Memory.HOST)
     (chip,) = (use for use in (*p.entry.reads, *p.entry.writes) if use is not host)
     reads = p.entry.executor is Executor.HOST_READER
-    # A read needs its last address, a write the end of its lines.
+    # A read from host memory needs the last address of its region, a write the end of its lines.
     region = partial(p.region, chip, "result", word="buffer", end=None if reads else "end")
     if chip.memory is Memory.BUFFER:
         _copy(p, host, region)
@@ -200,12 +199,12 @@ def _transfer(p: Program) -> None:
 
 
 def _last(p: Program) -> None:
-    """Append the row of the last address of a region that is filled."""
+    """Append a row that computes the last address of a region that is filled."""
     p.emit(base="result.end", x=constant(1), times=Times.MINUS_ONE, word="last")
 
 
 def _copy(p: Program, host: Use, region: Callable[[], None]) -> None:
-    """Append the rows of a copy.
+    """Append the ROM rows of a copy between host memory and the chip.
 
     Lines that follow one another in host memory are a single run. Else a run is a block, or with
     the alternate copies a row.
@@ -285,9 +284,9 @@ def _matrix(p: Program) -> None:
 
 
 def _convolve(p: Program) -> None:
-    """Append the rows of a Convolve.
+    """Append the ROM rows of a Convolve.
 
-    Unless it has packed channels, it ends before the rows for packed channels.
+    Without packed channels, the instruction ends before the rows for packed channels.
     """
     not_packed = Note.EQUAL_A
     p.emit(x=p.bits("channels"), limit=ZERO, note=not_packed, word="channels")
@@ -307,7 +306,7 @@ def _convolve(p: Program) -> None:
 
 
 def _packed(p: Program) -> None:
-    """Append the rows for packed channels; bytes are counted from the line before the row on."""
+    """Append the rows for packed channels, which count bytes from the line before a row on."""
     rows, wrong = p.config.rows, Fault.WINDOW
     whole, one = constant(rows), constant(1)
     less = {"x": whole, "times": Times.MINUS_ONE}
@@ -328,7 +327,7 @@ def _packed(p: Program) -> None:
 
 
 def lacks(config: Config) -> bool:
-    """Return whether the instruction's flags may ask for hardware that the machine lacks."""
+    """Return whether flags of the instruction can require hardware that the machine lacks."""
     return not (config.wide and config.tables and config.training)
 
 
@@ -379,7 +378,7 @@ def _vector(p: Program) -> None:
 
 
 def _map(p: Program) -> None:
-    """Append the rows of Depthwise and Pool."""
+    """Append the ROM rows of Depthwise and Pool."""
     p.emit(base="width", limit="pitch", fault=Fault.WINDOW)
     depthwise = p.entry.opcode is Opcode.DEPTHWISE
     if depthwise:
@@ -408,7 +407,7 @@ def _map(p: Program) -> None:
 
 
 def _bounds(p: Program, ceiling: Bits | str) -> None:
-    """Append the rows of the bounds of results, which follow from the function."""
+    """Append rows that set the bounds of results, which follow from the function."""
     p.emit(x=constant(LOWEST), word="low")
     p.emit(x=p.bits("zero_point"), word="low", when=When.RECTIFIES)
     p.emit(x=constant(HIGHEST), word="high")

@@ -35,11 +35,12 @@ from systola.hdl.control.step_row import (
 )
 
 FACTOR_DISTANCE, BASE_DISTANCE, LIMIT_DISTANCE = 7, 3, 2
-"""Least distance in rows from a write of a cell to its read: as x, as a base, as a limit."""
+"""Least distances in rows from a write of a cell to its read: as x, as a base, and as a limit."""
 NOTE_DISTANCE = 2
-"""Least distance in rows from a row that sets a flag to a row that has the flag as condition."""
+"""Least distance in rows from a row that sets a flag to a row with a condition on this flag."""
 ALIGNED = (8, 4, 2, 1)
-"""Alignments of the programs' first rows. The first one with which all programs fit is used.
+"""Alignments of the first rows of programs. The first alignment with which all programs fit is
+used.
 
 With a large alignment the table of starts is narrow.
 """
@@ -67,9 +68,9 @@ _NOTED = {
 
 
 def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Return the rows, spaced so that none reads a cell or flag too soon.
+    """Return the rows with idle rows between them, so that no row reads a cell or flag too soon.
 
-    A gap is filled with a later row that may come earlier, or else with an idle row.
+    A later row that may come earlier takes the place of an idle row.
     """
     found: list[Row] = []
     written: dict[str, int] = {}
@@ -96,10 +97,10 @@ def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 
 def _free(rows: list[Row], number: int) -> bool:
-    """Return whether a row may come earlier than the rows before it.
+    """Return whether row `number` may move before all rows that precede it.
 
-    It may if it only checks bits of the word, or moves bits of the word or a constant into a
-    command word.
+    This holds if the row only checks bits of the word, or moves bits of the word or a constant into
+    a command word.
     """
     row = rows[number]
     follows = rows[number + 1].base if number + 1 < len(rows) else ZERO
@@ -150,7 +151,7 @@ class StepRom:
             fault: failing_rows(fault)
             for fault in (Fault.UNAVAILABLE, Fault.ILLEGAL_OPCODE, Fault.FETCH_ERROR)
         }
-        # Equal programs are stored once.
+        # Equal programs are stored only once.
         distinct = dict.fromkeys((reset_rows(), *texts.values(), *failing.values()))
         places: dict[tuple[Row, ...], int] = {}
         for aligned in ALIGNED:
@@ -191,12 +192,12 @@ class StepRom:
         ]
 
     def program(self, opcode: Opcode) -> list[Row]:
-        """Return the rows of an instruction."""
+        """Return the ROM rows of an instruction."""
         start = self.starts[opcode]
         return self.rows[start : start + self.lengths[opcode]]
 
     def shortest(self, opcode: Opcode) -> int:
-        """Return the steps of an instruction if it ends at the first row where it may."""
+        """Return the number of steps of an instruction that ends at its first row with `ends`."""
         ends = [row.ends for row in self.program(opcode)]
         return 1 + ends.index(True) if any(ends) else len(ends)
 
@@ -219,8 +220,7 @@ class StepRom:
         for row in self.rows:
             for cell in (row.x, row.base, row.limit, row.into):
                 if isinstance(cell, str) and cell not in special and cell not in cells:
-                    # The last three numbers stand for limits and registers, and are not free for
-                    # cells.
+                    # The last three numbers are reserved for limits and index registers.
                     if (number := next(free, None)) is None:
                         raise ValueError(f"cells are more than {CELLS - 3}")
                     cells[cell] = number
@@ -232,7 +232,7 @@ class StepRom:
             assert row.x.offset % PLACE_BITS == 0, row
             at, width, signed = row.x.offset, self.widths.index(row.x.width), row.x.signed
         else:
-            # Numbers beyond the cells stand for an index register.
+            # Numbers above the last cell stand for index registers.
             at = CELLS + 1 if row.x == SECOND_INDEX else self.cells[row.x]
             width, signed = len(self.widths), False
         kind, base = (
@@ -273,7 +273,7 @@ class StepRom:
 def _check_lasting(texts: Iterable[tuple[Row, ...]]) -> None:
     """Check that no instruction reads a cell too soon after an earlier one has written it."""
     programs_of = list(texts)
-    # The distance is made of the rows after the last write and the rows before the first read.
+    # The distance is the number of rows after the last write and before the first read.
     for cell in (*LASTING, INDEXED):
         after = min(
             len(rows) - 1 - place

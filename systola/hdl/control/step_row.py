@@ -16,22 +16,24 @@ from amaranth.lib import data
 from systola.arch.isa import Fault
 
 RESULT_BITS = 42
-"""Bits of a result: a product of a cell and a kept field, and a base."""
+"""Width in bits of a result: a product of a cell and a kept field, plus a base."""
 CELL_BITS = 36
-"""Bits of a cell of the scratch memory, which is read as a signed number."""
+"""Width in bits of a cell of the scratch memory, which is read as a signed number."""
 CELLS = 128
 SCANNED = ("result", "host", "sums", "source", "operand", "entries", "table")
 """Regions of an instruction that the scan compares. Each has two cells: its base and its end."""
 REGION_CELLS = 16
-"""The number of the first cell of these regions, and the count of numbers reserved for them."""
+"""Number of the first cell of these regions, and number of cells reserved for them."""
 KEPT_BITS = 17
-"""Bits of a kept factor, enough for a number of rows and for the bytes of the largest tile."""
+"""Width in bits of a kept factor, enough for a number of rows and for the bytes of the largest
+tile.
+"""
 WORDS = 64
 ROWS = 512
 
 
 class Times(IntEnum):
-    """The factor of a step: a constant, or x of the last step that keeps it."""
+    """The factor of a step: a constant, or the x that the last step with `keep` has kept."""
 
     ONE = 0
     MINUS_ONE = 1
@@ -66,7 +68,9 @@ class Loads(IntEnum):
 
 
 class When(IntEnum):
-    """The condition of a step. With a false condition a step only keeps x and selects."""
+    """A condition of a step. If the condition is false, the step only keeps x and selects
+    registers.
+    """
 
     ALWAYS = 0
     NEVER = 1
@@ -153,7 +157,7 @@ class Row:
     | `least`   | a result of zero is an ILLEGAL_FIELD |
     | `aligned` | a result that is not a multiple of the host bus is an ILLEGAL_FIELD |
     | `note`    | flag that the comparison sets |
-    | `when`    | condition of the step |
+    | `when`    | condition of the step, see When |
     | `loads`   | registers that the step loads from the word |
     | `into`    | name of the cell that takes the result |
     | `word`    | name of the command word that takes the result |

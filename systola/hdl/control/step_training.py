@@ -8,7 +8,7 @@ from systola.hdl.control.step_row import TWO_LINES, Base, Times, When
 
 
 def count_tiles(p: Program) -> None:
-    """Append the rows that count the tiles of a MatrixMultiply; the kept factor is its `k_tiles`.
+    """Append rows that count the tiles of a MatrixMultiply; the kept factor is its `k_tiles`.
 
     With weights from the buffer, no tiles come from the weight queue.
     """
@@ -25,7 +25,7 @@ def count_tiles(p: Program) -> None:
 
 
 def weights(p: Program) -> None:
-    """Append the rows of the buffer lines that hold the weights of a MatrixMultiply."""
+    """Append rows for the buffer lines that hold the weights of a MatrixMultiply."""
     p.base("weights", into="source.base", word="weight_address")
     p.emit(base=Base.SUM, into="source.end")
     p.keep(constant(p.config.rows))
@@ -42,7 +42,7 @@ def weights(p: Program) -> None:
 
 
 def measure(p: Program) -> None:
-    """Append the rows of a Measure; one without a source counts as one vector."""
+    """Append the ROM rows of a Measure, which counts as one vector if it has no source."""
     p.move("rows", word="vector_rows")
     p.flush(keep="rows")
     p.emit(x=constant(1), word="vector_rows", when=When.NO_SOURCE)
@@ -64,7 +64,7 @@ def transpose(p: Program) -> None:
 
 
 def random(p: Program) -> None:
-    """Append the rows of a Random."""
+    """Append the ROM rows of a Random."""
     p.move("rows", word="vector_rows")
     p.move("seed", word="seed")
     p.flush()

@@ -21,8 +21,8 @@ class TagQueue(wiring.Component):
     | `tag`         | the tag |
     | `units`       | mask of the units that it waits for |
     | `full`        | TAGS_WAITING tags wait |
-    | `under_way`   | for each unit as many ones, from bit 0, as instructions that it has to
-                      complete |
+    | `under_way`   | for each unit a thermometer code: as many ones, from bit 0, as it has
+                      unfinished instructions |
     | `retire`      | for each unit: it completes its oldest instruction |
     | `hold`        | no tag enters |
     | `enters`      | the tag `entering` enters the trace in this cycle |
@@ -32,10 +32,11 @@ class TagQueue(wiring.Component):
     Latency: a tag enters in the first cycle after its `push`, after the last `retire` that it waits
     for, and after all older tags. Throughput: one tag a cycle.
 
-    In each unit the last instruction that a tag waits for is marked. Several tags may wait for the
-    same instruction. Only the first of them has the bit of the unit in its `awaits`, as the others
-    enter after it anyway. So marks and bits pair up in order. A tag with the bit may enter when one
-    more mark has completed than tags with the bit have entered.
+    Marks: for each unit, the youngest unfinished instruction that a tag waits for is marked.
+    Several tags may wait for the same instruction. Only the first of them has the bit of the unit
+    in its `awaits`, as the others enter after it anyway. So marks and bits come in pairs, in the
+    same order. A tag with the bit may enter if a further mark is complete: one more than tags with
+    the bit have entered.
     """
 
     def __init__(self, *, depth: int):
@@ -67,7 +68,7 @@ class TagQueue(wiring.Component):
         tag_present = Signal()
         m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
         tag_loads = Signal()
-        # If the register is empty, a tag that comes is loaded at once.
+        # If the register is empty, it takes a tag that comes at once.
         tags_waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, pop=tag_loads)
         m.d.comb += [
             tag_loads.eq(~tag_present | self.enters),
@@ -90,7 +91,7 @@ class TagQueue(wiring.Component):
             youngest_mark = Signal(self._depth, name=f"youngest_mark_{unit}")
             marks_held = Signal(self._depth, name=f"marks_held_{unit}")
             marks_next = Signal(self._depth, name=f"marks_next_{unit}")
-            # As many ones, from bit 0, as there are completed marks of tags that have not entered.
+            # Thermometer code of the number of completed marks with a tag that has not entered.
             marks_completed = Signal(TAGS_WAITING, name=f"marks_completed_{unit}")
             completed_next = Signal.like(marks_completed, name=f"completed_next_{unit}")
             completes = self.retire[unit] & marks_next[0]

@@ -114,5 +114,5 @@ def _transfer(transfer: data.View, words: data.View) -> list[object]:
 
 
 def _tail(tail: data.View, words: data.View) -> list[object]:
-    """Return the assignments for the tail: the lines with fewer bytes."""
+    """Return the assignments for the tail of a transfer: the lines with fewer bytes."""
     return [tail[name].eq(words[f"tail_{name}"]) for name in tail.shape().members]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of all instructions as rows of a read-only table that holds numbers of values."""
+"""A read-only table of the steps of all instructions. Its rows hold numbers that select values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ class Choices:
         return self._indices[name]
 
     def arrange(self, *, size: int, halves: int = 1, alone: int | None = None) -> None:
-        """Make groups of up to `size` values, and put values of similar width together.
+        """Divide the values into groups of up to `size` values, with similar widths together.
 
         Values computed by logic come late, so their groups have half the size. The value with the
         index `alone` has the first group for itself.
@@ -70,9 +70,9 @@ class Choices:
         return dict.fromkeys(self.layout.members, 0)
 
     def selected(self, number: data.View, half: int = 0, *, constants: bool = True) -> Value:
-        """Return the value with this number, if it is in this half.
+        """Return the value with this number, provided that it is in this half.
 
-        Without `constants`, each constant is 0.
+        If `constants` is false, each constant counts as 0.
         """
         found: list[Value] = []
         for members in self._halves[half]:
@@ -89,13 +89,16 @@ def _is_zero(value: Value) -> bool:
 
 
 def _is_worked_out(value: Value) -> bool:
-    """Return whether a value needs logic."""
+    """Return whether a value is the result of logic: no signal, constant or slice."""
     signed = isinstance(value, Operator) and value.operator == "s"  # `as_signed` needs none
     return not (signed or isinstance(value, Signal | Const | Slice))
 
 
 def selected(values: Sequence[Value], number: Value) -> Value:
-    """Return the value with this number; the number must be one of a value."""
+    """Return the value with this number, by a tree of multiplexers.
+
+    The number must be less than the number of values.
+    """
     if len(values) == 1:
         return values[0]
     half = 1 << len(number) - 1
@@ -106,7 +109,7 @@ def selected(values: Sequence[Value], number: Value) -> Value:
 
 
 def _constant(values: Sequence[int], width: int, number: Value) -> Value:
-    """Return the constant with this number, from as few bits of the number as possible."""
+    """Return the constant with this number, by multiplexers that use as few bits as possible."""
     if all(value == values[0] for value in values):
         return Const(values[0], width)
     half = 1 << len(number) - 1
@@ -195,7 +198,7 @@ class WalkTable:
         )
 
     def behind(self, place: Value) -> Value:
-        """Return the operands of the row after `place`; `place` is not an instruction's last."""
+        """Return the operands of the row after `place`; an instruction must not end at `place`."""
         return _constant(self._all(self.operands)[1:], self.operands.size, place)
 
     def row(self, place: Value) -> Value:
@@ -203,7 +206,7 @@ class WalkTable:
         return _constant(self._all(self.results), self.results.size, place)
 
     def begins(self, base: data.View) -> Value:
-        """Return whether the base with this number is not the result of the step before."""
+        """Return whether the base with this number is independent of the step before."""
         return ~base.group[0] | base.half
 
     def fault(self, limit: Value) -> Value:
@@ -215,7 +218,7 @@ class WalkTable:
         return _constant([int(fault) for fault in faults], len(Const(0, Fault)), limit)
 
     def overlaps(self, limit: Value, base: Value) -> Value:
-        """Return whether a limit is one of OVERLAP, and its value is `base`.
+        """Return whether a limit raises OVERLAP, and its value is `base`.
 
         `limit` is the number of the limit.
         """

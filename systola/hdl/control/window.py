@@ -23,7 +23,7 @@ class WindowProducts(data.StructLayout):
 
 
 def walk_rows(walk: data.View, shape: data.View, products: data.View) -> list[object]:
-    """Return the assignments of a `walk` that step through rows of taps and of windows.
+    """Return the assignments for the steps of a `walk` through rows of taps and rows of windows.
 
     `shape` is the window. Counts, the lines of blocks of channels, and the line of the first tap
     are set elsewhere.
@@ -38,7 +38,8 @@ def walk_rows(walk: data.View, shape: data.View, products: data.View) -> list[ob
 
 
 def walk_columns(walk: data.View, shape: data.View) -> list[object]:
-    """Return the assignments of a `walk` that step through columns, each a line of its own.
+    """Return the assignments for the steps of a `walk` through columns, where each column is a
+    line.
 
     `shape` is the window.
     """

@@ -16,8 +16,8 @@ class Handshakes(data.StructLayout):
 
     | field     | meaning |
     |---|---|
-    | `offered` | one of them is valid and not ready |
-    | `taken`   | one of them is valid and ready |
+    | `offered` | a channel is valid and not ready |
+    | `taken`   | a channel is valid and ready |
     """
 
     def __init__(self) -> None:
@@ -41,16 +41,16 @@ class BusWatchdog(wiring.Component):
     | `limit`       | cycles until it expires, 0 for never; stays while a program runs |
     | `to_memory`   | for each BusPort the channels on which it sends addresses and data |
     | `from_memory` | for each BusPort the channels on which it gets beats and answers |
-    | `quiet`       | for each BusPort whether nothing is under way; only used for reads |
+    | `quiet`       | for each BusPort: nothing is under way; only used for reads |
     | `written`     | the last beat of a write is taken |
     | `expired`     | the limit is reached; high for one cycle |
     | `ports`       | the ports that wait, valid with `expired` |
 
-    A memory owes something when it does not take an address or data that is sent to it. It also
-    owes something while a read is under way, or a whole burst is written, and nothing comes back.
+    A memory owes an action in three cases. It does not take an address or data that is sent to it.
+    A read is under way, and no beat comes back. A whole burst is written, and no answer comes back.
 
-    `expired` comes when something has been owed for `limit` consecutive cycles in which nothing
-    moved on any port. It comes LATENCY cycles after the last of them.
+    `expired` comes when a memory has owed an action for `limit` consecutive cycles, in which
+    nothing moved on any port. It comes LATENCY cycles after the last of these cycles.
     """
 
     LATENCY = 3

@@ -114,7 +114,7 @@ class ControlRegisters(wiring.Component):
         m.d.comb += machine_busy.eq((self.status & Status.BUSY).any())
 
         def is_written(register: Register) -> Value:
-            # Address and strobes stay as they are offered, so they are compared a cycle before.
+            # Address and strobes stay as they are offered, so they are compared one cycle earlier.
             chosen = Signal(name=f"write_{register.name.lower()}")
             written = Signal(name=f"written_{register.name.lower()}")
             meant = (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()
@@ -122,7 +122,8 @@ class ControlRegisters(wiring.Component):
             m.d.comb += written.eq(write & chosen)
             return written
 
-        # Read-write registers: offset, the signal, its lowest bit in the word.
+        # Read-write registers: the offset, the signal with the value, the lowest bit of the value
+        # in the word.
         program_place = Signal(32 - exact_log2(PROGRAM_ALIGNMENT))
         host_page = Signal(config.address_bits - PAGE_BITS)
         host_pages = Signal(HOST_OFFSET_BITS - PAGE_BITS)
@@ -209,8 +210,8 @@ class ControlRegisters(wiring.Component):
     def _answer(self, m: Module, values: Mapping[Register, ValueLike], trace: Sram) -> None:
         """Answer reads of the registers, the trace and the counters."""
         bus = self.bus
-        # A read selects a register, then its value. The memories of the trace and of the counters
-        # lie at multiples of their sizes. Their words come a cycle later.
+        # A read first selects a register, and then its value. The memories of the trace and of the
+        # counters lie at multiples of their sizes. Their words come one cycle later.
         read_asked = Signal()
         read_gathered = Signal()
         read_taken = Signal()
@@ -256,8 +257,8 @@ class ControlRegisters(wiring.Component):
             m.d.sync += bus.rvalid.eq(0)
 
     def _trace(self, m: Module) -> tuple[Sram, Signal]:
-        """Record the tags; return their memory, and their number since the program began."""
-        program_begun = Signal(init=1)  # a program, or a reset, began in the cycle before
+        """Record the tags of the trace; return their memory, and their count in this program."""
+        program_begun = Signal(init=1)  # a program or a reset began in the cycle before
         cycle_number = Signal(32, reset_less=True)
         tag_count = Signal(32, reset_less=True)
         m.submodules.trace = trace = Sram(

@@ -49,7 +49,7 @@ class Counters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The inputs, a cycle later.
+        # the inputs of the cycle before
         start_seen, busy_seen, draining_seen = Signal(), Signal(), Signal()
         activity_seen = Signal(Activity())
         m.d.sync += [
@@ -59,7 +59,7 @@ class Counters(wiring.Component):
             activity_seen.eq(self.activity),
         ]
 
-        # Conditions in the order in which they are tested.
+        # The conditions of the classes, in the order in which they are tested.
         waits = activity_seen.matrix_waits
         classes = (
             (CycleClass.FETCH, start_seen),
@@ -85,9 +85,9 @@ class Counters(wiring.Component):
             class_counted.eq(found),
         ]
 
-        # The counters lie in a memory. A counter that has not been written since the start of the
-        # program counts as 0. One cycle before a counter is read, to be increased or to be shown, a
-        # register takes the flag that it has been written.
+        # The counters lie in a memory, and each has a flag that it was written since the start of
+        # the program. Without the flag it counts as 0. A register takes the flag one cycle before
+        # the counter is read, for an increase or for the host.
         memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
         write, here = memory.write_port(), memory.read_port(domain="comb")
         shown = memory.read_port(domain="comb")

@@ -103,7 +103,7 @@ class MachineControl(wiring.Component):
         program_abandoned = Signal()
         program_done = Signal()
         program_fault = Signal()
-        timeout_reported = Signal()  # the end has been reported already: a memory does not answer
+        timeout_reported = Signal()  # the fault of a memory that does not answer has been reported
         rejects_instruction = Signal()
         transfer_fails = Signal()
         watchdog_expires = Signal()
@@ -157,7 +157,8 @@ class MachineControl(wiring.Component):
             ]
         with m.If(program_drains & self.idle):
             m.d.sync += [program_drains.eq(0), program_stops.eq(1), self.stop.eq(1)]
-        # If the program ends in this cycle, the assignments below have no effect.
+        # In a cycle in which the program ends, the assignments down to `clear_units` have no
+        # effect.
         with m.If(watchdog_expires):
             m.d.sync += timeout_reported.eq(1)
         with m.If(transfer_fails | watchdog_expires):
@@ -171,7 +172,8 @@ class MachineControl(wiring.Component):
                 program_stops.eq(1),
                 self.stop.eq(1),
             ]
-        # None of the events above happens in this cycle, so the condition need not include them.
+        # In a cycle with `clear_units` no event above happens, so this condition need not exclude
+        # them.
         with m.If(clear_units):
             m.d.sync += self.stop.eq(0)
         with m.If(program_ends):
@@ -216,12 +218,12 @@ class MachineControl(wiring.Component):
 
     def _report(self, m: Module, *, keeps: Value, drops: Value) -> data.View:
         """Return the report of the fault that ends the program."""
-        # The fault is copied in every cycle, and kept in the next one if there was a fault. An
-        # instruction with a transfer that fails is older than an instruction that is rejected at
-        # issue.
+        # The fault is copied in every cycle. A fault that was found in the cycle before is kept. A
+        # failed transfer belongs to an older instruction than a rejection at issue, so it comes
+        # first.
         fault_found = Signal(FaultReport(), reset_less=True)
         keeps_report = Signal()
-        drops_report = Signal(init=1)  # set after a reset, too
+        drops_report = Signal(init=1)  # also high after a reset
         kept_report = Signal(FaultReport(), reset_less=True)
         m.d.sync += [
             fault_found.eq(self.rejection),

@@ -36,7 +36,7 @@ class LinkFifo(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # There are two memories, since in one memory a beat of 16 bytes would be slightly too wide
+        # There are two memories, since one memory for beats of 16 bytes would be slightly too wide
         # for LUTs.
         members = LinkBeat(config=self._config).members
         rings = {

@@ -20,7 +20,7 @@ class LinkReceiver(wiring.Component):
 
     | port           | meaning |
     |---|---|
-    | `beat`         | the beats; none is taken before its row is known |
+    | `beat`         | the beats; no beat is taken before its row is known |
     | `cleared`      | the line or row to be written next |
     | `buffer`       | writes of lines |
     | `accumulators` | updates of rows |
@@ -56,9 +56,10 @@ class LinkReceiver(wiring.Component):
         beat, row = self.beat.payload, self.cleared.payload
         buffer, accumulators = self.buffer, self.accumulators
 
-        # Beats enter the word from above. A complete row is written while the next row begins.
+        # Beats enter `word` at its upper end. A complete row is written while the beats of the next
+        # row come.
         word = Signal(size * max(line_beats, row_beats), reset_less=True)
-        # beats remaining of a row, once one has come
+        # beats remaining of a row after its first beat
         beats_remaining = Signal(range(max(line_beats, row_beats)))
         row_begun = Signal()
         row_complete = Signal()

@@ -19,7 +19,7 @@ class LinkSender(wiring.Component):
     """A unit that reads a row when the neighbour has room for all of its beats, and then sends
     them.
 
-    So a row that is read is never held up.
+    So the beats of a row that was read never wait.
 
     | port            | meaning |
     |---|---|
@@ -66,8 +66,8 @@ class LinkSender(wiring.Component):
         row = self.cleared.payload
         buffer, accumulators = self.buffer, self.accumulators
 
-        # `gap_remaining`: cycles until the beats of a row that is read now no longer meet the beats
-        # of the row before. The beats of sums come a cycle later than the beats of a line.
+        # `gap_remaining`: cycles until a row may be read without its beats meeting the beats of the
+        # row before. The beats of sums come one cycle later than the beats of a line.
         credits = Signal(range(config.link_beats + 1), init=config.link_beats)
         gap_remaining = Signal(range(max(line_beats, row_beats) + 1))
         row_beats_needed = Signal.like(gap_remaining)
@@ -124,7 +124,8 @@ class LinkSender(wiring.Component):
         both = line_comes[-1] & sums_come[-1]
         comes = line_comes[-1] | sums_come[-1]
         one_read = ~(buffer.enable & accumulators.enable)
-        # A credit may still come after this core has ended: only rows that are read must be right.
+        # After this core has ended, a credit may still come and raise `credits` too far. So
+        # `credits` is only checked when a row is read.
         has_room = ~row_read | (credits <= config.link_beats)
         promised(m, platform, ~both, "a line and sums come in the same cycle")
         promised(m, platform, ~comes | (beats_remaining <= 1), "a row comes before the last went")

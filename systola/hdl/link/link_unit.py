@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The link unit: all that a core of a pod has for its links."""
+"""The link unit, which has the parts of a core that belong to its links."""
 
 from collections.abc import Sequence
 
@@ -28,13 +28,13 @@ PARTS = {
     for queue, uses in (("send", "sending"), ("receive", "receiving"))
     for side in SIDES
 }
-"""The parts of a link unit: the port of their commands, and the port of their list."""
+"""Names of the four parts of a link unit: the port of its commands, and the port of its list."""
 COMMANDS_BITS = 4
-"""Bits of the number of instructions that a part has taken and not done."""
+"""Width in bits of the number of instructions that a part has taken and not done."""
 
 
 def neighbour_ports(config: Config) -> dict[str, wiring.Member]:
-    """Return the ports of a core towards its neighbours."""
+    """Return the ports between a core and its neighbours."""
     link = LinkSignature(config=config)
     return {f"to_{side}": Out(link) for side in SIDES} | {
         f"from_{side}": In(link) for side in SIDES
@@ -48,27 +48,38 @@ class LinkUnit(wiring.Component):
     |---|---|
     | `to_left`, `to_right`               | links to the neighbours |
     | `from_left`, `from_right`           | links from the neighbours |
-    | `send_left`, `send_right`           | commands for a sender |
-    | `sending_left`, `sending_right`     | its list and its interlock |
-    | `receive_left`, `receive_right`     | commands for a receiver |
-    | `receiving_left`, `receiving_right` | its list and its interlock |
-    | `buffer_read`, `sums_read`          | reads, shared by both senders in turn |
-    | `buffer_write`, `sums_update`       | writes and updates, shared by both receivers in turn |
-    | `cores`                             | cores of the pod |
-    | `arrived`                           | this core has come to a barrier, see PodBarrier |
-    | `passed`                            | this core may go on, see PodBarrier |
-    | `waits`                             | a bit for each LinkPart: it has an instruction that is
-                                            not done |
-    | `moved`                             | a row was read or written, or a beat or token came:
-                                            nothing is stuck |
-    | `quiet`                             | all that was read has been sent |
-    | `mismatched`                        | a bit for each side, left first: a beat from there is of
-                                            the wrong kind |
+    | `send_left`, `send_right`           | streams of commands for the two senders |
+    | `sending_left`, `sending_right`     | for each sender: its list of instructions, and its
+                                            interlock |
+    | `receive_left`, `receive_right`     | streams of commands for the two receivers |
+    | `receiving_left`, `receiving_right` | for each receiver: its list of instructions, and its
+                                            interlock |
+    | `buffer_read`, `sums_read`          | reads of lines and of accumulator rows; both senders
+                                            share these ports in turn |
+    | `buffer_write`, `sums_update`       | writes of lines and updates of accumulator rows; both
+                                            receivers share these ports in turn |
+    | `cores`                             | number of cores in the pod |
+    | `arrived`                           | this core has come to a barrier; see PodBarrier |
+    | `passed`                            | all cores have come to the barrier; see PodBarrier |
+    | `waits`                             | a bit for each LinkPart: the part has an instruction
+                                            that is not done; the last bit is `arrived` |
+    | `moved`                             | in this cycle a row was read or written, or a beat or
+                                            token came; a watchdog uses it |
+    | `quiet`                             | all rows that were read have been sent |
+    | `mismatched`                        | a bit for each side, left first: the next beat from this
+                                            side is of the wrong kind |
 
-    Throughput: a beat a cycle in each of the four parts, if rows of sums have two beats or more.
-    Lines of one beat share a port of the buffer. Latency: LinkSender, LinkFifo and LinkReceiver
-    describe it. From a row's read to the write it is four cycles, the latency of the memories, and
-    the registers on the link.
+    A part takes one instruction after the other. LinkWalk lists its rows, and the interlock lets a
+    row pass when no older instruction needs it. A sender reads the rows and sends their beats. A
+    receiver collects beats to rows, and writes or adds them.
+
+    Throughput: one beat a cycle in each of the four parts, if rows of sums have two beats or more.
+    Lines of one beat share a port of the buffer.
+
+    Latency: from the read of a row to its write four cycles, the latencies of the memories, and the
+    registers on the link. LinkSender, LinkFifo and LinkReceiver have the details.
+
+    Back-pressure: a sender reads a row only while the neighbour has room for it, by credits.
     """
 
     def __init__(self, *, config: Config):
@@ -139,7 +150,9 @@ class LinkUnit(wiring.Component):
         return m
 
     def _part(self, m: Module, name: str, unit: LinkSender | LinkReceiver, number: int) -> None:
-        """Connect one part with its instructions, and count instructions that are not done."""
+        """Connect one part with its commands, list and interlock, and count its unfinished
+        instructions.
+        """
         commands, uses = getattr(self, name), getattr(self, PARTS[name])
         walk = m.submodules[f"walk_{name}"] = LinkWalk(config=self._config)
         connect(m, flipped(commands), walk.command)
@@ -156,7 +169,7 @@ class LinkUnit(wiring.Component):
         ]
 
     def _share(self, m: Module, name: str, users: Sequence[wiring.PureInterface]) -> None:
-        """Connect the left and the right part with one port, in turn where both request it."""
+        """Share one port between left and right part, which take turns if both request it."""
         port = getattr(self, name)
         left, right = users
         right_turn = Signal(name=f"{name}_turn")

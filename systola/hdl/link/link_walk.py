@@ -32,7 +32,7 @@ class LinkWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         given, row = self.command.payload, self.rows.payload
-        rows_remaining = Signal(ROW_COUNT_BITS)  # rows remaining after the present one
+        rows_remaining = Signal(ROW_COUNT_BITS)  # rows that remain after the present row
         row_moves = Signal()
         m.d.comb += [
             row_moves.eq(~self.rows.valid | self.rows.ready),

@@ -16,7 +16,7 @@ class LinkWatchdog(wiring.Component):
     | port      | meaning |
     |---|---|
     | `limit`   | cycles until it expires, 0 for never; stays while a program runs |
-    | `waits`   | a bit for each LinkPart: it waits |
+    | `waits`   | a bit for each LinkPart: the part waits |
     | `alive`   | something in the pod has moved |
     | `expired` | the limit is reached; high for one cycle |
     | `parts`   | the parts that wait, valid with `expired` |

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accumulators of a core with links. Beside the other units, the links sometimes read and add
-to rows.
-"""
+"""The accumulators of a core with links, which use them in cycles without other users."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring

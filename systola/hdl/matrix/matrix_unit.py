@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MatrixMultiply and Convolve: vectors and weights into the array, sums into accumulators."""
+"""The matrix unit, which takes vectors and weights into the array and adds sums to accumulators."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -22,12 +22,14 @@ from systola.hdl.parts.walker import WALK_GAP, Walker
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature, WeightRowSignature
 
 FRONT_LATENCY = 6
-"""Cycles from a command to the read of its first line: walk, two of plan, interlock, read."""
+"""Cycles from a command to the read of its first line: walk, two of the plan, interlock, read."""
 FOLLOW_LATENCY = 2
-"""Cycles from a list that lets a line go to its read: interlock, read."""
+"""Cycles from the cycle in which a list lets a line go to its read, through interlock and read."""
 SUMS_ANNOUNCED = UPDATE_LATENCY
-"""Cycles from the announcement of a row to its write. After an `Interlock` the first read comes at
-the earliest in the cycle after the write."""
+"""Cycles from the announcement of a row to its write.
+
+A unit with an `Interlock` reads the row at the earliest one cycle after the write.
+"""
 COMMAND_GAP = WALK_GAP
 """Cycles lost between two commands."""
 
@@ -80,8 +82,8 @@ class Item(data.StructLayout):
     | `line`      | the line of the buffer |
     | `reads`     | the line is read |
     | `row`       | the row of the accumulators |
-    | `vector`    | the item is a vector |
-    | `done_with` | the instruction does not read this line again, nor any line below |
+    | `vector`    | the item is a vector; else it is a line that only the next vector needs |
+    | `done_with` | the instruction reads neither this line nor any line below it again |
     | `feed`      | the note for the feeder |
     | `event`     | the note for the array and the accumulators |
     """
@@ -103,38 +105,44 @@ class Item(data.StructLayout):
 class MatrixUnit(wiring.Component):
     """A unit that executes MatrixMultiply and Convolve: it issues one vector a cycle.
 
-    A vector is a line of the buffer, or no line outside the feature map (VectorPlanner). Its sums
-    go to an accumulator row. Vectors are issued in the order of the command's walk.
+    A vector is made from a line of the buffer, or lies outside the feature map and reads no line
+    (VectorPlanner). Its sums go to an accumulator row. Vectors are issued in the order of the
+    command's walk.
 
     | port               | meaning |
     |---|---|
-    | `queue`            | the queue of commands; `pop`: the last place of the walk is taken, and
-                           the next command may follow |
+    | `queue`            | the queue of commands; `pop`: the last place of the walk is taken, so the
+                           next command may come |
     | `matrix_reading`   | the list of buffer lines: reports lines that have been read for the last
                            time, and retires when all have been read |
     | `matrix_summing`   | the list of accumulator rows: reports rows that are final in
                            SUMS_ANNOUNCED cycles, and retires when all rows are |
-    | `waits`            | a bit for each mask: a vector waited for it in the cycle before |
+    | `waits`            | a bit for each mask: in the cycle before, a vector waited for an entry of
+                           its list |
     | `buffer`           | reads of lines |
-    | `weight_rows`      | the rows of the weight FIFO |
+    | `weight_rows`      | the weight FIFO, row by row |
     | `update`           | updates of accumulator rows |
     | `active`           | a vector was issued in the cycle before |
-    | `awaiting_weights` | the array waited for weights in the cycle before, and none had arrived |
-    | `weights_moving`   | a tile moved into the array in the cycle before, and a vector waited for
-                           it |
+    | `awaiting_weights` | in the cycle before, the array waited for weights, and the FIFO had no
+                           row |
+    | `weights_moving`   | in the cycle before, a vector waited while rows of its tile moved into
+                           the array |
 
-    Waits: a vector waits while older instructions still use its line or its row. The first vector
-    of a tile waits for its weights. A tile is loaded into the shadow weights during `rows` cycles
-    beside the tile before; after that it is switched without a bubble.
+    Back-pressure: a vector waits while older instructions still use its line or its row. The first
+    vector of a tile waits for the weights of the tile. A tile is loaded into the shadow weights in
+    `rows` cycles, while the array works with the tile before. Then it is swapped in without a
+    bubble.
 
-    Timing: COMMAND_GAP cycles lie between two commands. At `queue.pop` vectors may still be on
-    their way to their issue. The first line is read FRONT_LATENCY cycles after its command came,
-    and FOLLOW_LATENCY cycles after a list lets it go.
+    Throughput: one vector a cycle. COMMAND_GAP cycles lie between two commands. At `queue.pop` some
+    vectors of the command may not be issued yet.
+
+    Latency: the first line is read FRONT_LATENCY cycles after its command came, and FOLLOW_LATENCY
+    cycles after a list lets it go.
 
     The line of a vector is read in the cycle in which `active` is high. Its sums come `latency`
-    cycles later. Cycles in which a missing weight row holds the unit do not count: the row holds
-    first the issue, then all stages after it. Nothing can stop an update, so rows are announced
-    before their write.
+    cycles later, not counting cycles in which a missing weight row holds the unit. Such a row holds
+    first the issue, and then all later stages, one after the other. Nothing can stop an update, so
+    rows are announced before their write.
     """
 
     def __init__(self, *, config: Config):
@@ -156,8 +164,9 @@ class MatrixUnit(wiring.Component):
 
     @staticmethod
     def latency(config: Config) -> int:
-        """Return the cycles from `active` to the sums of its vector, SUMS_LATENCY after
-        `update.enable`."""
+        """Return the cycles from `active` to the sums, which come SUMS_LATENCY after
+        `update.enable`.
+        """
         return FEED_LATENCY + MXU.latency(config)
 
     def elaborate(self, platform: object) -> Module:
@@ -178,11 +187,11 @@ class MatrixUnit(wiring.Component):
         )
         self._plan(m, interlock)
 
-        # Issue: it depends on registers and on the weights. An item that has to wait for weights
-        # waits `waiting_item`, so that the interlock's `output.ready` is a register.
+        # The issue depends on registers and on the weights. An item that has to wait for weights
+        # waits in `waiting_item`, so that the interlock's `output.ready` is a register.
         passed = interlock.output
         waiting_item, waiting_valid = Signal(Item(config=config), reset_less=True), Signal()
-        # the inverse of `waiting_valid`, a register of its own for the choice of items
+        # the inverse of `waiting_valid`: a separate register, for the choice between the items
         waiting_free = Signal(init=1)
         issued_item = Signal(Item(config=config))
         item_comes = Signal()
@@ -225,7 +234,7 @@ class MatrixUnit(wiring.Component):
             self.awaiting_weights.eq(loader.hold | (awaits_weights & ~self.weight_rows.valid)),
             self.weights_moving.eq(awaits_weights & self.weight_rows.valid),
             self.waits.eq(Mux(waiting_free, interlock.waits.as_value(), 0)),
-            # These come a cycle after the read.
+            # The reports to the list come one cycle after the read.
             self.matrix_reading.advance.eq(self.active & read_item.done_with),
             self.matrix_reading.advance_to.eq(read_item.line + 1),
             self.matrix_reading.retire.eq(self.active & read_item.event.sum.last),
@@ -246,11 +255,13 @@ class MatrixUnit(wiring.Component):
     ) -> tuple[data.View, list[Signal]]:
         """Connect the array with the feeder and the weights.
 
-        Returns the event of the item that is read, and the `hold` of each stage.
+        Returns the event of the item that is read. Also returns `loader.hold` as it is in each
+        stage, delayed by one cycle a stage.
         """
         config = self._config
-        # The array begins where a line arrives. It works BUFFER_LATENCY cycles after the read, and
-        # the read comes a cycle after the issue. Vectors, weights and `hold` are delayed alike.
+        # A line arrives at the array BUFFER_LATENCY cycles after its read, and the read comes one
+        # cycle after the issue. Vectors, weights and `hold` are delayed by the same number of
+        # cycles.
         behind = m.submodules.behind = DelayLine(
             layout=VectorEvent(config=config), cycles=BUFFER_LATENCY
         )
@@ -274,7 +285,7 @@ class MatrixUnit(wiring.Component):
             behind.input_valid.eq(self.active),
         ]
 
-        # These accompany a vector for as long as the feeder makes it.
+        # These flags accompany a vector through the stages of the feeder.
         swap, unsigned_weights, unsigned_vector = (
             Signal(FEED_LATENCY - BUFFER_LATENCY, name=name)
             for name in ("swap", "unsigned_weights", "unsigned_vector")
@@ -304,8 +315,9 @@ class MatrixUnit(wiring.Component):
     def _update(self, m: Module, rows: data.View, hold: Signal) -> None:
         """Delay the rows until the array has their sums, and announce the updates.
 
-        The delay line of the rows is held together with the issue, ahead of the array. So it is
-        known early that an update goes through.
+        The delay line of the rows is held together with the issue, and the array some cycles later.
+        So a row leaves the delay line before the array has its sums, and its update is then
+        certain.
         """
         config = self._config
         delay = m.submodules.delay = DelayLine(
@@ -339,14 +351,14 @@ class MatrixUnit(wiring.Component):
         ]
 
     def _plan(self, m: Module, interlock: Interlock) -> None:
-        """Connect the plan: it turns the command into items for the interlock."""
+        """Connect walker and planner, which turn the command into items for the interlock."""
         config = self._config
         queue, command = self.queue, self.queue.command
         walker = m.submodules.walker = Walker(walk=matrix_walk(config))
         planner = m.submodules.planner = VectorPlanner(config=config)
 
         first, last = walker.first, walker.last
-        taken = planner.places.ready  # the place is taken, if there is one
+        taken = planner.places.ready  # the place is taken in this cycle, if there is one
         m.d.comb += [
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(queue.valid),
@@ -358,10 +370,11 @@ class MatrixUnit(wiring.Component):
         row_ends = ~command.wide_vectors | last.ox
         last_k = last.block & last.kx & last.ky
 
-        # Accumulator rows: for each tile along K the same rows again, then the next ones.
+        # All tiles along K update the same rows, from `first_row` on. After the last of them come
+        # the next rows.
         sum_row = Signal(row_bits(config))
         first_row = Signal(row_bits(config))
-        # `place_event` and `done_with` accompany the plan of the place.
+        # `place_event` and `done_with` belong to the place in the planner, and go on with its plan.
         place_event = Signal(VectorEvent(config=config), reset_less=True)
         done_with = Signal(reset_less=True)
         with m.If(~walker.present):
@@ -387,7 +400,7 @@ class MatrixUnit(wiring.Component):
                 with m.Else():
                     m.d.sync += sum_row.eq(first_row)
 
-        # The plan stays here until the interlock takes it.
+        # A plan waits in `planned_item` until the interlock takes it.
         plan = planner.plan.payload
         planned_item, item_valid = Signal(Item(config=config), reset_less=True), Signal()
         moves = interlock.input.ready
@@ -405,7 +418,7 @@ class MatrixUnit(wiring.Component):
                 planned_item.done_with.eq(done_with),
             ]
 
-        # The masks of the place, and of the plan.
+        # The masks of the place, and of the plan. They lose each entry that leaves its list.
         masks = queue.masks
         for stage, loads in (("place", taken), ("plan", moves)):
             stage_masks = Signal.like(queue.masks, name=f"masks_of_{stage}")

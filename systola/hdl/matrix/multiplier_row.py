@@ -13,8 +13,10 @@ from systola.hdl.matrix import multiplier_row_xilinx7 as xilinx7
 from systola.hdl.parts.fabric import Fabric, fabric_of
 
 PRODUCT_LATENCY = 3
-"""Cycles from an activation to its products. These are the registers of a DSP block: one of the
-operands, one inside the multiplier, and one of the product."""
+"""Cycles from an activation to its products.
+
+These are the registers of a DSP block: of the operands, inside the multiplier, and of the product.
+"""
 
 
 def operand_shape(*, wide: bool) -> Shape:
@@ -42,13 +44,13 @@ class MultiplierRow(wiring.Component):
     |---|---|
     | `activations` | the activation of each group |
     | `weights`     | the weights of the columns, taken with `load` |
-    | `enable`      | a bit for each group: the cycle counts |
-    | `load`        | a bit for each group: the activation of this cycle and all later ones meet
-                      `weights` |
+    | `enable`      | a bit for each group: the group works in this cycle |
+    | `load`        | a bit for each group: takes `weights`, for the activation of this cycle and
+                      all later ones |
     | `products`    | the products of the columns |
 
-    Without `enable` nothing moves, and nothing is loaded. All its bits have the same value: a bit
-    for each group has few users.
+    Without `enable` nothing moves, and nothing is loaded. All bits of `enable` have the same value:
+    each group has a bit of its own, so that a bit has few users.
 
     `products_per_dsp`: products that share a DSP block, where the fabric leaves the choice. With 0
     there is no block (ECP5).

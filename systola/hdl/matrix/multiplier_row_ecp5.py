@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Mux, Signal,
 
 _BITS = 18
 _FIELD = 9
-"""Number of bits of one operand that the lower of two weights takes."""
+"""Bits of one operand that the lower of two weights occupies."""
 
 
 def multiply(
@@ -26,8 +26,7 @@ def multiply(
 def multiply_pairs(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Return the products of one activation and several weights, with a MULT18X18D for two of
-    them."""
+    """Return the products of one activation and several weights; two weights share a MULT18X18D."""
     even = len(weights) // 2 * 2
     results: list[Value] = []
     for c in range(0, even, 2):
@@ -63,13 +62,12 @@ def _pair(
     low = Signal(small, name=f"low{name}", reset_less=True)
     negative = Signal(name=f"negative{name}", reset_less=True)
 
-    # The product is written out, so that synthesis does not take another block for so small a
-    # product.
+    # The product is written as sums, so that synthesis does not take a second block for it.
     low_product = Signal(small, name=f"low_product{name}")
     rows = [Mux(low_upper[k], low_a[: small - k] << k, 0) for k in range(small)]
     m.d.comb += low_product.eq(sum(rows))
 
-    # upper * 2^9 + lower: a negative `lower` borrows from `upper`.
+    # The operand is upper * 2^9 + lower: a negative `lower` borrows from `upper`.
     field = Cat(lower, lower[-1].replicate(_FIELD - len(lower)))
     borrowed = Signal(_FIELD, name=f"borrowed{name}")
     m.d.comb += borrowed.eq(upper - lower[-1])
@@ -103,12 +101,12 @@ def _block(
 ) -> Value:
     """Return a * b, where b has 18 bits and is the value that was loaded last.
 
-    `a` is the upper bits of its operand, so that its sign need not reach more than one pin.
+    `a` goes to the upper bits of its operand, so that its sign need not drive more than one pin.
     """
     product = Signal(2 * _BITS, name=f"product{name}")
     ports: dict[str, object] = {"i_CLK0": ClockSignal(), "i_RST0": Const(0)}
-    # Four enables serve the four multipliers that lie side by side, which may belong to two stages.
-    # Even a constant must not go to enables that this multiplier leaves unused.
+    # The four multipliers side by side share four enables, and they may belong to two stages. Even
+    # a constant must not go to enables that this multiplier does not use.
     ports |= {"i_CE0": enable, "i_CE1": load, "i_CE2": enable, "i_CE3": enable}
     for letter, operand in (("A", _upper(a)), ("B", b)):
         ports |= _pins(f"i_{letter}", operand)
@@ -135,5 +133,5 @@ def _upper(operand: Value) -> Value:
 
 
 def _pins(prefix: str, value: Value) -> dict[str, Value]:
-    """Return the bits of a value by pin, for a block that has a pin for each bit."""
+    """Return the bits of a value, each by the name of its pin, for a block with one-bit pins."""
     return {f"{prefix}{k}": value[k] for k in range(len(value))}

@@ -7,7 +7,7 @@ Lattice FPGA-TN-02007, "DSP Function Usage Guide for iCE40 Devices".
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 
 _REGISTERED_SUM, _WHOLE_PRODUCT = Const(1, 2), Const(3, 2)
-"""Settings for the output of a half of the block."""
+"""Settings for the output of each half of a block: a registered sum, or the whole product."""
 
 
 def multiply(
@@ -37,7 +37,7 @@ def _block(
 ) -> Value:
     """Return the products of the halves of a and b, if `pair`, or the product of a and b.
 
-    The output registers of a pair belong to the adders after the multipliers. The adders add 0.
+    A pair uses the output registers of the adders after the multipliers, and the adders add 0.
     """
     product = Signal(32, name=f"product{name}")
     output = _REGISTERED_SUM if pair else _WHOLE_PRODUCT
@@ -46,8 +46,8 @@ def _block(
         halves |= {
             f"p_{half}_8x8_MULT_REG": Const(1, 1),
             f"p_{half}OUTPUT_SELECT": output,
-            f"p_{half}ADDSUB_LOWERINPUT": Const(pair, 2),  # the product of the halves
-            f"p_{half}ADDSUB_UPPERINPUT": Const(pair, 1),  # C or D, which are 0
+            f"p_{half}ADDSUB_LOWERINPUT": Const(pair, 2),  # selects the product of the halves
+            f"p_{half}ADDSUB_UPPERINPUT": Const(pair, 1),  # selects the inputs C and D, which are 0
         }
     unused = (
         *("AHOLD", "CHOLD", "DHOLD", "IRSTTOP", "IRSTBOT", "ORSTTOP", "ORSTBOT"),

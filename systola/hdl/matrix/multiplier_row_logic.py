@@ -21,7 +21,7 @@ def multiply(
     results: list[Value] = []
     for c, weight in enumerate(weights):
         factor = Signal.like(weight, name=f"factor{name}_{c}", reset_less=True)
-        # The product is written out, so that synthesis does not take a block after all.
+        # The product is written as sums, so that synthesis does not take a block for it.
         terms = [Mux(bit, operand, Const(0)) << place for place, bit in enumerate(factor)]
         sums = sum(terms[:_HALF]), sum(terms[_HALF:-1]) - terms[-1]
         low, high = (

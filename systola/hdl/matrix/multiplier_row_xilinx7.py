@@ -7,13 +7,13 @@ UG479, "7 Series DSP48E1 Slice".
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 
 _FIELD = 16
-"""Number of bits of one operand that the lower of two weights takes."""
+"""Bits of one operand that the lower of two weights occupies."""
 
 
 def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Return the products of one activation and several weights, with a DSP48E1 for two of them."""
+    """Return the products of one activation and several weights; two weights share a DSP48E1."""
     results: list[Value] = []
     for c in range(0, len(weights), 2):
         upper = weights[c + 1] if c + 1 < len(weights) else Const(0, weights[c].shape())
@@ -46,7 +46,7 @@ def _pair(
     with m.If(load):
         m.d.sync += [sign_lower.eq(lower[-1]), some_lower.eq(lower.any())]
 
-    # upper * 2^16 + lower: a negative `lower` borrows from `upper`.
+    # The operand is upper * 2^16 + lower: a negative `lower` borrows from `upper`.
     borrowed = Signal(9, name=f"borrowed{name}")
     product = Signal(48, name=f"product{name}")
     m.d.comb += borrowed.eq(upper - lower[-1])
@@ -79,7 +79,7 @@ def _pair(
         i_CARRYINSEL=Const(0, 3),
         i_INMODE=Const(0, 5),
         i_ALUMODE=Const(0, 4),
-        i_OPMODE=Const(0b0110101, 7),  # C + product
+        i_OPMODE=Const(0b0110101, 7),  # adds C to the product
         o_P=product,
     )
     bits = len(a) + 8

@@ -58,13 +58,14 @@ class MXU(wiring.Component):
     |---|---|
     | `vector`           | the vector; one a cycle, without back-pressure |
     | `unsigned_vector`  | its bytes are low bytes of int16, 0 to 255; only with 16-bit modes |
-    | `swap`             | this vector and all later ones meet the shadow weights of its time |
+    | `swap`             | from this vector on, vectors meet the weights in the shadow rows, which
+                           become active |
     | `unsigned_weights` | with a swap: its weights are low bytes of int16, 0 to 255; only with
                            16-bit modes |
     | `weights`          | a row of weights |
     | `load`             | `load[k]` writes `weights` into shadow row k |
-    | `hold_next`        | in the next cycle everything but `load` stops; this cycle does not count
-                           below |
+    | `hold_next`        | in the next cycle all but `load` stops; the latencies below do not count
+                           such a cycle |
     | `sums`             | the sums of the columns, `latency` = rows + stages + 2 cycles after their
                            vector |
 
@@ -75,7 +76,7 @@ class MXU(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         self._flags = ["swap", "unsigned_weights"] if config.wide else ["swap"]
-        """Names of the flags that accompany the vectors, one bit for each row."""
+        """Names of the flags that accompany the vectors; a flag has one bit for each row."""
         super().__init__(
             {
                 "vector": In(data.ArrayLayout(signed(8), config.rows)),
@@ -101,13 +102,14 @@ class MXU(wiring.Component):
         hold_align = Signal()
         m.d.sync += [hold_skew.eq(self.hold_next), hold_align.eq(self.hold_next)]
 
-        # Operands have a sign as the array takes them. For low bytes it is 0.
+        # The array takes signed operands. For low bytes, the sign bit is 0.
         vector_operands = Signal(data.ArrayLayout(operand, rows))
         for k, byte in enumerate(self.vector):
             signed_byte = Cat(byte, byte[7] & ~self.unsigned_vector) if wide else byte
             m.d.comb += vector_operands[k].eq(signed_byte)
 
-        # Systolic data set-up: row k is delayed by k cycles. Stage k carries rows k and up.
+        # Systolic data set-up: row k is delayed by k cycles. Stage k of the delay carries the rows
+        # from k on.
         skewed: list[Value] = []
         flags: dict[str, list[Value]] = {name: [] for name in self._flags}
         vector = vector_operands.as_value()
@@ -140,7 +142,8 @@ class MXU(wiring.Component):
                 column_sums.eq(tile.partial_out),
             ]
 
-        # Group g is g cycles late. The groups before the last one wait for it.
+        # The sums of column group g come g cycles late. Groups before the last one wait for the
+        # last one.
         width = total.width * self._config.columns_per_stage
         waiting = column_sums[:0]
         for stage in range(self._config.stages - 1):
@@ -158,7 +161,7 @@ class MXU(wiring.Component):
         across, down = self._config.cols // cols, self._config.rows // rows
         partial: list[ValueLike] = [0] * across
         for i in range(down):
-            # Each tile of a column of tiles gets an equal part of each value.
+            # Each row of tiles gets an equal part of each value.
             here: dict[str, Value] = {
                 name: value.word_select(i, len(value) // down) for name, value in moving.items()
             }

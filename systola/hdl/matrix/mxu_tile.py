@@ -36,9 +36,9 @@ class MXUTile(wiring.Component):
     | `weights`                                             | a row of weights |
     | `load`                                                | `load[k]` writes `weights` into the
                                                               shadow row k |
-    | `hold_next`                                           | in the next cycle everything but
-                                                              `load` stops; this cycle does not
-                                                              count below |
+    | `hold_next`                                           | in the next cycle all but `load`
+                                                              stops; the latencies below do not
+                                                              count such a cycle |
     | `partial_in`, `partial_out`                           | partial sums, from the tile above and
                                                               to the tile below |
 
@@ -104,8 +104,8 @@ class MXUTile(wiring.Component):
             for c in range(self._cols):
                 stage, place = divmod(c, self._columns_per_stage)
                 if place == 0:
-                    # Each stage has a register of its own: a single one would be too far from its
-                    # users.
+                    # Each stage has its own register of this signal, as a single register would be
+                    # too far from its users.
                     replica = m.submodules[f"moves_{k}_{stage}"] = Replica()
                     moves = replica.output
                     if stage:
@@ -135,7 +135,7 @@ class MXUTile(wiring.Component):
     def _later(
         self, m: Module, where: str, row: dict[str, Value], moves: Signal
     ) -> dict[str, Value]:
-        """Return the values of a row a cycle later, from a pipeline register."""
+        """Return the values of a row one cycle later, from a pipeline register."""
         later = {
             name: Signal.like(value, name=f"{name}_{where}", reset_less=name != "swap")
             for name, value in row.items()

@@ -17,7 +17,7 @@ FEED_LATENCY = BUFFER_LATENCY + 2
 """Cycles from the issue of a vector to its entry into the array: buffer read, two registers."""
 
 BITS_PER_SHIFT = 2
-"""Bits of each byte that one copy of the distance rotates."""
+"""Number of bits of each byte that share one copy of the rotation distance."""
 
 
 class FeedEvent(data.StructLayout):
@@ -26,7 +26,7 @@ class FeedEvent(data.StructLayout):
     | field      | meaning |
     |---|---|
     | `fetched`  | a line is read for the vector |
-    | `moved_on` | the newest line has become the line before |
+    | `moved_on` | the line that was read last has become the line before |
     | `outside`  | the whole vector is `fill` |
     | `rotates`  | channels are packed |
     | `shift`    | byte of the line before where the vector begins, if `rotates` |
@@ -51,7 +51,7 @@ class FeedEvent(data.StructLayout):
 
 
 class VectorFeeder(wiring.Component):
-    """A unit that makes the `vector` of an event.
+    """A unit that makes a vector for the array out of buffer lines, as its `event` describes.
 
     | port          | meaning |
     |---|---|
@@ -87,8 +87,8 @@ class VectorFeeder(wiring.Component):
         )
         m.d.comb += [through.input.eq(self.event), through.input_valid.eq(self.issue)]
 
-        # The line arrives, and `line_before` takes the line before. Where nothing is rotated,
-        # `line_before` takes the line itself.
+        # The line of a vector arrives, and `line_before` takes the line that arrived before it.
+        # Where nothing is rotated, `line_before` takes the arriving line itself.
         fill_byte = Signal(8, reset_less=True)
         bytes_filled = Signal(rows, reset_less=True)
         arrived_line = Signal(8 * rows, reset_less=True)
@@ -111,7 +111,7 @@ class VectorFeeder(wiring.Component):
             with m.Elif(comes.moved_on):
                 m.d.sync += line_before.eq(arrived_line)
 
-        # The bits of a byte are rotated apart, so that several copies of the distance share the
+        # A byte is rotated in groups of bits, so that several copies of the distance share the
         # work.
         lines = Cat(line_before, arrived_line)
         line_window = Signal(8 * rows)

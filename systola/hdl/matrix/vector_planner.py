@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a place in the feature map to the buffer line that its vector needs."""
+"""The planner of the matrix unit, which finds the buffer line for each place of a feature map."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
@@ -12,13 +12,14 @@ from systola.hdl.parts.replica import Replica
 
 
 class Plan(data.StructLayout):
-    """A plan for a vector, or for a line alone.
+    """A plan to read a line of the buffer, for a vector or in preparation of a vector.
 
     | field    | meaning |
     |---|---|
     | `line`   | the line of the buffer |
     | `reads`  | the line is read |
-    | `vector` | the feeder makes a vector; else the line is only the line before the next one |
+    | `vector` | the feeder makes a vector; else the line is read only because the next vector
+                 begins in it |
     | `feed`   | the note for the feeder |
     """
 
@@ -34,7 +35,7 @@ class Plan(data.StructLayout):
 
 
 class Place(data.StructLayout):
-    """A place of a walk: its position, and whether it is the first or the last of its row."""
+    """A place of a walk, with its position. Two flags mark the first and last place of its row."""
 
     def __init__(self, *, config: Config):
         position = matrix_walk(config).position
@@ -46,17 +47,21 @@ class VectorPlanner(wiring.Component):
 
     | port      | meaning |
     |---|---|
-    | `command` | the command of the walk |
-    | `places`  | the places; `places.ready` is a register |
-    | `plan`    | the plan of the place, from the next cycle on |
+    | `command` | the command of the present walk |
+    | `places`  | the places of the walk; `places.ready` is a register |
+    | `plan`    | the plan of the place, from the cycle after the place was taken |
     | `frees`   | the value of `plan.ready` in the next cycle |
 
-    The plan of a place reads its line, or no line outside the map. Throughput: one plan a cycle.
+    A plan reads the line of its place, or no line if the place lies outside the map. Throughput:
+    one plan a cycle. Latency: one cycle. Back-pressure: a plan stays until it is taken, and the
+    places wait.
 
-    Packed channels: a vector begins at any byte of a row and ends in the next line. This line is
-    read only when it is a new one, which leaves its bank to other units most of the time. The line
-    before is still there from the last vectors of the row. At the start of a row inside the map it
-    is not there, so it gets a plan of its own.
+    Packed channels: a vector begins at any byte of a row and ends in the next line, so it needs two
+    lines. The feeder still has the first of them, as the vectors before have used it. So the plan
+    reads only the second line, and only if it was not read before. This leaves the bank of the line
+    to other units most of the time. At the start of a row inside the map, the feeder does not have
+    the first line. A plan of its own reads it before the plan of the vector; the code calls this to
+    prime.
 
     docs/architecture.md, "Ready a cycle ahead", describes `frees`.
     """
@@ -79,9 +84,9 @@ class VectorPlanner(wiring.Component):
         packed = command.packed
         plan = self.plan.payload
 
-        # Packed: `first_byte` is the byte of its first line where the vector begins. Since its
-        # start, the row has moved on by `lines_crossed` lines. It moves by one more line if the
-        # place before `vector_crosses`.
+        # Packed channels: the vector begins at byte `first_byte` of its first line. Since its
+        # start, the row has moved on by `lines_crossed` lines. If the place before
+        # `vector_crosses`, it moves on by one more line.
         first_byte = Signal(range(rows))
         kept_byte = Signal.like(first_byte)
         next_byte = Signal(range(2 * rows))
@@ -94,21 +99,22 @@ class VectorPlanner(wiring.Component):
             vector_crosses.eq(next_byte >= rows),
         ]
 
-        # The place, when it is taken. `place_free` is a copy of `places.ready` for this unit.
+        # Registers that take a place. `place_free` is a copy of `places.ready` for this unit.
         place_taken = Signal()
         place_free = Signal()
         at_row_start = Signal(reset_less=True)
         place_inside = Signal(reset_less=True)
-        place_primes = Signal(reset_less=True)  # the place begins a row that needs the line before
-        # bytes of the vector in its first line
+        # the plan only reads the first line, at the start of a row
+        place_primes = Signal(reset_less=True)
+        # number of bytes of the vector in its first line
         bytes_in_line = Signal(range(rows + 1), reset_less=True)
         first_line = Signal(line_bits(self._config), reset_less=True)
-        # columns of the row from x on
+        # number of columns of the row from x on
         columns_remaining = Signal(signed(len(position.x) + 1), reset_less=True)
         feed_here = Signal(FeedEvent(rows=rows), reset_less=True)
         moves_on = Signal(reset_less=True)
-        # As an unsigned number, a negative coordinate is beyond any map. The signs of differences
-        # come out of the carry chains as they are. Comparisons do not.
+        # Taken as an unsigned number, a negative coordinate is beyond any map. The sign of a
+        # difference comes directly out of a carry chain. A comparison does not.
         inside_y = (position.y.as_unsigned() - command.height)[-1]
         inside_x = (position.x.as_unsigned() - command.width)[-1]
         with m.If(place_taken):
@@ -124,7 +130,7 @@ class VectorPlanner(wiring.Component):
             m.d.sync += [
                 at_row_start.eq(place.row_starts),
                 place_inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
-                # The adder takes in the last line crossed as its carry.
+                # The last crossed line enters the adder as its carry.
                 first_line.eq((Cat(1, position.line) + Cat(kept_crosses, lines_crossed))[1:]),
                 bytes_in_line.eq(rows - first_byte),
                 columns_remaining.eq(command.width - position.x),
@@ -137,18 +143,20 @@ class VectorPlanner(wiring.Component):
                 ),
             ]
 
-        # The plan of the place, or before it the plan of the line before.
+        # The plan of the place. At the start of a row, the plan that reads its first line comes
+        # before it.
         plan_valid, stays_valid = Signal(), Signal()
         primes_next = Signal()
         line_read = Signal()
-        row_continues = Signal()  # the row goes on in the second line of the vector
-        line_moved_on = Signal()  # the line that was read last has become the line before
+        row_continues = Signal()  # the row continues in the second line of the vector
+        # the line that was read last has become the first line of the vector
+        line_moved_on = Signal()
         m.d.comb += [
             stays_valid.eq(place_taken | (plan_valid & ~(self.plan.ready & ~place_primes))),
             place_taken.eq(self.places.valid & place_free),
             self.plan.valid.eq(plan_valid),
             plan.line.eq(first_line - place_primes),
-            # After the end of the row there is nothing to read.
+            # If the row ends in the first line, there is no second line to read.
             row_continues.eq((bytes_in_line - columns_remaining)[-1]),
             line_read.eq(
                 place_inside
@@ -178,9 +186,9 @@ class VectorPlanner(wiring.Component):
         m.d.sync += [plan_valid.eq(stays_valid), place_primes.eq(primes_next)]
         with m.If(plan_valid & self.plan.ready):
             m.d.sync += line_moved_on.eq(place_primes | moves_on)
-        # `starts_inside` (the place is inside the map, so that the line before it is read first)
-        # comes late. `primes_next` does not depend on `places.valid`, or synthesis would derive
-        # `will_be_free` from it.
+        # `starts_inside` comes late. It shows that the place is inside the map, so that its first
+        # line must be read. `primes_next` does not depend on `places.valid`, or synthesis would
+        # derive `will_be_free` from `primes_next`.
         starts_inside = inside_x & (~command.bounded | inside_y)
         begins_row = place_free & packed & place.row_starts
         still_primes = ~place_free & place_primes & ~self.plan.ready

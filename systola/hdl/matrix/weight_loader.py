@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of weight tiles from the FIFO into the shadow weights of the array."""
+"""The loader of the array, which moves weight tiles from the FIFO into the shadow weights."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -10,20 +10,24 @@ from systola.hdl.parts.promise import at_most_one, promised, promised_offer
 
 
 class WeightLoader(wiring.Component):
-    """A unit that loads a tile row by row, as its rows arrive, when the shadow weights are free.
+    """A unit that loads weight tiles into the shadow weights of the array, row by row.
 
     | port      | meaning |
     |---|---|
     | `arrived` | the FIFO has a row |
-    | `take`    | takes the oldest row of the FIFO |
-    | `load`    | a bit for each row of the array: writes it; row 0 of a tile comes first |
+    | `take`    | takes the oldest row of the FIFO; only with `arrived` |
+    | `load`    | a bit for each row of the array: the taken row is written to its shadow weights |
     | `ready`   | a tile may be swapped in |
-    | `swap`    | takes the tile; only when `ready`; the array sees it two cycles later |
-    | `hold`    | stops the array, as a row has not arrived and the wave may be about to need it |
+    | `swap`    | swaps the tile in; only while `ready`; the array sees it two cycles later |
+    | `hold`    | stops the array: a row has not arrived, and the swap may be about to need it |
 
-    The wave of a swap takes a cycle from row to row, as does the load. So a tile is `ready` from
-    the cycle in which its row 0 is written. The next tile may follow `stages` + 1 cycles after the
-    swap. With rows > stages this is a tile every `rows` cycles.
+    Rows of a tile are taken as they arrive, row 0 first, as soon as the shadow weights are free. A
+    swap moves through the array like a wave, one row a cycle, and so does the load. So a tile is
+    `ready` from the cycle in which its row 0 is written.
+
+    Latency: none from the first row to `ready`. Throughput: one row a cycle. The next tile may
+    follow `stages` + 1 cycles after the swap. With rows > stages this is a tile every `rows`
+    cycles. Back-pressure: rows wait in the FIFO, and a late row stops the array by `hold`.
     """
 
     def __init__(self, *, config: Config):
@@ -43,14 +47,14 @@ class WeightLoader(wiring.Component):
         m = Module()
         stages = self._config.stages
         next_row = Signal(self._config.rows, init=1)  # one-hot: the row that is loaded next
-        # Registers change a cycle after a swap. Until then, `tile_swapped` stands for the change.
+        # Registers change one cycle after a swap. Until then, `tile_swapped` stands for the change.
         tile_swapped = Signal()
         tile_loaded = Signal()
-        # cycles until the last swap has left the last stage
+        # cycles remaining until the last swap has left the last stage of the array
         cooling_cycles = Signal(range(stages + 1))
         array_cooled = Signal(init=1)  # `cooling_cycles` is 0
         swap_allowed = Signal()
-        # a tile, in the shadow weights or on its way there, waits for its swap
+        # a tile that is loaded, completely or in part, waits for its swap
         tile_waits = Signal()
 
         tile_begins = Signal()

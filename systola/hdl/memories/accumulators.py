@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accumulators: 32-bit sums below the array."""
+"""The accumulators, which hold the 32-bit sums that the array makes."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
@@ -16,14 +16,16 @@ from systola.hdl.ports import AccumulatorReadSignature
 
 BANKS = 2
 COLUMNS_PER_SHIFT = 2
-"""Columns that share one register for the distance by which sums are shifted."""
+"""Number of columns that share one register for the distance by which sums are shifted."""
 READ_LATENCY = 3
 """Cycles from `enable` & `ready` to the row: memory, its output register, choice of the bank."""
 SUMS_LATENCY = 1
-"""Cycles from `update` to its sums."""
+"""Cycles from `update.enable` to its sums."""
 UPDATE_LATENCY = SUMS_LATENCY + 1
-"""Cycles from `update` to the write of the row: memory, its output register. The sums come and are
-shifted at the same time. They are added in the cycle of the write."""
+"""Cycles from `update.enable` to the write of the row: memory, output register of the memory.
+
+The sums come, and are shifted, while the memory reads. They are added in the cycle of the write.
+"""
 
 
 class RowUpdateSignature(wiring.Signature):
@@ -31,12 +33,12 @@ class RowUpdateSignature(wiring.Signature):
 
     | member    | meaning |
     |---|---|
-    | `enable`  | a row is updated |
+    | `enable`  | updates a row |
     | `address` | the row |
     | `adds`    | adds to the old row; else the sums replace it |
-    | `reads`   | a bit for the bank that is read, if `adds`, else 0 |
-    | `shift`   | shifts sums by 8 * `shift` bits; 0 without 16-bit modes |
-    | `sums`    | sums of the columns, SUMS_LATENCY cycles after `enable` |
+    | `reads`   | the bank that is read, a bit for each bank; 0 without `adds` |
+    | `shift`   | shifts the sums left by 8 * `shift` bits; 0 without 16-bit modes |
+    | `sums`    | the sums of the columns, SUMS_LATENCY cycles after `enable` |
     """
 
     def __init__(self, *, config: Config):
@@ -53,7 +55,7 @@ class RowUpdateSignature(wiring.Signature):
 
 
 def accumulator_ports(config: Config) -> dict[str, wiring.Member]:
-    """Return the members of Accumulators."""
+    """Return the ports of Accumulators."""
     return {
         "update": In(RowUpdateSignature(config=config)),
         "read": In(AccumulatorReadSignature(config=config)),
@@ -62,23 +64,27 @@ def accumulator_ports(config: Config) -> dict[str, wiring.Member]:
 
 
 class Accumulators(wiring.Component):
-    """A memory of `accumulator_rows` rows of `cols` x 32 bits that adds sums to its rows.
+    """A memory of `accumulator_rows` rows of `cols` x 32 bits, which adds sums to its rows.
 
     It has two banks, one for even and one for odd rows.
 
     | port     | meaning |
     |---|---|
-    | `update` | updates of rows |
-    | `read`   | reads of rows; `data` comes from a register |
-    | `flawed` | a row that was read or added to differed from the written one; only with parity |
+    | `update` | updates of rows, one a cycle; never refused |
+    | `read`   | reads of rows; `ready` is low while an update reads the bank; `data` is a
+                 register |
+    | `flawed` | a row that was read or added to has changed since it was written; only with
+                 parity |
 
-    Update (from the MXU): the row becomes old + sums * 2^(8 * shift) modulo 2^32 in each column, or
-    the same without old. The row is written UPDATE_LATENCY cycles after `update.enable`, and may be
-    read from the next cycle on. Updates of one row may follow one another at any distance: the next
-    instruction may begin at the row at which this instruction ends.
+    Update (from the array): in each column the row becomes old + sums * 2^(8 * shift) modulo 2^32.
+    Without `adds` it becomes sums * 2^(8 * shift). The row is written UPDATE_LATENCY cycles after
+    `update.enable`, and may be read from the next cycle on. Updates of one row may follow one
+    another at any distance: the next instruction may begin at the row at which this instruction
+    ends.
 
-    Read (to Activate): reads for updates win. Two sequential streams collide once and then
-    alternate between the banks.
+    Read (to the activation unit): `data` comes READ_LATENCY cycles after `enable` & `ready`. An
+    update that reads a bank wins over a read of this bank. Two sequential streams of rows collide
+    once, and then alternate between the banks.
     """
 
     def __init__(self, *, config: Config):
@@ -90,9 +96,9 @@ class Accumulators(wiring.Component):
         config, cols, update = self._config, self._config.cols, self.update
         m.d.comb += self.read.ready.eq(~update.reads.bit_select(self.read.address[0], 1))
 
-        # Updates on their way, the youngest first: read, memory's register, addition and write.
-        # `found` has two bits for each stage: its row agrees with the row being read in all even
-        # bits, in all odd bits.
+        # Updates on their way, the youngest first: read of the memory, its output register,
+        # addition and write. `found` has two bits for each stage. They compare its row with the row
+        # of `update`: in the even bits of the address, and in the odd bits.
         row = [update.address]
         valid = [update.enable]
         halves = range(min(2, len(update.address)))
@@ -109,7 +115,7 @@ class Accumulators(wiring.Component):
         written = Cat(total.total for total in totals)
         outputs: list[list[Value]] = []
         flaws: list[Value] = []
-        word_used = Signal(BANKS)  # for each bank whether the word that it shows is used
+        word_used = Signal(BANKS)  # for each bank: the word at its output is used
         width, depth = 32 * cols, config.accumulator_rows // BANKS
         for index in range(BANKS):
             if config.parity:
@@ -145,15 +151,17 @@ class Accumulators(wiring.Component):
                             unshifted = update.sums.word_select(c, 32)
                             m.d.sync += shifted_sums.word_select(c, 32).eq(unshifted << 8 * amount)
 
-        # The old row comes from its bank. If it is being written while the bank's register is
-        # loaded, or was in the cycle before, it is forwarded. Without `adds_old` it is 0.
+        # The old row comes from its bank. If an update of the same row came one or two cycles
+        # before, the word of the bank is too old. Then the new row is forwarded. Without `adds_old`
+        # the old row counts as 0.
         adds_old = Signal()
         forward_missing = Signal()
         same = [Signal(len(halves), name=f"same_{distance}") for distance in (1, 2)]
         m.d.sync += [adds_old.eq(update.adds), *map(Signal.eq, same, found)]
         m.d.comb += forward_missing.eq(~adds_old | same[0].all() | same[1].all())
-        youngest = m.submodules.youngest = Replica(width=len(halves) * cols)  # copies of same[0]
-        none = m.submodules.none = Replica(width=cols)  # copies of ~accumulate
+        # copies of `same[0]`, for each column
+        youngest = m.submodules.youngest = Replica(width=len(halves) * cols)
+        none = m.submodules.none = Replica(width=cols)  # copies of ~`update.adds`, for each column
         aside = m.submodules.aside = Replica(width=cols)
         from_odd = m.submodules.from_odd = Replica(width=cols)
         m.d.comb += [

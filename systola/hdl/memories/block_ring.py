@@ -20,8 +20,8 @@ class BlockRing(wiring.Component):
     | `pop`    | drops the oldest payload; the next one can be seen in the next cycle |
     | `oldest` | the oldest payload, from the second cycle after its `push` on |
 
-    The ring does not count its payloads: its user does. It does the work of a `PayloadRing` without
-    look-up tables, but a cycle later.
+    The ring does not count its payloads; its user counts them. It does the work of a `PayloadRing`
+    in block RAM in place of look-up tables, but one cycle later.
     """
 
     def __init__(self, *, payload: data.StructLayout, depth: int):
@@ -36,13 +36,13 @@ class BlockRing(wiring.Component):
         memory = m.submodules.memory = Sram(
             width=len(self.oldest.as_value()), depth=1 << bits, output_register=True
         )
-        # A payload moves from the memory to the register of its read port, and then to the output
-        # register.
+        # A payload moves through three places: the memory, the register of the read port, and the
+        # output register.
         write_place = Signal(bits)
         read_place = Signal(bits)
-        has_read = Signal()  # the register of the read port has a payload
-        has_shown = Signal()  # the output register has a payload
-        has_more = Signal()  # the memory has further payloads
+        has_read = Signal()  # the register of the read port holds a payload
+        has_shown = Signal()  # the output register holds a payload
+        has_more = Signal()  # the memory holds further payloads
         memory_reads = Signal()
         m.d.comb += [
             has_more.eq(self.push | (read_place != write_place)),
@@ -50,8 +50,8 @@ class BlockRing(wiring.Component):
             memory_reads.eq(~has_read | memory.output_enable),
             memory.read_enable.eq(memory_reads),
             memory.read_address.eq(read_place),
-            # The word written after the last payload does not matter before its push. It must not
-            # be read in the same cycle.
+            # In cycles without a push, the word after the last payload is written. Its content does
+            # not matter before its push, but it must not be read in the same cycle.
             memory.write_enable.eq(~self.push),
             memory.write_address.eq(write_place),
             memory.write_data.eq(self.pushed),

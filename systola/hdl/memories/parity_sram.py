@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.hdl.memories.sram import Sram, sram_ports
 
 FLAW_LATENCY = 2
-"""Cycles from `counts` to `flawed`: each byte by itself, then all of them."""
+"""Cycles from `counts` to `flawed`: one to check each byte, one to combine the bytes."""
 
 
 class ParitySram(wiring.Component):

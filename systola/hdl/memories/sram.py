@@ -11,17 +11,22 @@ from systola.hdl.parts.fabric import Fabric, fabric_of
 
 MACRO_BITS = 1 << 18
 """Size in bits from which on a memory is an instance of `sram_1r1w` (sram_1r1w.v), except on FPGAs.
-Chips replace this module by a macro. In an inferred memory of this size, the list of initial values
-would be most of the Verilog text."""
+
+Chips replace this module by a macro. Without the module, most of the Verilog text would be the list
+of initial values of such a memory.
+"""
 
 _GOWIN_LUT_RAM_WORDS = 16
-"""Longest memory in words for the look-up tables of a Gowin FPGA. A GW2A-18 has 46 block RAMs, of
-which queues of a few wide words would take 18 in the machine `tiny`."""
+"""Longest memory, in words, that uses the look-up tables of a Gowin FPGA.
+
+A GW2A-18 has 46 block RAMs. In the machine `tiny`, queues of a few wide words would take 18 of
+them.
+"""
 
 _ECP5_ADDRESS_BITS = 14
-"""Address bits of a block RAM of the ECP5: it has 2^14 words of 1 bit, or fewer and wider ones."""
+"""Address bits of a block RAM of the ECP5: it has 2^14 words of 1 bit, or fewer and wider words."""
 _ECP5_WIDTHS = {5: 36, 4: 18, 3: 9, 2: 4, 1: 2, 0: 1}
-"""Bits of a word, by the number of address bits that a block RAM with such words does not use."""
+"""Width of a word of a block RAM, by the number of address bits that such words leave unused."""
 
 
 def sram_ports(*, width: int, depth: int) -> dict[str, wiring.Member]:
@@ -42,18 +47,18 @@ class Sram(wiring.Component):
     | port            | meaning |
     |---|---|
     | `read_enable`   | reads the word at `read_address` |
-    | `read_data`     | the word, a cycle later, until the next read; or a further cycle later, see
+    | `read_data`     | the word, one cycle later, until the next read; with `output_register` see
                         below |
     | `output_enable` | loads the output register; only with `output_register` |
     | `write_enable`  | writes `write_data` to the word at `write_address` |
 
     Throughput: one read and one write a cycle. With `output_register` the word moves on to a second
-    register, in each cycle with `output_enable`, and `read_data` is this register. It gives time:
-    without it the data of most FPGAs' block RAM come late in the cycle.
+    register in each cycle with `output_enable`, and `read_data` is this register. The register
+    saves time: without it, the data of most FPGAs' block RAM come late in the cycle.
 
-    With `transparent` a read of the word that is being written gives the new value, else an
-    undefined one. This costs multiplexers and time after the memory. Contents are undefined until
-    written.
+    With `transparent`, a read of the word that is being written gives the new value, else an
+    undefined value. This costs multiplexers, and time after the memory. Contents are undefined
+    until they are written.
     """
 
     def __init__(
@@ -185,5 +190,5 @@ def _padded(value: Value, width: int) -> Value:
 
 
 def _pins(prefix: str, value: Value) -> dict[str, Value]:
-    """Return the bits of a value by pin, for a block that has a pin for each bit."""
+    """Return the bits of a value, each by the name of its pin, for a block with one-bit pins."""
     return {f"{prefix}{k}": value[k] for k in range(len(value))}

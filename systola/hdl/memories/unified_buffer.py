@@ -28,13 +28,13 @@ class UnifiedBuffer(wiring.Component):
     | `link_in`     | writes of the links, on the port of the DMA; only with links |
     | `flawed`      | a line that was read differed from the written one; only with parity |
 
-    Reads yield to the reads above them in the table, writes to the writes above them. Line a lies
-    in bank a mod banks, so two sequential streams that meet in a bank collide once and then run
-    side by side. Throughput: one line a cycle on each port of `mxu`, `operands`, `activate`, and
-    the two of the DMA. `operands` reads two lines a cycle from two banks with `pair`, where the
-    machine `reads_pairs`. The banks have output registers, so that only a multiplexer lies between
-    them and the reader's register. A line is never read in the cycle in which it is written: the
-    interlocks prevent it.
+    Reads yield to the reads above them in the table, and writes yield to the writes above them.
+    Line a lies in bank a mod banks. So two sequential streams that meet in a bank collide once, and
+    then run side by side. Throughput: one line a cycle on each port of `mxu`, `operands`,
+    `activate`, and the two of the DMA. `operands` reads two lines a cycle from two banks with
+    `pair`, where the machine `reads_pairs`. The banks have output registers, so that only a
+    multiplexer lies between them and the reader's register. A line is never read in the cycle in
+    which it is written: the interlocks prevent it.
     """
 
     def __init__(self, *, config: Config):
@@ -67,9 +67,10 @@ class UnifiedBuffer(wiring.Component):
             return port.address[:bits]
 
         def banks_meet(port: wiring.PureInterface, other: wiring.PureInterface | int) -> Value:
-            """Return whether a port names the bank of another port, or a bank with this number.
+            """Return whether a port addresses a given bank: the bank of another port, or a bank by
+            number.
 
-            A pair names two banks, the numbers of which differ in the lowest bit.
+            A port that reads a pair addresses two banks. Their numbers differ in the lowest bit.
             """
             mine, its = bank_of(port), other if isinstance(other, int) else bank_of(other)
             if self._pairs and (port is self.operands or other is self.operands):
@@ -127,7 +128,8 @@ class UnifiedBuffer(wiring.Component):
             else:
                 bank = Sram(width=width, depth=depth, output_register=True)
             m.submodules[f"bank_{index}"] = bank
-            # The highest rank is assigned last, so it wins. The lowest rank needs no condition.
+            # The last assignment wins, so the port of the highest rank is assigned last. The lowest
+            # rank needs no condition.
             for rank, port in reversed(list(enumerate(readers))):
                 here = port.enable & banks_meet(port, index)
                 with m.If(here):
@@ -157,8 +159,7 @@ class UnifiedBuffer(wiring.Component):
         return m
 
     def _share(self, m: Module, shared: wiring.PureInterface) -> None:
-        """Share one read port among all users that read lines now and then, in the order of their
-        rank."""
+        """Share one read port among users that seldom read lines, in the order of their rank."""
         users = (*((self.tiles,) if self._config.training else ()), self.dma_out, self.link_out)
         free: Value = shared.ready
         for user in users:

@@ -14,7 +14,7 @@ class DelayLine(wiring.Component):
     | port                     | meaning |
     |---|---|
     | `input`, `input_valid`   | a payload, and whether there is one |
-    | `hold`                   | stops the delay for a cycle, which then does not count |
+    | `hold`                   | stops the delay for this cycle, which then does not count |
     | `output`, `output_valid` | the input `cycles` cycles later; `output_valid` is 0 after a
                                  reset |
     """
@@ -34,7 +34,7 @@ class DelayLine(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # One shift register for all stages: simulators move it as a few machine words.
+        # All stages are one signal, as simulators shift it as a few machine words.
         payload = Signal(self._width * self._cycles, reset_less=True)
         valid = Signal(self._cycles)
         with m.If(~self.hold):

@@ -16,7 +16,7 @@ class DelayRing(wiring.Component):
     | port     | meaning |
     |---|---|
     | `input`  | the value |
-    | `output` | `input` as it was `cycles` cycles ago; undefined in the first `cycles` cycles |
+    | `output` | the `input` of `cycles` cycles ago; undefined in the first `cycles` cycles |
     """
 
     def __init__(self, *, width: int, cycles: int):

@@ -13,8 +13,7 @@ class Fabric(Enum):
     """A fabric that the machine is made of. It may be passed to Amaranth as a platform."""
 
     GENERIC = "generic"
-    """Plain Verilog: simulators, and any FPGA with a synthesis that infers the blocks that it
-    needs."""
+    """Plain Verilog, for simulators and for any FPGA with a synthesis that infers blocks."""
     CHIP = "chip"
     """Plain Verilog in which every Sram is an instance of `sram_1r1w`, for which a chip has
     macros."""
@@ -37,7 +36,7 @@ class Checked:
 def fabric_of(platform: object) -> Fabric:
     """Return the fabric of an Amaranth platform.
 
-    It is GENERIC without a platform, and for a family that Fabric does not list.
+    The fabric is GENERIC without a platform, and for a family that Fabric does not list.
     """
     if isinstance(platform, Fabric):
         return platform

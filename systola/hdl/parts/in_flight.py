@@ -37,7 +37,7 @@ class Awaited(data.StructLayout):
     |---|---|
     | `pending` | the entry is still in the list |
     | `place`   | its place in the ring |
-    | `run`     | number of older entries in its run: each entry but the oldest of a run rises |
+    | `run`     | number of older entries in its run; each entry of a run but the oldest rises |
 
     An entry rises if its addresses begin at or after the end of the entry before.
     """
@@ -66,12 +66,12 @@ def overlaps(a: data.View, b: data.View) -> Value:
     An empty region inside the other one counts as well: so an instruction may wait without need,
     but never passes too early.
     """
-    # The signs of differences come out of the carry chains as they are. Comparisons do not.
+    # The sign of a difference comes directly out of a carry chain. A comparison does not.
     return (a.base - b.end)[-1] & (b.base - a.end)[-1]
 
 
 def still(awaited: data.View, progress: data.View) -> Value:
-    """Return whether an awaited entry is still pending in the next cycle."""
+    """Return whether an awaited entry is still in its list in the next cycle."""
     return awaited.pending & ~(progress.retires & (awaited.place == progress.place))
 
 
@@ -87,9 +87,9 @@ def holds(awaited: data.View, progress: data.View, below: Value) -> Value:
 
 
 def kept(awaited: data.View, progress: data.View) -> Value:
-    """Return the value that masks, a structure of `Awaited`, have in the next cycle.
+    """Return the values of some masks in the next cycle.
 
-    `progress` has the report of the list of each mask.
+    `masks` is a structure of `Awaited`. `progress` has the report of the list of each mask.
     """
     return Cat(
         Cat(still(awaited[name], progress[name]), awaited[name].place, awaited[name].run)
@@ -115,10 +115,10 @@ class InFlight(wiring.Component):
     | `full`       | there is no place for another entry |
     | `retire`     | drops the oldest entry, also together with a push; not in the two cycles after
                      its own push |
-    | `advance`    | takes over `advance_to`; not in the two cycles after the push of the oldest
-                     entry |
-    | `advance_to` | the oldest entry needs no address below; or it needs none at all, and the next
-                     entry none below |
+    | `advance`    | sets the reach of the oldest entry to `advance_to`; not in the two cycles after
+                     the push of this entry |
+    | `advance_to` | no address below is needed by the oldest entry; or this entry is done, and the
+                     next entry needs no address below |
     | `progress`   | place and reach of the oldest entry; meaningless in the two cycles after its
                      push |
     | `valid`      | as many ones, from bit 0, as there are entries |
@@ -151,9 +151,10 @@ class InFlight(wiring.Component):
         valid, retire = self.valid, self.retire
         place = Signal.like(self.progress.place)
         reached = Signal.like(self.progress.reached)
-        # a bit for each place; set at the push until the entry `settles`
+        # a bit for each place: its entry rises; set at the push, until the entry `settles`
         rises = Signal(1 << len(place))
-        pushed, settles = Signal(), Signal()  # a push one or two cycles ago
+        # `pushed`: a push one cycle ago; `settles`: two cycles ago
+        pushed, settles = Signal(), Signal()
         youngest = Signal.like(place)
         next_place = Signal.like(place)
         entries_kept = Signal.like(valid)
@@ -178,7 +179,7 @@ class InFlight(wiring.Component):
             m.d.sync += rises.bit_select(self.free, 1).eq(1)
         with m.If(settles):
             m.d.sync += rises.bit_select(youngest, 1).eq(self.rises)
-        # The address that one entry has reached holds for the next entry if that rises.
+        # If the next entry rises, the reach of the leaving entry also holds for the next entry.
         next_falls = retire & entries_kept[0] & ~rises.bit_select((place + 1)[: len(place)], 1)
         falls = settles & ~self.rises & (youngest == next_place)
         with m.If(next_falls | falls):

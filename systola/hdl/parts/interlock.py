@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit in which addresses wait for older instructions. They are compared in one cycle, and
-judged in the next.
+"""The interlock, a unit in which items wait until older instructions no longer need their
+addresses.
+
+Addresses are compared in one cycle, and judged in the next.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,10 +23,11 @@ class Check:
 
     | field     | meaning |
     |---|---|
-    | `watched` | name of the mask |
+    | `watched` | name of the mask that the check uses |
     | `used`    | name of the bit of the item without which this check is left out |
     | `address` | name of the field; None: the item waits until the entry has left its list |
-    | `space`   | bits that are set in the address: the part of the addresses where it lies |
+    | `space`   | bits that the address has in addition: they name the address space in which it
+                  lies |
     """
 
     watched: str
@@ -48,14 +51,15 @@ class Interlock(wiring.Component):
     | `progress`               | the report of the list of each mask |
     | `output`                 | items that may pass, from registers by a gate; `output.ready` must
                                  be a register |
-    | `waits`                  | a bit for each mask: the `oldest` item was seen to wait for it |
-    | `oldest`, `oldest_valid` | the item that passes next, and whether there is one |
+    | `waits`                  | a bit for each mask: the `oldest` item waits for its entry |
+    | `oldest`, `oldest_valid` | the next item to pass, and whether there is one |
 
-    The interlock keeps the masks of the items that it holds. An item that is taken in a cycle is
-    offered two cycles later if it is clear in the cycle between. Else it is compared again in every
-    other cycle, and offered in the cycle after it is clear. In step with its producer, a follower
-    would meet the producer's reads in the same bank of the buffer again and again. Throughput: one
-    item a cycle, however long the item before has waited.
+    The interlock keeps the masks of the items that it holds. A taken item is compared in the next
+    cycle. If it is clear then, it is offered in the cycle after. Else it is compared again in every
+    other cycle, and is offered in the cycle after it is clear. Every other cycle is a choice for
+    followers: in step with its producer, a follower would meet the producer's reads in the same
+    bank of the buffer again and again. Throughput: one item a cycle, however long the item before
+    has waited.
 
     `widths` has the bits of the addresses of each mask. docs/architecture.md, "Ready a cycle
     ahead", has the timing of `frees`.
@@ -92,8 +96,8 @@ class Interlock(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         slot = data.StructLayout({"item": self._item, "masks": self._masks})
-        # An item moves from `arrived`, which makes `input.ready` a register, to `compared`, and
-        # then to `judged`. The addresses of `compared` are compared in this cycle. The result for
+        # An item moves through three registers. `arrived` makes `input.ready` a register. The
+        # addresses of the item in `compared` are compared in this cycle. The result for the item in
         # `judged` is known. While `judged` is `blocked`, its own addresses are compared instead.
         arrived = Signal(slot, reset_less=True)
         arrived_valid = Signal()
@@ -102,11 +106,11 @@ class Interlock(wiring.Component):
         judged = Signal(slot, reset_less=True)
         judged_valid = Signal()
         blocked = Signal()
-        looks_again = Signal()  # in the second, fourth, ... cycle in which `judged` is blocked
-        arrived_free = Signal(init=1)  # nothing has arrived
+        looks_again = Signal()  # high in the second, fourth, ... cycle in which `judged` is blocked
+        arrived_free = Signal(init=1)  # `arrived` holds no item
 
-        judged_moves = Signal()  # `judged` takes `compared`
-        compared_moves = Signal()  # `compared` takes the item that comes
+        judged_moves = Signal()  # `judged` takes the item in `compared`
+        compared_moves = Signal()  # `compared` takes the next item
         incoming = Signal(slot)
         item_comes = Signal()
         m.d.comb += [
@@ -130,8 +134,8 @@ class Interlock(wiring.Component):
             awaited, progress = looked_at.masks[check.watched], self.progress[check.watched]
             held = awaited.pending
             if check.address is not None:
-                # The adder computes address - reached. Its tables make the choice of `looked_at`,
-                # too.
+                # The adder computes address - reached. The choice of `looked_at` is in its look-up
+                # tables, too.
                 width = len(progress.reached) + 1
                 below = m.submodules[f"check_{number}"] = SelectingAdder(
                     width=width, subtracted=True
@@ -146,8 +150,8 @@ class Interlock(wiring.Component):
                 held = holds(awaited, progress, below.total[-1])
             found[check.watched].append(held & looked_at.item[check.used])
         m.d.comb += [
-            # The choice is by `looks_again`, which is known early. In a cycle that is `blocked`
-            # without `looks_again`, the result is not used.
+            # `looks_again` makes the choice, as it is known early. In a cycle that is `blocked`
+            # without `looks_again`, the comparison is not used.
             looked_at.eq(Mux(looks_again, judged, compared)),
             waits.eq(Cat(Cat(held).any() for held in found.values())),
             self.waits.eq(Mux(blocked, seen, 0)),
@@ -155,7 +159,7 @@ class Interlock(wiring.Component):
         with m.If(looks_again | ~blocked):
             m.d.sync += [
                 seen.eq(waits),
-                # A mask that named no pending entry once is clear from then on.
+                # A mask without a pending entry stays clear from then on.
                 blocked.eq(
                     waits.as_value().any() & (looks_again | (judged_moves & compared_valid))
                 ),
@@ -166,7 +170,8 @@ class Interlock(wiring.Component):
             arrived_valid.eq(~self.frees),
         ]
 
-        # A mask loses an entry that leaves its list, wherever its item is.
+        # A mask loses an entry that leaves its list, in each of the registers that an item may be
+        # in.
         masks: dict[str, data.View] = {}
         for name, source in (
             ("incoming", incoming.masks),

@@ -26,9 +26,9 @@ class Multiplier(wiring.Component):
     | `enable`  | the cycle counts; without it nothing moves |
     | `product` | `a` * `b` |
 
-    Latency: LATENCY cycles, or one less without `pipeline`, the register between the others. Loops
-    through the multiplier leave it out. Throughput: one product a cycle. The multiplier is one DSP
-    block, except on fabrics with smaller blocks.
+    Latency: LATENCY cycles. The register in the middle is left out without `pipeline`, which makes
+    loops through the multiplier one cycle shorter. Throughput: one product a cycle. The multiplier
+    is one DSP block, except on fabrics with smaller blocks.
     """
 
     def __init__(self, *, a: Shape, b: Shape, pipeline: bool = True):
@@ -69,7 +69,7 @@ class Multiplier(wiring.Component):
         for name, operand in (("A", self.a), ("B", self.b)):
             ports |= _pins(f"i_{name}", _extended(operand, _ECP5_BITS))
             ports[f"i_SIGNED{name}"] = Const(operand.shape().signed)
-            # the source is the operand, not the block beside this block
+            # the block takes the operand, not the output of the block beside it
             ports[f"i_SOURCE{name}"] = Const(0)
         ports |= _pins("i_C", Const(0, _ECP5_BITS))
         product = Signal(2 * _ECP5_BITS)
@@ -125,11 +125,11 @@ class Multiplier(wiring.Component):
 
 
 def _extended(operand: Value, width: int) -> Value:
-    """Return the operand with copies of its sign, or zeros, as further upper bits."""
+    """Return the operand with further upper bits: copies of its sign, or zeros."""
     sign = operand[-1] if operand.shape().signed else Const(0)
     return Cat(operand, sign.replicate(width - len(operand)))
 
 
 def _pins(prefix: str, value: Value) -> dict[str, Value]:
-    """Return the bits of a value by pin, for a block that has a pin for each bit."""
+    """Return the bits of a value, each by the name of its pin, for a block with one-bit pins."""
     return {f"{prefix}{k}": value[k] for k in range(len(value))}

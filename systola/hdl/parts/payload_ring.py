@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ring of payloads for data of a list that only its oldest entry needs."""
+"""A ring of payloads: data of the entries of a list that only the oldest entry needs."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -19,7 +19,7 @@ class PayloadRing(wiring.Component):
     | `pop`            | drops the oldest payload |
     | `oldest`         | the oldest payload; undefined while the ring is empty |
 
-    The ring does not count its payloads: its user does. They lie in a small memory with
+    The ring does not count its payloads; its user counts them. They lie in a small memory with
     asynchronous reads.
     """
 

@@ -6,7 +6,7 @@ from amaranth.lib import data
 
 
 def promised(m: Module, platform: object, condition: Value, message: str) -> None:
-    """Assert at each clock edge outside reset that `condition` holds, which is promised to a unit.
+    """Assert that `condition`, a promise to this unit, holds at each clock edge outside reset.
 
     The docstring of a unit has the promises that its users make. Simulations and proofs check them:
     their platforms have `promises`. In hardware the assertion does not exist.
@@ -34,7 +34,7 @@ def promised_offer(
     payload: ValueLike,
     message: str,
 ) -> None:
-    """Assert that an offer that is not taken stays, with its payload, in the next cycle."""
+    """Assert that an offer that is not taken stays in the next cycle, with its payload."""
     if _checks(platform):
         valid, now = Value.cast(valid), Value.cast(payload)
         waits = Signal()
@@ -46,7 +46,7 @@ def promised_offer(
 def promised_next(
     m: Module, platform: object, foretold: Value, value: Value, message: str, *, init: int = 0
 ) -> None:
-    """Assert that `value`, which is `init` at the beginning, is as `foretold` a cycle before."""
+    """Assert that `value` equals `foretold` of the cycle before, or `init` in the first cycle."""
     if _checks(platform):
         expected = Signal(len(foretold), init=init)
         m.d.sync += expected.eq(foretold)

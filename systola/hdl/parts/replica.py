@@ -57,7 +57,7 @@ class Replica(wiring.Component):
 
 
 def replicas(m: Module, name: str, value: ValueLike, *, users: int, sharers: int) -> list[Signal]:
-    """Return `value` a cycle later for each user, from a register for `sharers` of them."""
+    """Return `value` one cycle later for each user; `sharers` users share a register."""
     bits = Value.cast(value)
     copies: list[Signal] = []
     for group in range(-(-users // sharers)):

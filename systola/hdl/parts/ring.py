@@ -10,10 +10,10 @@ def stepped(pointer: Value, depth: int) -> Value:
 
 
 def counted(m: Module, name: str, *, most: int, push: Value, pop: Value) -> Signal:
-    """Make a register with as many ones, from bit 0, as a ring has payloads, at most `most`.
+    """Make a thermometer code: a register with as many ones, from bit 0, as a ring has payloads.
 
-    In this code a late signal, such as a handshake, passes a single look-up table before the
-    register.
+    There are at most `most` payloads. In this code a late signal, such as a handshake, passes a
+    single look-up table before the register.
     """
     count = Signal(most, name=name)
     with m.If(push != pop):

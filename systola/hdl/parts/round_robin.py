@@ -27,7 +27,8 @@ class RoundRobin(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        later_requesters = Signal(self._count)  # requesters after the last chosen one
+        # the requesters after the requester that was chosen last
+        later_requesters = Signal(self._count)
         m.d.comb += self.chosen.eq(
             Mux(
                 (self.wants & later_requesters).any(),
@@ -44,5 +45,5 @@ class RoundRobin(wiring.Component):
 
 
 def _lowest(bits: Value) -> Value:
-    """Return some bits with only the lowest set bit kept."""
+    """Return the lowest set bit of some bits, at its place."""
     return bits & (~bits + 1)[: len(bits)]

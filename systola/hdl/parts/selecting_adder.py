@@ -10,8 +10,8 @@ from systola.hdl.parts.fabric import Fabric, fabric_of
 _INIT = 0x665A
 """Contents of the look-up table of a cell: A ^ (D ? B : C).
 
-The cell's carry needs A where both bits of the operands are equal: this bit is then the carry. With
-C and D at 0 the table gives A. The inverse table has ~A for A.
+The carry of a cell must be A where both bits of the operands are equal. With C and D at 0 the table
+gives A. The inverse table has ~A in place of A.
 """
 
 
@@ -23,7 +23,7 @@ class SelectingAdder(wiring.Component):
     | `a`        | first operand; `subtracted` replaces it by -1 - `a` |
     | `b`, `c`   | the two choices for the second operand |
     | `choose_b` | a bit for each bit of the operand: `b` is chosen, else `c` |
-    | `carry`    | added as a one |
+    | `carry`    | adds one |
     | `total`    | the sum, modulo 2^width |
 
     On an ECP5 the adder takes one look-up table a bit, but synthesis would take two. The cell of
@@ -48,7 +48,7 @@ class SelectingAdder(wiring.Component):
         if fabric_of(platform) is not Fabric.ECP5:
             chosen = (self.choose_b & self.b) | (~self.choose_b & self.c)
             a = ~self.a if self._subtracted else self.a
-            # The carry enters by a further bit below the operands, so that one adder adds all three
+            # A further bit below the operands takes the carry, so that one adder adds all three
             # numbers.
             m.d.comb += self.total.eq((Cat(1, a) + Cat(self.carry, chosen))[1:])
             return m

@@ -24,7 +24,7 @@ class Numbered(data.StructLayout):
     | field  | meaning |
     |---|---|
     | `last` | number of the youngest entry that the instruction waits for |
-    | `run`  | number of older entries in its run: each entry but the oldest of a run rises |
+    | `run`  | number of older entries in its run; each entry of a run but the oldest rises |
 
     A mask without an entry to wait for names one that left its list long ago.
     """
@@ -41,8 +41,8 @@ def distance(number: Value, oldest: Value) -> Value:
 def gone(number: Value, oldest: Value) -> Value:
     """Return whether an entry has left its list; `oldest` is the number of the oldest entry.
 
-    The answer means the right thing while at most 2^NUMBER_BITS - 2^PLACE_BITS entries have left
-    the list after the named one, that one included. `Spans` sees to it.
+    The answer is right while at most 2^NUMBER_BITS - 2^PLACE_BITS entries have left the list from
+    the named entry on. `Spans` ensures this.
     """
     return distance(number, oldest)[PLACE_BITS:].any()
 

@@ -30,8 +30,8 @@ class SkidBuffer(wiring.Component):
         m = Module()
         shown = Signal.like(self.output.payload, reset_less=True)
         spare = Signal.like(shown)
-        spare_valid = Signal()  # a payload is in the second place
-        # the inverse of `spare_valid`, which serves the choice of payloads alone
+        spare_valid = Signal()  # the second place holds a payload
+        # the inverse of `spare_valid`: a separate register, for the choice of payloads
         spare_free = Signal(init=1)
         output_free = Signal()
         m.d.comb += [
@@ -39,7 +39,7 @@ class SkidBuffer(wiring.Component):
             self.input.ready.eq(spare_free),
             self.output.payload.eq(shown),
         ]
-        # Payloads are taken with or without `valid`.
+        # Payloads are copied whether they are valid or not.
         with m.If(output_free):
             m.d.sync += [
                 self.output.valid.eq(~spare_free | self.input.valid),

@@ -97,7 +97,7 @@ class Walker(wiring.Component):
 
     | port              | meaning |
     |---|---|
-    | `walk`            | the loops; not copied, so it must stay until `walk.ready`, in the cycle
+    | `walk`            | the loops; not copied, so they must stay until `walk.ready`, in the cycle
                           that leaves the last place |
     | `present`         | there is a place |
     | `will_be_present` | the value of `present` in the next cycle, for copies of this register |
@@ -134,62 +134,65 @@ class Walker(wiring.Component):
         levels = self._levels
         walk = self.walk.payload
         flags = data.StructLayout({level.name: 1 for level in levels})
-        idle = Signal(init=1)  # the inverse of `present`, a register for the loops alone
-        # `iterations_remaining`: iterations remaining in a level, the present one included (valid
-        # after its first). `next_is_last`: the next iteration is the level's last.
+        idle = Signal(init=1)  # the inverse of `present`: a separate register, for the loops
+        # `iterations_remaining`: iterations remaining in a level, the present one included; valid
+        # after the first iteration. `next_is_last`: the next iteration is the last one of its
+        # level.
         iterations_remaining = {
             level.name: Signal(level.count_bits, name=f"remaining_{level.name}") for level in levels
         }
         next_is_last = Signal(flags, reset_less=True)
-        # The innermost level that is not in its last iteration `goes_on`. The levels inside it
-        # start `again`. In the last place all levels do, which is meaningless, as no place follows.
-        # Without a place all levels do, too: so `following` is also right for the first place of a
-        # walk, which has flags that come late.
+        # The innermost level that is not in its last iteration `goes_on`, and the levels inside it
+        # start again (`level_restarts`). In the last place, and without a place, all levels start
+        # again. In the last place this is meaningless, as no place follows. Without a place it
+        # makes `next_lasts` right for the first place of a walk. The flags of a new walk come late.
         goes_on = Signal(flags)
-        again = Signal(flags, init={level.name: 1 for level in levels})
-        following = Signal(flags)  # `last` in the next place
+        level_restarts = Signal(flags, init={level.name: 1 for level in levels})
+        next_lasts = Signal(flags)  # the value of `last` in the next place
         m.d.comb += self.walk.ready.eq(self.present & self.advance & self.ends)
-        # Only the level that goes on counts.
+        # Only the level that goes on counts its iterations.
         now = [
             Mux(goes_on[name], Mux(self.first[name], walk.count[name], number), 0)
             for name, number in iterations_remaining.items()
         ]
-        remaining = Signal(max(level.count_bits for level in levels))
-        m.d.comb += remaining.eq(ored(now))
+        level_remaining = Signal(max(level.count_bits for level in levels))
+        m.d.comb += level_remaining.eq(ored(now))
         for level in levels:
             name = level.name
-            m.d.comb += following[name].eq(
+            m.d.comb += next_lasts[name].eq(
                 Mux(
                     goes_on[name],
                     next_is_last[name],
-                    Mux(again[name], walk.single[name], self.last[name]),
+                    Mux(level_restarts[name], walk.single[name], self.last[name]),
                 )
             )
             with m.If(idle | self.advance):
-                with m.If(again[name]):
+                with m.If(level_restarts[name]):
                     m.d.sync += [next_is_last[name].eq(walk.double[name]), self.first[name].eq(1)]
                 with m.If(goes_on[name]):
                     m.d.sync += [
-                        iterations_remaining[name].eq(remaining - 1),
-                        next_is_last[name].eq(remaining == 3),
+                        iterations_remaining[name].eq(level_remaining - 1),
+                        next_is_last[name].eq(level_remaining == 3),
                         self.first[name].eq(0),
                     ]
         for axis, place in self._position:
-            here = self._along(m, axis, Shape.cast(place.shape), idle, goes_on, again)
+            here = self._along(m, axis, Shape.cast(place.shape), idle, goes_on, level_restarts)
             m.d.comb += self.position[axis].eq(here)
 
-        valid = Signal()  # there is a next place
+        place_follows = Signal()  # there is a next place
         m.d.comb += [
-            valid.eq(Mux(self.present, ~self.ends, self.walk.valid)),
-            self.will_be_present.eq(valid | (self.present & ~self.advance)),
+            place_follows.eq(Mux(self.present, ~self.ends, self.walk.valid)),
+            self.will_be_present.eq(place_follows | (self.present & ~self.advance)),
         ]
         with m.If(~self.present | self.advance):
-            values = [following[level.name] for level in levels]
-            m.d.sync += [self.last.eq(following), self.ends.eq(Cat(values).all())]
+            values = [next_lasts[level.name] for level in levels]
+            m.d.sync += [self.last.eq(next_lasts), self.ends.eq(Cat(values).all())]
             for index, level in enumerate(levels):
                 m.d.sync += [
-                    goes_on[level.name].eq(valid & Cat(values[:index]).all() & ~values[index]),
-                    again[level.name].eq(~valid | Cat(values[: index + 1]).all()),
+                    goes_on[level.name].eq(
+                        place_follows & Cat(values[:index]).all() & ~values[index]
+                    ),
+                    level_restarts[level.name].eq(~place_follows | Cat(values[: index + 1]).all()),
                 ]
         m.d.sync += [self.present.eq(self.will_be_present), idle.eq(~self.will_be_present)]
         message = "a walk changes before its last place is left"
@@ -208,14 +211,15 @@ class Walker(wiring.Component):
         shape: Shape,
         idle: Signal,
         goes_on: data.View,
-        again: data.View,
+        level_restarts: data.View,
     ) -> Signal:
         """Make the register of one coordinate of the place.
 
-        Only levels that move the coordinate have a register: the value where their present
-        iteration began. For the innermost of these levels this is the place. If a level goes on
-        that does not move the coordinate, the levels inside start again. They do so from the value
-        of the next level outside, or from the start of the walk.
+        Each level that moves the coordinate has a register: its value when the present iteration of
+        the level began. In the innermost of these levels this is the coordinate of the place. If
+        another level goes on, one that does not move the coordinate, the levels inside it start
+        again. They start from the value of the next level outside that moves the coordinate, or
+        from the start of the walk.
         """
         names = [level.name for level in self._levels]
         moving = [level.name for level in self._levels if axis in level.moves]
@@ -232,7 +236,8 @@ class Walker(wiring.Component):
             total = Signal(shape, name=f"{axis}_behind_{name}")
             reaches = begun[name] + by
             if len(passes):
-                # Steps come late out of a memory: the choice is in the tables of the adder.
+                # Steps come late out of a memory, so the look-up tables of the adder choose among
+                # them.
                 adder = m.submodules[f"{axis}_adder_of_{name}"] = SelectingAdder(width=len(total))
                 m.d.comb += [
                     adder.a.eq(begun[name]),
@@ -248,16 +253,16 @@ class Walker(wiring.Component):
         pairs = [ored(reached[n : n + 2]) for n in range(0, len(reached), 2)]
         m.d.comb += target.eq(ored(pairs))
         for name, there in begun.items():
-            with m.If(idle | (self.advance & (goes_on[name] | again[name]))):
+            with m.If(idle | (self.advance & (goes_on[name] | level_restarts[name]))):
                 m.d.sync += there.eq(target)
         return begun[moving[0]]
 
 
 def _saturated(total: Value) -> Value:
-    """Return a coordinate that has grown, kept from wrapping around.
+    """Return a coordinate after a step, without wrapping around.
 
-    A number in the lower half of the negative ones becomes one in the upper half of the positive
-    ones, which is beyond any map.
+    A sum in the lower half of the negative numbers becomes one in the upper half of the positive
+    numbers, which is beyond any map.
     """
     wraps = total[-1] & ~total[-2]
     return Cat(total[:-2], total[-2] | wraps, total[-1] & ~wraps)

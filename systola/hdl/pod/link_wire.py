@@ -10,7 +10,7 @@ from systola.hdl.link.link_signature import LinkSignature
 from systola.hdl.parts.promise import promised
 
 SLOWEST = 8
-"""Largest number of cycles for which an uneven wire keeps its oldest credit."""
+"""Largest number of cycles for which an uneven wire delays its oldest credit."""
 
 
 class LinkWire(wiring.Component):
@@ -22,8 +22,9 @@ class LinkWire(wiring.Component):
     | `sender`   | the end at the sender |
     | `receiver` | the end at the receiver |
 
-    `uneven`, for tests: 0, or a seed from which the time is drawn for which credits are kept. A
-    credit goes at most SLOWEST cycles after the credit before it. So senders run out of credits.
+    `uneven`, for tests: with 0 the wire has a constant delay. Else it is a seed for random delays
+    of credits. A credit goes at most SLOWEST cycles after the credit before it. With such delays
+    senders run out of credits.
     """
 
     def __init__(self, *, config: Config, stages: int, uneven: int = 0):
@@ -46,7 +47,7 @@ class LinkWire(wiring.Component):
         return m
 
     def _kept(self, m: Module, platform: object, credit: Value) -> Value:
-        """Return the credits after each of them has been kept for a while."""
+        """Return the credits, each after a random delay."""
         credits_kept = Signal(range(self._config.link_beats + 1))
         wait_remaining = Signal(range(SLOWEST))
         # The polynomial is x^16 + x^15 + x^13 + x^4 + 1, in the form of Galois.

@@ -43,9 +43,9 @@ class MemoryMux(wiring.Component):
     | `memory_read`, `memory_write`            | the masters |
 
     Read IDs: host memory of core i is i. Weights are `cores`, or `cores` + i without broadcast.
-    Write IDs: core i is i. Bursts are of whole words. A read has the bytes around the requested
-    ones in its first and last word. Their own docstrings describe the buffers and the order of
-    service of the units in this folder.
+    Write IDs: core i is i. Bursts are of whole words. So the first and the last word of a read may
+    have bytes that were not requested. The docstrings of the units in this folder describe their
+    buffers and their order of service.
     """
 
     def __init__(self, *, config: Config, cores: int, shared: SharedMemory):

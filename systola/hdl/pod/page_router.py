@@ -22,8 +22,8 @@ class PageRouter(wiring.Component):
     | `pages` | page 0 of the pod, and a page for each core |
 
     An address beyond the last page becomes NOWHERE in page 0. One read and one write run at a time.
-    Each takes a cycle more than without the router, and is answered before the next one is looked
-    at.
+    Each takes one cycle more than without the router. The next access is looked at after the answer
+    to the access before.
     """
 
     def __init__(self, *, cores: int):
@@ -41,7 +41,9 @@ class PageRouter(wiring.Component):
         bus, pages = self.bus, [self.pages[i] for i in range(self._pages)]
 
         def asked(name: str, address: Signal, offered: Signal) -> tuple[Signal, Signal]:
-            """Return the chosen page, a one at its bit, and the offset in this page."""
+            """Return the page that an address chooses, as a one-hot code, and the offset in this
+            page.
+            """
             chosen = Signal(self._pages, name=f"{name}_chosen")
             offset = Signal(REGISTER_SPACE_BITS, name=f"{name}_offset")
             number = address[REGISTER_SPACE_BITS:]

@@ -36,8 +36,8 @@ class Pod(wiring.Component):
                                                  `shared` |
     | `irq`                                    | a pending interrupt of the pod is enabled |
 
-    The module `tpu` is converted apart. `stages`: registers between two cores, each way. `uneven`:
-    all wires are uneven, as LinkWire describes it.
+    The module `tpu` is converted separately. `stages`: number of registers between two cores, each
+    way. `uneven`: all wires are uneven, as LinkWire describes it.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class PodControl(wiring.Component):
     | port          | meaning |
     |---|---|
     | `start`       | starts the pod; ignored while a core is busy |
-    | `soft_reset`  | forgets the last program; the cores get it from elsewhere |
+    | `soft_reset`  | forgets the last program; the cores get their soft reset in another way |
     | `statuses`    | the register STATUS of each core |
     | `causes`      | the cause of the fault of each core |
     | `moved`       | a bit for each core: something has moved on its links |
@@ -37,9 +37,9 @@ class PodControl(wiring.Component):
     | `faulted`     | there is a first fault; high for one cycle |
     | `forget`      | clears the pending interrupts |
 
-    `settle` cycles after the start nothing is on its way from core to core any longer. Then the
-    links are emptied, and two cycles later each core starts. All outputs but `status` are
-    registers. Signals of the cores are looked at a cycle later.
+    `settle` cycles after the start, nothing is on its way from core to core any longer. Then the
+    links are emptied, and two cycles later all cores start. All outputs but `status` are registers.
+    Signals of the cores take effect one cycle later.
     """
 
     def __init__(self, *, cores: int, settle: int):
@@ -76,8 +76,9 @@ class PodControl(wiring.Component):
             return fault_found
 
         busy, done, faults = (all_with(bit) for bit in (Status.BUSY, Status.DONE, Status.FAULT))
-        start_remaining = Signal(range(self._settle + LAUNCH + 1))  # cycles remaining of the start
-        program_runs = Signal()  # the program that START began has not ended
+        # cycles that remain of the start
+        start_remaining = Signal(range(self._settle + LAUNCH + 1))
+        program_runs = Signal()  # the program that was started has not ended
         ended_well = Signal()
         fault_found = Signal()  # there is a fault; its cause is known in the next cycle
         cause_known = Signal()  # the cause is known

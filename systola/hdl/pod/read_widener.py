@@ -13,7 +13,7 @@ from systola.hdl.pod.word_ports import NarrowPort, ReadWord
 from systola.hdl.transfers.axi import ReadSignature
 
 BURSTS_AHEAD = 4
-"""Bursts of the largest size that have room for their words."""
+"""Number of bursts of the largest size that have room for their words."""
 
 
 class ReadWidener(wiring.Component):
@@ -26,7 +26,9 @@ class ReadWidener(wiring.Component):
     | `word_valid`, `word` | a word comes, in the order of the requests; it cannot be refused |
 
     Each beat has the response of its word. A burst becomes a `request` when there is room for all
-    of its words. So a core that does not take its beats is in the way of no other core.
+    of its words. So a core that does not take its beats does not block other cores. Throughput: a
+    beat a cycle, and a request a cycle. Latency: two cycles from AR to `request`, three from a word
+    to its first beat.
 
     Throughput: a beat a cycle, and a request a cycle. Latency: two cycles from AR to `request`,
     three from a word to its first beat.
@@ -50,7 +52,8 @@ class ReadWidener(wiring.Component):
         port, bus, request, places = self._port, self.bus, self.request, self._places
         ratio, low, high = port.ratio, port.beat_bits, port.word_bits
 
-        # Each word has a place, which is free again when its last beat goes.
+        # Each word has a place in a memory. The place is free again after the last beat of the
+        # word.
         asked = m.submodules.asked = SkidBuffer(
             payload=data.StructLayout({"address": len(bus.araddr), "length": 8, "id": 1})
         )
@@ -62,7 +65,7 @@ class ReadWidener(wiring.Component):
         )
         shown = asked.output.payload
         first = shown.address[low:high]
-        word_count = Signal(8)  # words of the burst, less one
+        word_count = Signal(8)  # number of words of the burst, less one
         words_vacant = Signal(range(places + 1), init=places)
         burst_taken = Signal()
         m.d.comb += [
@@ -91,7 +94,7 @@ class ReadWidener(wiring.Component):
                 request.payload.length.eq(word_count),
             ]
 
-        # The beats of the oldest burst, as its words come.
+        # The beats of the oldest burst go to the core as its words come.
         word = data.View(self.word.shape(), words.r_data)
         oldest = bursts.oldest
         burst_begun = Signal()

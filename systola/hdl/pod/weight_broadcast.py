@@ -12,12 +12,14 @@ from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import WordBurst
 
 PATIENCE = 256
-"""Cycles that a burst waits for the cores that shared the burst before."""
+"""Cycles for which a burst waits for the cores that shared the core's burst before."""
 BURSTS_AHEAD = 16
 """Bursts under way at one time."""
 _SETTLES = 2
-"""Number of cycles after a grant in which there is no other grant. `asking` and `alike` are
-registers, and still show the granted request.
+"""Number of cycles after a grant in which there is no other grant.
+
+The registers with the requests, and with the equal requests, still show the granted request in
+these cycles.
 """
 
 
@@ -27,17 +29,17 @@ class WeightBroadcast(wiring.Component):
     | port         | meaning |
     |---|---|
     | `requests`   | bursts of each core |
-    | `together`   | all cores start: their first bursts wait for one another |
+    | `together`   | all cores start together: their first bursts wait for one another |
     | `request`    | bursts for memory |
     | `word_valid` | a word of the oldest burst comes |
-    | `last`       | it is the last word of its burst |
-    | `to`         | a bit for each core: it gets the word |
+    | `last`       | the word is the last one of its burst |
+    | `to`         | a bit for each core: the word is for this core |
 
-    Groups: a request waits for all cores that shared the core's burst before; after `together`
-    these are all cores. It waits until each of them requests something, for `patience` cycles at
-    most. Then all cores that request the same burst get it. Nothing is stored: for a core that
-    comes later the burst is read again. Requests that have stopped waiting go one at a time, round
-    robin.
+    Groups: a request waits for all cores that shared the core's burst before, its group. After
+    `together`, all cores are a group. The request waits until each core of the group requests
+    something, for `patience` cycles at most. Then all cores that request the same burst get it, and
+    are the new group. Nothing is stored: for a core that comes later the burst is read again.
+    Requests that have stopped waiting go one at a time, round robin.
 
     Throughput: a burst every three cycles. Latency: two cycles for a burst that does not wait, none
     for words. Words come in the order of the requests.
@@ -63,7 +65,7 @@ class WeightBroadcast(wiring.Component):
         count, request = self._cores, self.request
         requests = [self.requests[number] for number in range(count)]
 
-        # The requests of the cycle before.
+        # The requests of the cycle before, and which of them are equal.
         requests_seen = Signal(count)
         equal_requests = [Signal(count, name=f"equal_requests_{i}") for i in range(count)]
         m.d.sync += requests_seen.eq(Cat(each.valid for each in requests))
@@ -75,7 +77,7 @@ class WeightBroadcast(wiring.Component):
                 )
             )
 
-        # The choice of a request, and of the cores that share it.
+        # Choose a request, and find the cores that share it.
         requests_taken = Signal(count)
         last_group = [Signal(count, init=-1, name=f"last_group_{i}") for i in range(count)]
         ready: list[Value] = []
@@ -125,7 +127,7 @@ class WeightBroadcast(wiring.Component):
             with m.If(self.together):
                 m.d.sync += last_group[number].eq(-1)
 
-        # The cores that get a word.
+        # The cores of each burst under way: they get its words.
         groups = m.submodules.groups = PayloadRing(
             payload=data.StructLayout({"cores": count}), depth=BURSTS_AHEAD
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts for the units of a shared memory port, in words as wide as the port."""
+"""Layouts for the units of a shared memory port; a word is as wide as the port."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from systola.hdl.transfers.axi import Response
 
 
 class WordBurst(data.StructLayout):
-    """A burst that has `length` + 1 words from `word`, an address in words, on."""
+    """A burst of `length` + 1 words from address `word` on, which counts words."""
 
     def __init__(self, *, address_bits: int, word_bytes: int):
         super().__init__({"word": address_bits - exact_log2(word_bytes), "length": 8})
@@ -41,7 +41,7 @@ class NarrowPort:
 
     @property
     def ratio(self) -> int:
-        """Return the number of beats of a word."""
+        """Return the number of beats in a word."""
         return self.word_bytes // self.bus_bytes
 
     @property
@@ -56,7 +56,7 @@ class NarrowPort:
 
     @property
     def most_words(self) -> int:
-        """Return the largest number of words that a burst touches."""
+        """Return the largest number of words that a burst of a core touches."""
         return (self.max_burst_beats + self.ratio - 2) // self.ratio + 1
 
     @property

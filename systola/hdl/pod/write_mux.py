@@ -55,8 +55,9 @@ class WriteMux(wiring.Component):
         requests = [self.requests[number] for number in range(count)]
         words = [self.words[number] for number in range(count)]
         turn = m.submodules.turn = RoundRobin(count=count)
-        sending_writer = Signal(count)  # the writer that sends its words, if any, a one at its bit
-        last_word_goes = Signal()  # the last word of the burst goes
+        # one-hot: the writer that sends its words; 0 if there is none
+        sending_writer = Signal(count)
+        last_word_goes = Signal()  # the last word of the burst is sent
         burst_begins = Signal()
         m.d.comb += [
             turn.wants.eq(Cat(request.valid for request in requests)),

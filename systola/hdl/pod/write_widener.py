@@ -12,7 +12,7 @@ from systola.hdl.pod.word_ports import NarrowPort, WriteWord
 from systola.hdl.transfers.axi import Response, WriteSignature
 
 BURSTS_AHEAD = 2
-"""Bursts of the largest size that the memory for gathered words can hold."""
+"""Number of bursts of the largest size that the memory for gathered words can hold."""
 
 
 class WriteWidener(wiring.Component):
@@ -27,7 +27,7 @@ class WriteWidener(wiring.Component):
 
     Bytes of a word that do not belong to the burst are not written. A burst becomes a `request`
     when it is complete, so its `words` never wait for the core. So a core that waits for another
-    core is in the way of no core. All bursts have the ID 0. Throughput: a beat a cycle.
+    core blocks no other core. All bursts have the ID 0. Throughput: a beat a cycle.
     """
 
     def __init__(self, *, port: NarrowPort):
@@ -49,12 +49,12 @@ class WriteWidener(wiring.Component):
         port, bus, request, places = self._port, self.bus, self.request, self._places
         ratio, low, high = port.ratio, port.beat_bits, port.word_bits
 
-        # The beats of a burst are gathered in `word`. With its last beat a word goes to the other
-        # words.
+        # The beats of a burst are gathered in `word`. With its last beat, a word goes to the memory
+        # of words.
         burst_open = Signal()
         beat_in_word = Signal(range(ratio))
-        word_empty = Signal()  # no beat is in the word
-        word_count = Signal(8)  # words of the burst, less one
+        word_empty = Signal()  # `word` holds no beat yet
+        word_count = Signal(8)  # number of words of the burst, less one
         address = Signal(len(request.payload.word))
         word = Signal(WriteWord(word_bytes=port.word_bytes))
         word_complete = Signal()
@@ -103,7 +103,7 @@ class WriteWidener(wiring.Component):
                 word_count.eq((first + bus.awlen) >> (high - low)),
             ]
 
-        # The complete bursts.
+        # Count the complete bursts, and offer their words.
         bursts_complete = Signal(range(places + 1))
         burst_goes = Signal()
         shown = self.words

@@ -58,19 +58,19 @@ class BurstCutter(wiring.Component):
         run, burst = self.run.payload, self.burst.payload
         largest = (1 << bits) - 1
 
-        # The end of a run in beats. It counts from the multiple of the largest size at or below the
-        # run's address.
+        # `beats_to_end` is the end of the run in beats. It counts from the multiple of the largest
+        # burst size at or below the address of the run.
         first_beat = run.address[shift : shift + bits]
         beats_to_end = Signal(len(run.beats) + 1)
         m.d.comb += beats_to_end.eq(run.beats + first_beat)
         burst_address = Signal(len(burst.address) - shift)
         burst_length = Signal(bits)
-        final_length = Signal(bits)  # the length of the burst that ends the run
-        # Bursts of the run after the present one. It is one more if the last burst of the run is a
-        # largest one.
+        final_length = Signal(bits)  # length of the burst that ends the run
+        # Number of bursts of the run after the present burst. The number is one too large if the
+        # last burst of the run has the largest size.
         bursts_remaining = Signal(len(beats_to_end) - bits)
-        is_last_burst = Signal()  # no burst of the run follows
-        next_is_last = Signal()  # one burst of the run follows
+        is_last_burst = Signal()  # the present burst is the last one of the run
+        next_is_last = Signal()  # exactly one burst of the run follows the present burst
         last_run = Signal()
         m.d.comb += [
             burst.address.eq(Cat(Const(0, shift), burst_address)),
@@ -79,7 +79,7 @@ class BurstCutter(wiring.Component):
             self.run.ready.eq(~self.burst.valid | (is_last_burst & self.burst.ready)),
             next_is_last.eq(bursts_remaining == Mux(final_length == largest, 2, 1)),
         ]
-        # The address of a run, or of the next burst.
+        # The adder forms the address of the next burst, or takes the address of a run.
         blocks = m.submodules.blocks = SelectingAdder(width=len(burst_address) - bits)
         m.d.comb += [
             blocks.b.eq(burst_address[bits:]),
@@ -92,8 +92,8 @@ class BurstCutter(wiring.Component):
                 Cat(Mux(self.run.ready, first_beat, 0)[:bits], blocks.total)
             )
         with m.If(self.run.ready):
-            # A burst fits if `beats_to_end` is at most `largest` + 1. If the beats alone are more,
-            # no sum is needed.
+            # The run fits in one burst if `beats_to_end` is at most `largest` + 1. If its beats
+            # alone are more, no sum is needed to see this.
             beyond = beats_to_end[bits + 1] | (beats_to_end[bits] & beats_to_end[:bits].any())
             is_single = ~(run.beats[bits + 1 :].any() | beyond)
             m.d.sync += [

@@ -46,11 +46,10 @@ class BurstPlanner(wiring.Component):
         connect(m, cutter.burst, flipped(self.burst))
         transfer = self.transfer.payload
 
-        # One run of the transfer is offered while the next run is worked out. Addresses are in
-        # beats.
+        # While one run of the transfer is offered, the next run is computed. Addresses count beats.
         run_valid = Signal()
         address = Signal(len(transfer.address) - shift)
-        block_address = Signal.like(address)  # address where the present block begins
+        block_address = Signal.like(address)  # address of the first run of the present block
         rows_remaining = Signal.like(transfer.rows)
         blocks_remaining = Signal.like(transfer.blocks)
         row_is_last = Signal()

@@ -41,10 +41,10 @@ class CopyWalk(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         tail = self.tail
-        # `in_tail` is worked out for the next `address`, so that the work on a line waits for no
+        # `in_tail` is computed for the next `address`, so that the work on a line waits for no
         # comparison. Where rows have their blocks side by side, `block_number`, from 1 on, is the
-        # block of this line in its row. The sign of a difference comes out of the carry chain as it
-        # is. A comparison does not.
+        # block of this line in its row. The sign of a difference comes directly out of a carry
+        # chain. A comparison does not.
         block_number, next_block = Signal.like(tail.every), Signal.like(tail.every)
         tail_begun = Signal()  # without `every`: all lines from this line on are in the tail
         m.d.comb += [

@@ -16,7 +16,7 @@ READS_IN_FLIGHT = 64
 """Bursts under way at one time: enough for a beat a cycle from single-beat bursts at 60 cycles."""
 
 FETCH_INTERVAL = 3
-"""Cycles from one request of the fetch to its next one, at least."""
+"""Least number of cycles from a request of the fetch to its next request."""
 
 
 class ReadRequest(data.StructLayout):
@@ -83,8 +83,8 @@ class HostReadPort(wiring.Component):
         bus = self.bus
         placed = data.StructLayout({"address": len(self.base), "length": 8, "id": 1})
 
-        # A request of the fetch waits in `fetch_burst`, already added to `base`. So the choice
-        # between both requests is the last step before AR.
+        # A request of the fetch waits in `fetch_burst`, with `base` already added. So the choice
+        # between both requests is the last logic before AR.
         fetch_burst = Signal(placed)
         fetch_waits = Signal()
         fetch_goes = Signal()
@@ -127,7 +127,7 @@ class HostReadPort(wiring.Component):
             self.fetch_request.ready.eq(fetch_goes),
         ]
 
-        # Bursts are counted a cycle late.
+        # The count of bursts is one cycle late.
         bursts_under_way = Signal(range(READS_IN_FLIGHT + 1))
         burst_began = Signal()
         burst_ended = Signal()
@@ -136,7 +136,7 @@ class HostReadPort(wiring.Component):
             burst_ended.eq(bus.rvalid & bus.rready & bus.rlast),
             bursts_under_way.eq(bursts_under_way + burst_began - burst_ended),
             self.quiet.eq((bursts_under_way == 0) & ~burst_began & ~burst_sent),
-            # When the count shows the last burst, up to three more have begun.
+            # Up to three bursts have begun that the count does not show yet.
             has_room.eq(bursts_under_way < READS_IN_FLIGHT - 2),
         ]
 

@@ -26,7 +26,8 @@ class _Write(data.StructLayout):
     | `buffer`    | a line of the buffer is written |
     | `planes`    | a bit for each plane of the entry: it is written |
     | `fills`     | the last plane of the entry is written |
-    | `last`      | the last write of an instruction; also for a table, which has its own port |
+    | `last`      | the last write of an instruction; also for a table, though a table has a port of
+                    its own |
     | `address`   | the line or entry |
     | `following` | the address after it |
     | `data`      | the bytes |
@@ -112,17 +113,17 @@ class HostReader(wiring.Component):
             burst.ready.eq(self.request.ready),
         ]
 
-        # Beats are collected to a line (buffer) or a plane (parameters), or stand alone (table). A
-        # line moves on to the ports once it is complete.
+        # Beats are collected to a line of the buffer or to a plane of parameters. A beat of a table
+        # is a line by itself. A complete line moves on to the ports.
         line = Signal(_Write(config=config)["data"].width, reset_less=True)
         line_complete = Signal()
         entry_begun = Signal()  # a beat of the oldest entry has been taken
-        # The kind of `entry`, in a register from the start of the entry on: so the work does not
-        # wait for the memory of entries.
+        # The kind of `entry`, in a register from the start of the entry on. So the logic below does
+        # not wait for the memory of entries.
         kind = Signal(Kind)
         is_last_line = Signal()  # the line is the last of its entry
         more_bytes = Signal()  # bytes of a table remain to be written before the line moves
-        write_free = Signal()  # the line before has been written
+        write_free = Signal()  # the port is free: the line before has been written
         line_moves = Signal()
         m.d.comb += [
             line_moves.eq(line_complete & write_free & ~more_bytes),
@@ -152,7 +153,7 @@ class HostReader(wiring.Component):
         entry_begun: Signal,
         line_moves: Signal,
     ) -> None:
-        """Collect the beats of a line."""
+        """Collect the beats of a line in `line`, and drive `line_complete` and `entry_begun`."""
         config = self._config
         bus = config.host_bus_bytes
         beat_count = Signal(range(len(line) // (8 * bus)))
@@ -174,7 +175,7 @@ class HostReader(wiring.Component):
             entry_begun.eq((entry_begun | beat_taken) & ~self.entries.pop),
         ]
         with m.If(~line_complete | line_moves):
-            # The word is written with or without a beat: the next beat overwrites it.
+            # The word is written whether a beat has come or not. The next beat overwrites it.
             m.d.sync += line.word_select(beat_count, 8 * bus).eq(self.beat.payload.data)
         with m.If(beat_completes):
             m.d.sync += beat_count.eq(0)
@@ -190,8 +191,7 @@ class HostReader(wiring.Component):
         may_go: Value,
         more_bytes: Signal,
     ) -> Signal:
-        """Write the bytes of a line that belongs to a table, and return the number of the next
-        byte."""
+        """Write the bytes of a line into a table, one by one; return the next byte's number."""
         entry, bus = self.entries.command, self._config.host_bus_bytes
         byte_number = Signal(range(TABLE_BYTES))
         place = byte_number[: exact_log2(bus)]
@@ -218,10 +218,10 @@ class HostReader(wiring.Component):
         is_last_line: Signal,
         byte: Signal,
     ) -> data.View:
-        """Return the line as it is to be written.
+        """Return the write of the present line: to which address, and with which bytes.
 
-        All that is known of it comes from registers. They follow `entry` until a beat of it is
-        taken, and take a step with each line that moves.
+        The registers of this function follow `entry` until its first beat is taken. From then on
+        they go on by one step with each line that moves.
         """
         config, entry = self._config, self.entries.command
         walk = m.submodules.walk = CopyWalk(config=config)
@@ -243,8 +243,8 @@ class HostReader(wiring.Component):
             ]
         with m.Else():
             with m.If(kind == Kind.TABLE):
-                # The last line of a table, which has a single address. The flag comes a cycle late,
-                # but a line takes several cycles.
+                # This is the last line of a table, which counts as a single address. The flag comes
+                # one cycle late, but a line takes several cycles.
                 m.d.sync += address_is_last.eq(
                     byte[exact_log2(config.host_bus_bytes) :] == beats - 1
                 )
@@ -256,7 +256,8 @@ class HostReader(wiring.Component):
                     address_done.eq(plane_chosen[-2]),
                 ]
 
-        # The bytes of a line in the tail. `entry` can be seen before its first line is complete.
+        # The bytes that a line in the tail keeps. `entry` can be seen before its first line is
+        # complete.
         bytes_in_tail = Signal(config.rows)
         m.d.sync += bytes_in_tail.eq(
             Cat((entry.kind != Kind.BUFFER) | (i < entry.tail.bytes) for i in range(config.rows))
@@ -275,7 +276,7 @@ class HostReader(wiring.Component):
         return line_write
 
     def _write(self, m: Module, line_write: data.View, write_free: Signal) -> None:
-        """Make the registers of the ports."""
+        """Drive the ports from registers."""
         shown_write = Signal.like(line_write)
         m.d.comb += [
             write_free.eq(~shown_write.buffer | self.buffer.ready),
@@ -292,7 +293,7 @@ class HostReader(wiring.Component):
         ]
         with m.If(write_free):
             m.d.sync += shown_write.eq(line_write)
-        # The last write has been shown, and did not have to wait.
+        # The last write was on the ports in the cycle before, and did not have to wait.
         last_shown = Signal()
         write_waited = Signal()
         m.d.sync += [

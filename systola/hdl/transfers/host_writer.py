@@ -22,17 +22,20 @@ from systola.hdl.transfers.copy_walk import CopyWalk
 WATCHED = ("host_reading", "activate_writing")
 """Lists with instructions that may still have to write a line."""
 LINES_AHEAD = 8
-"""Number of lines that are read from the buffer ahead of the bus. One more line may not be counted
-yet.
+"""Number of lines that are read from the buffer ahead of the bus.
+
+One more line may be on its way that is not counted yet.
 """
 BURSTS_AHEAD = 16
-"""Bursts announced on AW ahead of their data."""
+"""Largest number of bursts announced on AW ahead of their data."""
 WRITES_IN_FLIGHT = 64
-"""Bursts without an answer at one time."""
+"""Largest number of bursts without an answer."""
 
 
 class _Line(data.StructLayout):
-    """A line to be read. `tail`: only the bytes of a tail are written. `used` is always 1."""
+    """A line to be read. `tail`: only the bytes of a tail are written. `used`: always 1, for
+    `Check`.
+    """
 
     def __init__(self, *, config: Config):
         super().__init__({"line": address_bits(config), "tail": 1, "used": 1})
@@ -107,8 +110,10 @@ class HostWriter(wiring.Component):
         return m
 
     def _announce(self, m: Module, bursts: PayloadRing, ahead: Signal) -> Value:
-        """Announce bursts on AW and count their answers. Return whether the youngest of `bursts` is
-        on AW."""
+        """Announce bursts on AW and count their answers.
+
+        Returns whether AW has taken the youngest of `bursts`.
+        """
         config, bus = self._config, self.bus
         planner = m.submodules.planner = BurstPlanner(
             transfer=HostTransfer(config=config),
@@ -124,7 +129,7 @@ class HostWriter(wiring.Component):
         burst_announced = Signal()
         burst_asked = Signal()
         bursts_full = Signal()  # no further burst may be announced
-        # bursts without an answer, but for one that is `burst_asked`
+        # number of bursts without an answer, not counting a burst with `burst_asked`
         bursts_unanswered = Signal(range(WRITES_IN_FLIGHT + 1))
         m.d.comb += [
             planner.transfer.valid.eq(
@@ -152,7 +157,7 @@ class HostWriter(wiring.Component):
             burst_asked.eq(burst_announced),
             bursts_unanswered.eq(bursts_unanswered + burst_asked - bus.bvalid),
             self.quiet.eq((bursts_unanswered == 0) & ~burst_asked & ~burst_announced),
-            # `bursts_full` is a register. Before it is seen, one more burst is announced, or two
+            # `bursts_full` is a register, so it comes late: one more burst may be announced, or two
             # bursts that `bursts_unanswered` does not count yet.
             bursts_full.eq(ahead[BURSTS_AHEAD - 2] | (bursts_unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
@@ -163,11 +168,11 @@ class HostWriter(wiring.Component):
         m.d.comb += [bus.bready.eq(1), self.queue.pop.eq(self.host_writing.retire)]
         with m.If(self.queue.pop):
             m.d.sync += [transfer_planned.eq(0), last_announced.eq(0)]
-        # A burst may wait for AW. Its data must not go out earlier.
+        # A burst may still wait for AW. Its data must not be sent before.
         return sender.input.ready
 
     def _read(self, m: Module, lines: PayloadRing) -> None:
-        """Read lines out of the buffer, as they are written and there is room for them."""
+        """Read each line out of the buffer once it is written there and this unit has room."""
         line = _Line(config=self._config)
         interlock = m.submodules.interlock = Interlock(
             item=line,
@@ -177,7 +182,7 @@ class HostWriter(wiring.Component):
         )
         walk = m.submodules.walk = CopyWalk(config=self._config)
         walk_begun = Signal()
-        line_valid = Signal()  # there is a line to be offered
+        line_valid = Signal()  # a line is offered to the interlock
         offered, queue = interlock.input, self.queue
         m.d.comb += [
             walk.first.eq(queue.command.buffer.base),
@@ -198,11 +203,12 @@ class HostWriter(wiring.Component):
         with m.If(queue.pop):
             m.d.sync += walk_begun.eq(0)
 
-        # Lines wait for the buffer here: the interlock does not depend on the buffer's `ready`.
+        # Lines that have passed the interlock wait here for the buffer. So the interlock does not
+        # depend on the buffer's `ready`.
         passed = interlock.output
         reader = m.submodules.line_reader = SkidBuffer(payload=line)
         shown = reader.output.payload
-        lines_held = Signal(range(LINES_AHEAD + 2))  # lines in this unit, a cycle ago
+        lines_held = Signal(range(LINES_AHEAD + 2))  # number of lines in this unit, one cycle late
         line_taken = Signal()
         line_read = Signal()
         m.d.comb += [
@@ -224,7 +230,8 @@ class HostWriter(wiring.Component):
             self.host_writing.advance.eq(line_read),
             self.host_writing.advance_to.eq(shown.line + 1),
         ]
-        on_the_way = Signal(BUFFER_LATENCY)  # reads under way, the oldest last
+        # a shift register of reads under way, the oldest at the end
+        on_the_way = Signal(BUFFER_LATENCY)
         tails_coming = Signal(BUFFER_LATENCY)
         m.d.sync += [
             on_the_way.eq(Cat(line_read, on_the_way)),
@@ -253,10 +260,10 @@ class HostWriter(wiring.Component):
         line_part = Signal(range(max(line_beats, 2)))
         last_part = Signal()
         padded_line = Signal(8 * config.output_pitch)
-        bytes_in_tail = Signal(config.cols)  # the bytes of a line in the tail
+        bytes_in_tail = Signal(config.cols)  # the bytes that are written of a line in the tail
         bytes_enabled = Signal(config.output_pitch)
         burst_begun = Signal()  # a beat of the burst has been sent
-        beats_remaining = Signal(8)  # beats remaining of a burst that has begun
+        beats_remaining = Signal(8)  # beats remaining of a burst after its first beat
         one_beat_remaining = Signal()
         is_last_beat = Signal()
         channel_free = Signal()  # no beat waits on W

@@ -21,7 +21,7 @@ class TileReader(wiring.Component):
     | `line`   | the first line |
     | `tiles`  | the number of tiles |
     | `wide`   | a tile has every other line, and the next tile has the lines between |
-    | `idle`   | all rows have come in earlier cycles; a register |
+    | `idle`   | the unit has read all rows, and they came in earlier cycles; a register |
     | `room`   | there is room for another row |
     | `buffer` | reads of lines |
     | `asks`   | a line is read, so its row will come |
@@ -53,11 +53,11 @@ class TileReader(wiring.Component):
         tiles_remaining = Signal.like(self.tiles, reset_less=True)
         row_number = Signal(range(rows), reset_less=True)
         wide = Signal(reset_less=True)
-        # This tile has the lines between the lines of the tile before.
+        # This tile consists of the lines between the lines of the tile before.
         is_between = Signal(reset_less=True)
         busy = Signal()
         rows_coming = Signal(BUFFER_LATENCY)
-        is_last_row = Signal()  # the row is the last of its tile
+        is_last_row = Signal()  # the row is the last one of its tile
         step = Signal.like(line)
         m.d.comb += [
             self.buffer.enable.eq(busy & self.room),
@@ -65,7 +65,8 @@ class TileReader(wiring.Component):
             self.asks.eq(self.buffer.enable & self.buffer.ready),
             self.pushes.eq(rows_coming[-1]),
             is_last_row.eq(row_number == rows - 1),
-            # Back to the line after the tile's first one, or on to the next line.
+            # The step to the next line that is read. A wide tile has every other line. The first of
+            # two wide tiles ends with a step back, to the line after its first line.
             step.eq(Mux(wide, Mux(is_last_row, Mux(is_between, 1, 3 - 2 * rows), 2), 1)),
         ]
         m.d.sync += [

@@ -79,7 +79,7 @@ class WeightFetch(wiring.Component):
         m = Module()
         config, bus = self._config, self.bus
 
-        # Bursts are requested.
+        # The cutter forms the bursts of each command.
         cutter = m.submodules.cutter = BurstCutter(
             address_bits=len(self.queue.command.transfer.address),
             beat_bits=len(self.queue.command.transfer.beats),
@@ -88,7 +88,7 @@ class WeightFetch(wiring.Component):
         )
         command_begins = Signal()
         from_memory = Signal()
-        reads_buffer = Signal()  # the tile reader begins
+        reads_buffer = Signal()  # the tile reader takes a command
         m.d.comb += [
             cutter.run.valid.eq(from_memory & ~self.queue.pop),
             cutter.run.payload.address.eq(self.queue.command.transfer.address),
@@ -100,8 +100,8 @@ class WeightFetch(wiring.Component):
 
         under_way = self._request(m, platform, cutter)
 
-        # Program counters of commands from their start to their last beat: in the cutter, and under
-        # way.
+        # Program counters of commands from their start to their last beat: one in the cutter, the
+        # others under way.
         pcs = m.submodules.pcs = PayloadRing(
             payload=data.StructLayout({"pc": PC_BITS}), depth=READS_IN_FLIGHT + 2
         )
@@ -120,7 +120,7 @@ class WeightFetch(wiring.Component):
 
         beat_allowed = self._throttle(m)
 
-        # The beats of a row are collected.
+        # Beats are collected to rows, which go into the FIFO.
         fifo = m.submodules.fifo = WeightFifo(
             width=8 * config.cols, depth=config.weight_fifo_tiles * config.rows
         )
@@ -140,8 +140,8 @@ class WeightFetch(wiring.Component):
             ]
             return m
 
-        # Tiles come from memory and from the buffer by turns, each when all rows of the other have
-        # come.
+        # Tiles from memory and tiles from the buffer never mix: a source begins when all rows of
+        # the other source have come.
         reader = m.submodules.reader = TileReader(config=config)
         connect(m, reader.buffer, flipped(self.buffer))
         # Number of commands that still wait for their last beat.
@@ -173,8 +173,8 @@ class WeightFetch(wiring.Component):
     def _request(self, m: Module, platform: object, cutter: BurstCutter) -> SyncFIFO:
         """Send bursts to memory, and count those under way.
 
-        Returns a FIFO with an entry for each burst under way: it is the last one of its command.
-        An entry comes a cycle late.
+        Returns a FIFO with an entry for each burst under way. The entry is 1 for the last burst of
+        its command. It comes one cycle after the burst is sent.
         """
         config, bus = self._config, self.bus
         under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)

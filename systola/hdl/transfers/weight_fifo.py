@@ -46,7 +46,7 @@ class WeightFifo(wiring.Component):
         depth = self._depth
         memory = m.submodules.memory = Sram(width=self._width, depth=depth, output_register=True)
 
-        rows_stored = Signal(range(depth + 1))  # rows that have not been read
+        rows_stored = Signal(range(depth + 1))  # number of rows in the FIFO that have not been read
         has_row = Signal()
         row_read = Signal()
         m.d.comb += [
@@ -68,7 +68,8 @@ class WeightFifo(wiring.Component):
             with m.If(moves):
                 m.d.sync += row_pointer.eq(Mux(row_pointer == depth - 1, 0, row_pointer + 1))
 
-        rows_reserved = Signal(range(depth + 1))  # rows that have room
+        # number of rows for which room is reserved, stored rows included
+        rows_reserved = Signal(range(depth + 1))
         with m.If(self.push & ~row_read):
             m.d.sync += [rows_stored.eq(rows_stored + 1), has_row.eq(1)]
         with m.Elif(~self.push & row_read):

@@ -246,7 +246,7 @@ class Normalizing:
         return result
 
     def _end_times_roots(self) -> None:
-        """Put the fraction bits of the product with the roots into GRADIENT."""
+        """Set GRADIENT to the fraction bits of a gradient after its product with the roots."""
         writer, kept, key = self._writer, self._kept, ("root", self._number)
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-1)
         kept.bring(key, MADE)

@@ -21,7 +21,7 @@ class History(Callback):
         self.epoch: list[int] = []
         self.history: dict[str, list[float]] = {}
         self.count_energy: Callable[[], StepEnergy | None] | None = None
-        """Function that fit() sets, for `energy`."""
+        """Function that counts the energy: fit() sets it, and `energy` calls it."""
 
     @property
     def energy(self) -> StepEnergy | None:

@@ -15,10 +15,11 @@ from systola.training.errors import TrainingError
 
 @constructor()
 class LearningRateScheduler(Callback):
-    """A callback that sets the rate before each epoch to `schedule(epoch, rate)`, or
-    `schedule(epoch)` where it takes no more; epochs count from 0.
+    """A callback that sets the rate before each epoch, to the result of `schedule`.
 
-    Raises TrainingError if `schedule` is no function, and if its result is no rate.
+    The arguments of `schedule` are the number of the epoch, from 0, and the present rate. The rate
+    is left out if `schedule` takes one argument. Raises TrainingError if `schedule` is no function,
+    and if its result is no rate.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ class TurnedNormalizing(Normalizing):
             self._write_block(self._results, block, made)
         writer.free(tiles, less, *rooms)
 
-    # The way back.
+    # The methods below write the way back.
 
     def write_back(self) -> None:
         """Write the gradient of the inputs in the place of the gradient of the results.

@@ -389,7 +389,9 @@ def test_onnx_of_float16(folder: Path) -> None:
 
 
 def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
-    """A sample of an input without axes is a number, and two operators take the same codes."""
+    """Check an input without axes, with numbers as samples, and two operators that take the same
+    codes.
+    """
     net = FloatNetwork(np.random.default_rng(1))
     x, factor = net.input((1, 4), "float32"), net.input((), "float32")
     shared = net.constant(np.linspace(-1, 1, 4, dtype=np.float32).reshape(1, 4))

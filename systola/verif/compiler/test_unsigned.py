@@ -140,7 +140,9 @@ def test_classifier() -> None:
 
 
 def test_place_of_the_largest() -> None:
-    """Check ARG_MAX at the end, of codes that are in the same order as int8."""
+    """Check ARG_MAX as the last operator, on codes of uint8 that have the same order as codes of
+    int8.
+    """
     network = UnsignedNetwork((1, 20))
     network.weighted("FULLY_CONNECTED", (9, 20), (1, 9), 9)
     axes = network.writer.tensor((1,), "int32", data=np.array([1], np.int32))

@@ -97,7 +97,7 @@ def test_exponent_form() -> None:
         (-3, 2**30, 0, -1, -1),
         # -5 / 4: the product is -2.5, up to -2, a half of that -1. Once: -1.25 to -1.
         (-5, 2**30, 1, -1, -1),
-        # 5 / 4: 2.5 up to 3, then 1.5 away from zero to 2. Once: 1.25 to 1.
+        # 5 / 4: the product is 2.5, up to 3, a half 1.5, away from zero 2. Once: 1.25 to 1.
         (5, 2**30, 1, 2, 1),
         # -6 / 4: -3 exactly, then -1.5 away from zero to -2. Once: -1.5 up to -1.
         (-6, 2**30, 1, -2, -1),

@@ -18,7 +18,7 @@ _MOST_EXECUTED = 3
 
 @dataclass
 class Step:
-    """A place of a program, and the index registers at each of its executions."""
+    """A place of a program, with the contents of the index registers at each of its executions."""
 
     opcode: Opcode
     operands: dict[str, int] = field(default_factory=dict[str, int])

@@ -57,8 +57,8 @@ class LimitWriter(SingleInstructions):
         """Return factors of at most `bits` bits and a start: their product times `unit` exceeds
         `limit`.
 
-        The last place of the memory is missed by one, or all of the product is in a single bit that
-        no sum may lose.
+        Either the region ends one place after the memory, or the product is a single bit, which no
+        sum may lose.
         """
         if self._rng.random() < 0.5 and sum(bits) - len(bits) >= (limit // unit).bit_length():
             while True:

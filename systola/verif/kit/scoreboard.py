@@ -15,9 +15,9 @@ from systola.golden.outcome import FaultReport, Outcome
 from systola.sim.library import RunResult
 
 HALT = frozenset({Fault.NONE})
-"""Ends of a program that is to run to its Halt."""
+"""Ends that are right for a program that must run to its Halt."""
 ANY_END = frozenset(Fault)
-"""Ends of a program with an unknown end."""
+"""Ends that are right for a program that may end in any way."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class SerialLine:
             await self.send_bits([0, *(byte >> number & 1 for number in range(8)), 1])
 
     async def send_bits(self, bits: list[int]) -> None:
-        """Drive the line, a bit each; it then keeps its value."""
+        """Send bits one after the other; the line then keeps the value of the last bit."""
         for bit in bits:
             self._rx.value = bit
             await self.wait(1)

@@ -127,7 +127,7 @@ def test_proofs(mutants, tmp_path):
 
 @pytest.mark.thorough
 def test_dead(mutants, tmp_path):
-    """Find as dead, among known mutants, only those on a bit without a reader."""
+    """Check that, of known mutants, only mutants of a bit without a reader are found to be dead."""
     known = mutants[: len(FOUND) + len(HARMLESS)]
     assert dead(MACHINE, known, tmp_path) == known[len(FOUND) :]
 

@@ -66,7 +66,9 @@ def test_frequency(
 
 
 def test_two_stages_share_the_enables_of_a_block() -> None:
-    """Use at most two enables a multiplier: a block has four, and nextpnr counts constants."""
+    """Check that a multiplier uses two enables: a block has four, and nextpnr counts constants as
+    enables.
+    """
     row = MultiplierRow(cols=8, columns_per_stage=4, wide=False, products_per_dsp=2)
     enables = re.findall(r"\.CE\d\((.*?)\),?$", convert(row, "row", Fabric.ECP5), re.MULTILINE)
     assert len(enables) == BLOCK * 4

@@ -37,7 +37,8 @@ def run(text):
 def test_from_the_first_write_to_the_last_read():
     program, timeline = run(
         f"read_host_memory host=0, buffer=2, rows=3, {COPY}\n"
-        f"read_host_memory host=0, buffer=5, rows=3, {COPY}\n"  # continues after the read before
+        # fills the lines after the lines of the read above
+        f"read_host_memory host=0, buffer=5, rows=3, {COPY}\n"
         "matrix_multiply buffer=3, accumulator=0, rows=2, k_tiles=1, n_tiles=1\n"
         "activate accumulator=0, buffer=9, rows=2, n_tiles=1, parameter=0\n"
         "debug_tag tag=0\n"

@@ -63,7 +63,7 @@ class Result:
     free: tuple[str, ...]
     """Outputs that may be unknown, as no other output shows when they count."""
     unknown: tuple[str, ...]
-    """Outputs that have to be known, with inputs after which they are not."""
+    """Outputs that have to be known but may be unknown, with inputs that lead to this."""
 
 
 def check_unit(unit: wiring.Component, folder: Path) -> Result:

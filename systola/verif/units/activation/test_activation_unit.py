@@ -105,8 +105,10 @@ GATES_APART = {1: 31, 2: 31}
 are the cycles of a step.
 """
 GATES_TAKE_TURNS = {1: 3, 2: 2}
-"""While an older vector is in the lanes, steps beyond GATES_APART come in multiples of this
-number.
+"""Multiples of this number of steps, beyond GATES_APART, lie between vectors with functions of the
+gates.
+
+This holds while an older vector is in the lanes.
 """
 GATES_ALONE = {1: 88, 2: 62}
 """Number of steps from the last vector with a function of the gates to a step of any other

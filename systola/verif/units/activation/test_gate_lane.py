@@ -232,9 +232,9 @@ async def pauses(dut):
 
 
 def products(start, turns):
-    """Return the steps, from `start` on, in which a vector takes the shared multiplier of a lane.
+    """Return the steps, from `start` on, in which a vector uses the multiplier that it shares.
 
-    It takes the multiplier in the requantiser, and in its gates.
+    The requantiser uses the multiplier for the vector first, and its gates use it later.
     """
     gates = start + (Requantiser.LATENCY - Requantiser.MULTIPLIER_STAGE) // turns + lead(turns)
     return {start, *(gates + slots(turns) * row for row in range(LAST_PRODUCT + 1))}

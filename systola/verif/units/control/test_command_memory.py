@@ -89,8 +89,8 @@ def program(random):
     kinds = [Opcode.VECTOR]
     while len(found) < COUNT:
         if not kinds:
-            # Settings of one kind come so often that the number of an old setting is used again
-            # while commands wait.
+            # Settings of one kind follow each other quickly. So the number of an old setting is
+            # used again while commands still wait.
             setting = random.choice(list(SETTINGS.values()))
             kinds = [setting] * random.choice((1, 1, 1, 2, NUMBERS)) + [None] * random.randint(1, 2)
         opcode = kinds.pop() or random.choice(users)

@@ -156,7 +156,7 @@ class Run:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_regions(entry):
-    """The rows find the parts of memories that the instruction set names."""
+    """Check that rows compute the parts of memories that the instruction set describes."""
     text = Reader(CONFIG, limit=1 << 16, tiles=100)
     text.execute(word(Opcode.SET_CONFIG_WINDOW, WINDOW))
     writer = Writer(rng("step regions", entry.mnemonic), text)

@@ -327,7 +327,8 @@ async def full_rate(dut):
     await bench.finish()
     words = sum(beats for _, beats, _ in bench.memory.reads[count:])
     assert words == CORES * 32 * -(-32 // bench.width)
-    assert bench.now <= max(words, 32 * 8) + 50  # latency in both directions, and the last beats
+    # 50 cycles: the latency in both directions, and the last beats
+    assert bench.now <= max(words, 32 * 8) + 50
 
 
 @cocotb.test
