@@ -197,21 +197,31 @@ def yielding_writes(times: Times, line: int, taken: Times, taken_line: int, bank
     Without conflicts it writes them at `times`. The activation unit goes first: it writes a line in
     each of the cycles `taken`, from line `taken_line` on.
     """
+    if times[-1] < taken[0]:
+        return times
     first, last = int(taken[0]), int(taken[-1])
+    # The last place stands for all cycles in which the activation unit writes no line.
     bank_at = np.full(last - first + 2, -1)
     whole = taken == np.floor(taken)
     taken_banks = np.arange(taken_line, taken_line + len(taken)) % banks
     bank_at[taken[whole].astype(np.int64) - first] = taken_banks[whole]
+    bank_in = bank_at.tolist()
     own = np.arange(line, line + len(times)) % banks
     result = times.copy()
     late, number = 0, int(np.searchsorted(times, first - 1, side="right"))
     while number < len(times) and times[number] + late <= last:
         here = slice(number, number + SEARCHED)
         cycles = np.ceil(times[here] + late).astype(np.int64) - first
-        met = bank_at[np.clip(cycles, -1, last - first + 1)] == own[here]
-        clear = int(met.argmax()) if met.any() else len(met)
-        result[number : number + clear] += late
-        number += clear
-        late += clear < len(met)
+        result[here] += late
+        if (bank_at[np.clip(cycles, -1, last - first + 1)] == own[here]).any():
+            more: list[int] = []
+            conflicts = 0
+            for cycle, bank in zip(cycles.tolist(), own[here].tolist(), strict=True):
+                while 0 <= cycle + conflicts < len(bank_in) and bank_in[cycle + conflicts] == bank:
+                    conflicts += 1
+                more.append(conflicts)
+            result[here] += more
+            late += conflicts
+        number += SEARCHED
     result[number:] += late
     return result

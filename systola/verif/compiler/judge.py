@@ -37,7 +37,7 @@ from systola.verif.compiler.onnx_session import run_samples
 for name in ("systola.timing.estimate", "onnx", "google.protobuf.message"):
     import_module(name)
 
-CPU_SECONDS = 20
+CPU_SECONDS = 60
 """Seconds of processor time for compiling."""
 MEMORY = 1 << 31
 """Bytes of memory for compiling, in addition to the memory that the process has at the start."""
