@@ -359,7 +359,7 @@ def show(p):
 @pytest.mark.parametrize(("place", "second", "older", "younger"), list(pairs()))
 def test_pair(place, second, older, younger, latency):
     """Check a pair: the older instruction uses `place`, the younger one `second`."""
-    config = preset(preset_name("small"))
+    config = preset(preset_name("small-training"))  # other quick tests build it, too
     rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)
     entries = np.concatenate([varied_parameter_entry(rng, config) for _ in range(ENTRIES_FILLED)])

@@ -20,6 +20,7 @@ from systola.arch.isa import (
 )
 from systola.arch.registers import Control, Interrupt, Register
 from systola.verif.kit.launch import quick_simulators, run_machine
+from systola.verif.plan.selection import thorough
 from systola.verif.system.instruction_bench import (
     COUNT,
     ENTRIES,
@@ -365,6 +366,7 @@ async def synchronize_host(dut):
     assert result.host[OUTPUT + 0x800 : OUTPUT + 0x802].tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("config", ["tiny", thorough("7x5")])
 @pytest.mark.parametrize("simulator", quick_simulators())
-def test_instructions(simulator):
-    run_machine("system.test_instructions", simulator, config="7x5")
+def test_instructions(simulator, config):
+    run_machine("system.test_instructions", simulator, config=config)
