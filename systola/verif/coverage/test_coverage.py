@@ -10,6 +10,7 @@ import pytest
 from systola.arch.config import preset
 from systola.arch.isa import Fault, Opcode, Operation, encode
 from systola.golden.machine import Machine
+from systola.verif.coverage import __main__ as command
 from systola.verif.coverage import record
 from systola.verif.coverage.__main__ import main
 from systola.verif.coverage.counted import Point, modules_of, read_points
@@ -171,6 +172,8 @@ def test_points(tmp_path):
                 line("v_line/tpu", 2, "block", 3),
                 line("v_branch/tpu", 2, "if", 0),
                 line("v_branch/tpu", 6, "if", 0),
+                line("v_branch/tpu", 7, "cond_then", 1),
+                line("v_branch/tpu", 7, "cond_else", 2),
                 line("v_toggle/tpu", 5, "probe_1:0->1", 4),
                 line("v_toggle/tpu", 5, "probe_1:1->0", 4),
             )
@@ -178,12 +181,15 @@ def test_points(tmp_path):
     )
     idle = "    if (\\$auto$verilog_backend.cc:2355:dump_module$89 ) begin end\n"
     text = "module a(x);\n  wire x;\nendmodule\nmodule \\b.c (x);\n  wire y;\n" + idle
+    text += "  assign y = x ? 1'h0 : z;\n"
     modules = modules_of(text)
     assert modules[2] == "a" and modules[5] == "b.c"
-    assert read_points(file, modules) == Counter(
+    assert read_points(file, text) == Counter(
         {
             Point("line", "a", 2, "block"): 3,
             Point("branch", "a", 2, "if"): 0,
+            Point("branch", "b.c", 7, "y: x, then"): 1,
+            Point("branch", "b.c", 7, "y: x, else"): 2,
             Point("probe", "b.c", 5, "1"): 4,
         }
     )
@@ -218,6 +224,41 @@ def test_waivers(tmp_path):
     assert part.share == 0.5
     assert total([part, Part("line", "b", [], [], [])]).share == 0.5
     assert all(reason for reason in waivers().values())
+
+
+def test_waivers_of_statements():
+    """A waiver has the name of a statement, not its line; only `*` has a meaning in a pattern."""
+    points = Counter(
+        {
+            Point("branch", "a", 3, "y: x[0], then"): 0,
+            Point("branch", "a", 5, "y: x[0], else"): 4,
+            Point("branch", "a", 9, "y: x[1] (2), then"): 0,
+        }
+    )
+    waived = ["branch a: y: x[0], *", "branch a: y: x[1] (?), then", "branch a: y: x[0], else"]
+    (part,) = point_parts(Coverage(points={"small": points}), "small", waived)
+    assert part.waived == ["branch a: y: x[0], then"]
+    assert part.missing == ["y: x[1] (2), then"]
+    assert idle(waived, [part]) == waived[1:]
+
+
+def test_a_waiver_of_something_covered_fails(tmp_path, capsys, monkeypatch):
+    """The command names a waiver of something that is covered or absent, and fails."""
+    covered, absent = "branch a: y: x, then", "branch a: y: z, then"
+    points = Counter({Point("branch", "a", 3, "y: x, then"): 1})
+    some = Coverage(points={"small": points}, versions={"small": "1"})
+    monkeypatch.setattr(Coverage, "read", lambda path: some)
+    monkeypatch.setattr(command, "waivers", lambda: {covered: "why", absent: "why"})
+    file = tmp_path / "c.json"
+    file.touch()
+    page = str(tmp_path / "index.html")
+    assert main(["--programs", "0", "--file", str(file), "--page", page]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("a waiver")] == [
+        f"a waiver of nothing: {covered}",
+        f"a waiver of nothing: {absent}",
+    ]
+    assert "1 covered, 0 waived, 0 missing" in next(x for x in lines if x.startswith("small, b"))
 
 
 def test_page():
