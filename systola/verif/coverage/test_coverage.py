@@ -12,20 +12,23 @@ from systola.arch.isa import Fault, Opcode, Operation, encode
 from systola.golden.machine import Machine
 from systola.verif.coverage import __main__ as command
 from systola.verif.coverage import record
-from systola.verif.coverage.__main__ import main
-from systola.verif.coverage.counted import Point, modules_of, read_points
+from systola.verif.coverage.__main__ import PRESETS, main
+from systola.verif.coverage.counted import Point, counting_verilog, modules_of, read_points
 from systola.verif.coverage.functional import Observer, functional_bins, outside_fault_bin
 from systola.verif.coverage.page import page
 from systola.verif.coverage.probes import probes, with_probes
 from systola.verif.coverage.record import Coverage
+from systola.verif.coverage.statements import statement_names
 from systola.verif.coverage.summary import (
     Part,
     functional_parts,
     idle,
+    matches,
     point_parts,
     total,
     waivers,
 )
+from systola.verif.kit import machines
 from systola.verif.kit.images import make_image, random_memory
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.scoreboard import check_end, ends_in
@@ -240,6 +243,31 @@ def test_waivers_of_statements():
     assert part.waived == ["branch a: y: x[0], then"]
     assert part.missing == ["y: x[1] (2), then"]
     assert idle(waived, [part]) == waived[1:]
+
+
+def test_reasons_of_waivers():
+    """The machines lack the features that reasons of waivers say they lack."""
+    attention, bare = (machines.machine(name) for name in PRESETS)
+    for each in (attention, bare):
+        assert not each.parity and not each.links
+        assert each.cols == each.output_pitch == each.host_bus_bytes == 4
+    assert all((attention.depthwise, attention.wide, attention.tables, attention.training))
+    assert attention.attention and not bare.wide and not bare.tables
+
+
+@pytest.mark.thorough
+def test_waivers_name_statements():
+    """Each waiver of lines or branches has the name of a statement of the two machines."""
+    known: set[str] = set()
+    for preset_name in PRESETS:
+        text = counting_verilog(machines.machine(preset_name))
+        for module, name in zip(modules_of(text), statement_names(text), strict=True):
+            if name:
+                known.add(f"line {module}: {name}")
+                known.update(f"branch {module}: {name}, {arm}" for arm in ("then", "else"))
+    patterns = [name for name in waivers() if name.startswith(("line ", "branch "))]
+    assert len(patterns) > 10
+    assert [each for each in patterns if not any(matches(name, each) for name in known)] == []
 
 
 def test_a_waiver_of_something_covered_fails(tmp_path, capsys, monkeypatch):
