@@ -22,6 +22,7 @@ from systola.verif.coverage.page import page
 from systola.verif.coverage.record import Coverage
 from systola.verif.coverage.summary import (
     BARS,
+    Part,
     functional_parts,
     idle,
     point_parts,
@@ -82,17 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts = functional_parts(coverage, reasons)
     for part in list(parts):
         good &= not part.missing
-        print(_line(part.name, part.share, len(part.covered), len(part.missing)))
+        print(_line(part.name, part))
     bins = total(parts)
-    print(_line("bins", bins.share, len(bins.covered), len(bins.missing)))
+    print(_line("bins", bins))
     for preset in coverage.points:
         modules = point_parts(coverage, preset, reasons)
         parts += modules
         for kind in ("line", "branch", "toggle"):
             part = total(part for part in modules if part.group == kind)
             good &= part.share >= BARS.get(kind, 0)
-            name = f"{preset}, {kind}"
-            print(_line(name, part.share, len(part.covered), len(part.missing)))
+            print(_line(f"{preset}, {kind}", part))
     for pattern in idle(reasons, parts):
         good = False
         print(f"a waiver of nothing: {pattern}")
@@ -102,8 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(not good)
 
 
-def _line(name: str, share: float, covered: int, missing: int) -> str:
-    return f"{name:20} {100 * share:5.1f} %, {covered} covered, {missing} missing"
+def _line(name: str, part: Part) -> str:
+    counts = (f"{len(part.covered)} covered", f"{len(part.waived)} waived")
+    return f"{name:20} {100 * part.share:5.1f} %, {', '.join(counts)}, {len(part.missing)} missing"
 
 
 def _parser() -> OneLineParser:

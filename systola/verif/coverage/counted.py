@@ -13,21 +13,34 @@ from systola.arch.config import Config
 from systola.sim.design import verilog_of
 from systola.sim.verilator import build_library
 from systola.verif.coverage.probes import with_probes
+from systola.verif.coverage.statements import statement_names
 
 OPTIONS = ("--coverage-line", "--coverage-toggle")
 KINDS = ("line", "branch", "toggle", "probe")
+_ARMS = {"cond_then": ", then", "cond_else": ", else", "if": ", then", "else": ", else", "case": ""}
 _POINT = re.compile(r"C '(.*)' (\d+)")
 _MODULE = re.compile(r"^module (\\\S+|\w+)")
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point that is counted: `kind` is one of KINDS, `what` names the signal or the branch."""
+    """A point that is counted.
+
+    `kind` is one of KINDS. `what` is the signal, or the statement and its branch.
+    """
 
     kind: str
     module: str
     line: int
     what: str
+
+    @property
+    def name(self) -> str:
+        """Return the name within the module and the kind.
+
+        Statements have names of their own, which stay when lines move.
+        """
+        return self.what if ": " in self.what else f"{self.line} {self.what}"
 
 
 def counting_verilog(config: Config) -> str:
@@ -41,11 +54,12 @@ def counting_library(config: Config) -> Path:
     return build_library(counting_verilog(config), name=name, options=OPTIONS, optimise="-O1")
 
 
-def read_points(file: Path, modules: list[str]) -> Counter[Point]:
-    """Return the number of passes through each point.
+def read_points(file: Path, verilog: str) -> Counter[Point]:
+    """Return the number of passes through each point of the Verilog.
 
-    `modules` has the module of each line, see `modules_of`. Points outside any module do not count.
+    Points outside any module do not count.
     """
+    modules, names = modules_of(verilog), statement_names(verilog)
     points: Counter[Point] = Counter()
     for text in file.read_text().splitlines():
         if match := _POINT.fullmatch(text):
@@ -59,6 +73,8 @@ def read_points(file: Path, modules: list[str]) -> Counter[Point]:
                 if not what.endswith("0->1"):
                     continue
                 kind, what = "probe", what.removeprefix("probe_").partition("[")[0].split(":")[0]
+            elif kind in ("line", "branch"):
+                what = f"{names[line]}{_ARMS[what]}" if names[line] else what
             points[Point(kind, modules[line], line, what)] += int(match[2])
     return points
 

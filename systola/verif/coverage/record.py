@@ -12,7 +12,7 @@ from pathlib import Path
 from systola.arch.isa import Fault
 from systola.sim.build import content_key
 from systola.sim.library import Simulator
-from systola.verif.coverage.counted import Point, counting_verilog, modules_of, read_points
+from systola.verif.coverage.counted import Point, counting_verilog, read_points
 from systola.verif.coverage.functional import Observer, outside_fault_bin
 from systola.verif.kit.machines import machine
 
@@ -40,7 +40,7 @@ class Coverage:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "coverage.dat")
             machine.write_coverage(file)
-            points = read_points(file, modules_of(text))
+            points = read_points(file, text)
         hits = golden.hits.copy()
         for cause, count in faults.items():
             if name := outside_fault_bin(cause):

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from systola.verif.coverage.functional import functional_bins
@@ -43,6 +44,16 @@ def waivers(path: Path = WAIVERS) -> Mapping[str, str]:
     return tomllib.loads(path.read_text())
 
 
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a pattern has the name; in a pattern only `*` has a meaning, any text."""
+    return _expression(pattern).fullmatch(name) is not None
+
+
+@cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))))
+
+
 def functional_parts(coverage: Coverage, waived: Iterable[str] = ()) -> list[Part]:
     """Return the bins of the instruction set by group, and the probes over all presets."""
     patterns = list(waived)
@@ -71,7 +82,7 @@ def _split(
 ) -> Part:
     covered = [item for item in names if item in seen]
     rest = [item for item in names if item not in seen]
-    waived = {item for item in rest if any(fnmatchcase(prefix + item, p) for p in patterns)}
+    waived = {item for item in rest if any(matches(prefix + item, p) for p in patterns)}
     return Part(
         group,
         name,
@@ -89,10 +100,9 @@ def point_parts(coverage: Coverage, preset: str, waived: Iterable[str] = ()) -> 
         if point.kind == "probe":
             continue
         names, seen = found.setdefault((point.kind, point.module), ([], set()))
-        name = f"{point.line} {point.what}"
-        names.append(name)
+        names.append(point.name)
         if count:
-            seen.add(name)
+            seen.add(point.name)
     return [
         _split(kind, module, names, seen, patterns, f"{kind} {module}: ")
         for (kind, module), (names, seen) in sorted(found.items())
@@ -102,7 +112,7 @@ def point_parts(coverage: Coverage, preset: str, waived: Iterable[str] = ()) -> 
 def idle(waived: Iterable[str], parts: Iterable[Part]) -> list[str]:
     """Return the patterns that waive nothing."""
     names = [name for part in parts for name in part.waived]
-    return [pattern for pattern in waived if not any(fnmatchcase(n, pattern) for n in names)]
+    return [pattern for pattern in waived if not any(matches(n, pattern) for n in names)]
 
 
 def total(parts: Iterable[Part]) -> Part:

@@ -10,21 +10,25 @@ import pytest
 from systola.arch.config import preset
 from systola.arch.isa import Fault, Opcode, Operation, encode
 from systola.golden.machine import Machine
+from systola.verif.coverage import __main__ as command
 from systola.verif.coverage import record
-from systola.verif.coverage.__main__ import main
-from systola.verif.coverage.counted import Point, modules_of, read_points
+from systola.verif.coverage.__main__ import PRESETS, main
+from systola.verif.coverage.counted import Point, counting_verilog, modules_of, read_points
 from systola.verif.coverage.functional import Observer, functional_bins, outside_fault_bin
 from systola.verif.coverage.page import page
 from systola.verif.coverage.probes import probes, with_probes
 from systola.verif.coverage.record import Coverage
+from systola.verif.coverage.statements import statement_names
 from systola.verif.coverage.summary import (
     Part,
     functional_parts,
     idle,
+    matches,
     point_parts,
     total,
     waivers,
 )
+from systola.verif.kit import machines
 from systola.verif.kit.images import make_image, random_memory
 from systola.verif.kit.programs import random_program
 from systola.verif.kit.scoreboard import check_end, ends_in
@@ -171,6 +175,8 @@ def test_points(tmp_path):
                 line("v_line/tpu", 2, "block", 3),
                 line("v_branch/tpu", 2, "if", 0),
                 line("v_branch/tpu", 6, "if", 0),
+                line("v_branch/tpu", 7, "cond_then", 1),
+                line("v_branch/tpu", 7, "cond_else", 2),
                 line("v_toggle/tpu", 5, "probe_1:0->1", 4),
                 line("v_toggle/tpu", 5, "probe_1:1->0", 4),
             )
@@ -178,12 +184,15 @@ def test_points(tmp_path):
     )
     idle = "    if (\\$auto$verilog_backend.cc:2355:dump_module$89 ) begin end\n"
     text = "module a(x);\n  wire x;\nendmodule\nmodule \\b.c (x);\n  wire y;\n" + idle
+    text += "  assign y = x ? 1'h0 : z;\n"
     modules = modules_of(text)
     assert modules[2] == "a" and modules[5] == "b.c"
-    assert read_points(file, modules) == Counter(
+    assert read_points(file, text) == Counter(
         {
             Point("line", "a", 2, "block"): 3,
             Point("branch", "a", 2, "if"): 0,
+            Point("branch", "b.c", 7, "y: x, then"): 1,
+            Point("branch", "b.c", 7, "y: x, else"): 2,
             Point("probe", "b.c", 5, "1"): 4,
         }
     )
@@ -218,6 +227,66 @@ def test_waivers(tmp_path):
     assert part.share == 0.5
     assert total([part, Part("line", "b", [], [], [])]).share == 0.5
     assert all(reason for reason in waivers().values())
+
+
+def test_waivers_of_statements():
+    """A waiver has the name of a statement, not its line; only `*` has a meaning in a pattern."""
+    points = Counter(
+        {
+            Point("branch", "a", 3, "y: x[0], then"): 0,
+            Point("branch", "a", 5, "y: x[0], else"): 4,
+            Point("branch", "a", 9, "y: x[1] (2), then"): 0,
+        }
+    )
+    waived = ["branch a: y: x[0], *", "branch a: y: x[1] (?), then", "branch a: y: x[0], else"]
+    (part,) = point_parts(Coverage(points={"small": points}), "small", waived)
+    assert part.waived == ["branch a: y: x[0], then"]
+    assert part.missing == ["y: x[1] (2), then"]
+    assert idle(waived, [part]) == waived[1:]
+
+
+def test_reasons_of_waivers():
+    """The machines lack the features that reasons of waivers say they lack."""
+    attention, bare = (machines.machine(name) for name in PRESETS)
+    for each in (attention, bare):
+        assert not each.parity and not each.links
+        assert each.cols == each.output_pitch == each.host_bus_bytes == 4
+    assert all((attention.depthwise, attention.wide, attention.tables, attention.training))
+    assert attention.attention and not bare.wide and not bare.tables
+
+
+@pytest.mark.thorough
+def test_waivers_name_statements():
+    """Each waiver of lines or branches has the name of a statement of the two machines."""
+    known: set[str] = set()
+    for preset_name in PRESETS:
+        text = counting_verilog(machines.machine(preset_name))
+        for module, name in zip(modules_of(text), statement_names(text), strict=True):
+            if name:
+                known.add(f"line {module}: {name}")
+                known.update(f"branch {module}: {name}, {arm}" for arm in ("then", "else"))
+    patterns = [name for name in waivers() if name.startswith(("line ", "branch "))]
+    assert len(patterns) > 10
+    assert [each for each in patterns if not any(matches(name, each) for name in known)] == []
+
+
+def test_a_waiver_of_something_covered_fails(tmp_path, capsys, monkeypatch):
+    """The command names a waiver of something that is covered or absent, and fails."""
+    covered, absent = "branch a: y: x, then", "branch a: y: z, then"
+    points = Counter({Point("branch", "a", 3, "y: x, then"): 1})
+    some = Coverage(points={"small": points}, versions={"small": "1"})
+    monkeypatch.setattr(Coverage, "read", lambda path: some)
+    monkeypatch.setattr(command, "waivers", lambda: {covered: "why", absent: "why"})
+    file = tmp_path / "c.json"
+    file.touch()
+    page = str(tmp_path / "index.html")
+    assert main(["--programs", "0", "--file", str(file), "--page", page]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("a waiver")] == [
+        f"a waiver of nothing: {covered}",
+        f"a waiver of nothing: {absent}",
+    ]
+    assert "1 covered, 0 waived, 0 missing" in next(x for x in lines if x.startswith("small, b"))
 
 
 def test_page():

@@ -11,7 +11,7 @@ import pytest
 
 from systola.hdl.verilog import generate_pod
 from systola.sim.pod_library import build_pod
-from systola.verif.coverage.counted import OPTIONS, Point, modules_of, read_points
+from systola.verif.coverage.counted import OPTIONS, Point, read_points
 from systola.verif.coverage.record import Coverage
 from systola.verif.coverage.summary import BARS, point_parts, total
 from systola.verif.kit.seeds import random_seed
@@ -35,14 +35,14 @@ def test_lines_and_branches(tmp_path: Path) -> None:
     library = build_pod(verilog, POD.config, POD.cores, POD.shared, **how)
     trials = pod_trials(POD, random_seed(), PROGRAMS)
     points: Counter[Point] = Counter()
-    file, modules = tmp_path / "coverage.dat", modules_of(verilog)
+    file = tmp_path / "coverage.dat"
     for memory in MEMORIES:
         with POD.simulator(library, 0, memory) as pod:
             for trial in trials:
                 if trial.memory == memory:
                     trial.run(pod, CYCLE_LIMIT)
             pod.write_coverage(file)
-        points.update(read_points(file, modules))
+        points.update(read_points(file, verilog))
     of_pods = Counter(
         {point: count for point, count in points.items() if _MODULES.fullmatch(point.module)}
     )

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from pathlib import Path
 from systola.arch.config import PRESETS
 from systola.arch.pages import DOCS, Pages, filled, table, write_or_check
 from systola.verif.coverage.__main__ import PRESETS as COVERED
+from systola.verif.coverage.summary import waivers
 from systola.verif.figures.record import stored
 from systola.verif.formal.proofs import PROOFS
 from systola.verif.formal.reached import sums
@@ -100,10 +102,23 @@ def facts() -> dict[str, str]:
     return {name: str(count) for name, count in counts.items()} | {
         "bins": f"{covered[0].removeprefix('bins ')} of the bins",
         "code_coverage": "; ".join(covered[1:]),
+        "point_waivers": point_waivers(list(waivers()), covered),
         "fpv_branches": f"{reached} of {branches} branches of the units that have proofs",
         "fpv_cone": f"{cone} of {registers} bits of registers of the units that have proofs",
         "formal_faults": stored()["formal"].results[0],
     }
+
+
+def point_waivers(patterns: Sequence[str], results: Sequence[str]) -> str:
+    """Return the number of waivers for lines and for branches.
+
+    The lines `results` come from the stored run. A run older than all waivers counts none.
+    """
+    lines, branches = (
+        sum(pattern.startswith(f"{kind} ") for pattern in patterns) for kind in ("line", "branch")
+    )
+    later = "" if any(" waived" in result for result in results) else ", all made after that run"
+    return f"{lines} waivers of lines and {branches} of branches{later}"
 
 
 def open_points() -> int:

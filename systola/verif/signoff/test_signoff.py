@@ -18,6 +18,7 @@ from systola.verif.signoff.page import (
     bugs,
     checklist,
     facts,
+    point_waivers,
 )
 
 LINES = """
@@ -87,3 +88,17 @@ def test_counts():
     assert int(facts()["proofs"]) == int(facts()["bounded"]) + int(facts()["induction"])
     texts = [each for found in assumptions().values() for each in found]
     assert "transfer stays" in texts and "`~waited.all()`" in texts
+
+
+def test_waivers_are_counted():
+    """Patterns count by their kind; a stored run from before the waivers is named as such."""
+    patterns = ["faults: one", "line a: b", "branch a: *", "branch line a: c", "probes: line d"]
+    before = ["bins 1 covered, 0 missing", "bare, line 1 covered, 1 missing"]
+    text = "1 waivers of lines and 2 of branches"
+    assert point_waivers(patterns, before) == f"{text}, all made after that run"
+    assert point_waivers(patterns, [*before, "bare, branch 2 covered, 1 waived, 0 missing"]) == text
+    file = (PACKAGE / "verif" / "coverage" / "waivers.toml").read_text(encoding="utf-8")
+    kinds = re.findall(r"^[\"'](line|branch) .*? = ", file, re.MULTILINE)
+    found = re.match(r"(\d+) waivers of lines and (\d+) of branches", facts()["point_waivers"])
+    assert found is not None
+    assert [int(count) for count in found.groups()] == [kinds.count("line"), kinds.count("branch")]
