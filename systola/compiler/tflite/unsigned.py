@@ -38,7 +38,7 @@ In the second case the translation asks for `Tensor.unsigned`.
 def without_unsigned(graph: Graph) -> Graph:
     """Return `graph` with int8 instead of uint8, if its operators on uint8 are alike for both."""
     bytes_, touching = _touching(graph)
-    if not touching or any(operator.kind not in _ALIKE for operator in touching):
+    if not touching or not all(_is_alike(graph, operator) for operator in touching):
         return graph
     tensors = [_as_int8(tensor) if tensor.dtype == "uint8" else tensor for tensor in graph.tensors]
     before: list[Operator] = []
@@ -70,7 +70,7 @@ def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
     The results of an operator that is left out become inputs.
     """
     _, touching = _touching(graph)
-    unlike = [operator for operator in touching if operator.kind not in _ALIKE]
+    unlike = [operator for operator in touching if not _is_alike(graph, operator)]
     if len(unlike) == len(touching):
         return graph, []
     results = (number for operator in unlike for number in operator.outputs)
@@ -82,6 +82,15 @@ def _touching(graph: Graph) -> tuple[set[int], list[Operator]]:
     """Return the tensors of uint8, and the operators that take or give one."""
     bytes_ = {number for number, tensor in enumerate(graph.tensors) if tensor.dtype == "uint8"}
     return bytes_, [each for each in graph.operators if bytes_ & {*each.inputs, *each.outputs}]
+
+
+def _is_alike(graph: Graph, operator: Operator) -> bool:
+    """Return whether an operator on uint8 may be translated as one on int8.
+
+    With int8 among its tensors as well, LiteRT clamps the results to other codes, or refuses it.
+    """
+    numbers = {*operator.inputs, *operator.outputs} - {-1}
+    return operator.kind in _ALIKE and all(graph.tensors[n].dtype != "int8" for n in numbers)
 
 
 def _as_int8(tensor: Tensor) -> Tensor:

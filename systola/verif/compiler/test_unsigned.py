@@ -163,6 +163,16 @@ def test_other_operators() -> None:
         network_of(network.writer.content([network.input], [result]))
 
 
+def test_a_layer_from_int8_to_uint8() -> None:
+    """Check that it is refused: LiteRT clamps its results to codes of neither type."""
+    writer = ModelWriter()
+    x, y = writer.tensor((1, 8), "int8", 0.1), writer.tensor((1, 4), "uint8", 0.1, 111)
+    weights, bias = np.ones((4, 8), np.int8), np.zeros(4, np.int32)
+    writer.fully_connected(x, y, weights, bias, 0.01)
+    with pytest.raises(ModelError, match=r"FULLY_CONNECTED\): its result is uint8"):
+        network_of(writer.content([x], [y]))
+
+
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
 def test_product_of_scales(kind: str) -> None:
     """Check that the product of both scales is rounded to float32: 7,386 times it is near 50.5."""
