@@ -276,7 +276,10 @@ def test_prediction(memory):
                 waited += entered > alone[place, 0][turn]
                 older, last = last, entered
                 compared += 1
-            assert result.cycles == max(run({}).cycles, last + 2, older + 4)
+            # A tag that came a cycle after another one may have held up the end, and with it the
+            # stop of the buses. A read that was asked for meanwhile is waited for.
+            more = latency if last == older + 1 else 0
+            assert 0 <= result.cycles - max(run({}).cycles, last + 2, older + 4) <= more
     assert compared > 60 and waited > 30
 
 
