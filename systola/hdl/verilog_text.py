@@ -15,6 +15,8 @@ import re
 # imported in the same way by amaranth.back.verilog
 from amaranth._toolchain.yosys import find_yosys
 
+from systola.hdl.verilog_names import readable
+
 _REMOVED = ("generator", "top", "full_case", "amaranth.hierarchy", "amaranth.decoding")
 """Attributes that mean nothing to tools that read the Verilog."""
 _ATTRIBUTES = " ".join(f"-remove {name}" for name in _REMOVED)
@@ -58,7 +60,7 @@ def verilog_text(design: str, *steps: str) -> str:
     # This is the Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     yosys = find_yosys(lambda version: version >= (0, 40))
-    design = _ANALOG.sub(r"\1_", design)
+    design = _ANALOG.sub(r"\1_", readable(design))
     script = (f"read_rtlil <<rtlil\n{design}\nrtlil", *steps)
     # Yosys warns of processes that Verilog may not be able to express. After "proc" there are none.
     text = yosys.run(["-q", "-"], "\n".join(script), ignore_warnings=True)

@@ -21,13 +21,13 @@ LANES_WAKE_FOR = 255
 effect.
 """
 _LANES = re.compile(
-    r"^module \\\S*\.activation_unit\.lanes \(.*?^endmodule$", re.MULTILINE | re.DOTALL
+    r"^module \w*__activation_unit__lanes\(.*?^endmodule$", re.MULTILINE | re.DOTALL
 )
 _CLOCK = re.compile(r"^  wire (\w*clk);\n", re.MULTILINE)
 _TOLD = re.compile(
-    r"^  input (?:\[\d+:0\] )?(\\?\w+__(?:enable|planes)[$\d ]*|\w*rst|issue);", re.MULTILINE
+    r"^  input (?:\[\d+:0\] )?(\w+__(?:enable|planes)(?:_\d+)*|\w*rst|issue);", re.MULTILINE
 )
-"""Names of the lanes' inputs, except `line`. Amaranth adds a number to a name that is taken."""
+"""Names of the lanes' inputs, except `line`. A name that is taken ends in a number."""
 _TURN = re.compile(r"^  input turn;", re.MULTILINE)
 _LINE = (
     *("load_tap", "load_tile", "load_seed", "scaling.scaled"),

@@ -20,7 +20,7 @@ class Removed:
     """Bits of registers of one name in modules with names that differ by numbers only."""
 
     module: str
-    """Name of the module, with `*` instead of numbers of copies."""
+    """Path of the module's instance, with `*` instead of numbers of copies."""
     register: str
     bits: int
     """Bits in all these modules together."""
@@ -52,7 +52,7 @@ def removed_registers(
             now = {bit for _, bit in same}
             if same and not now & kept:
                 reason = CONSTANT if now & {"0", "1"} else UNUSED
-                found[_general(module), _general(same[0][0]), reason] += 1
+                found[_general(module.replace("__", ".")), _general(same[0][0]), reason] += 1
     return [Removed(where, name, n, why) for (where, name, why), n in sorted(found.items())]
 
 

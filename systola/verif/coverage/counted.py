@@ -80,11 +80,11 @@ def read_points(file: Path, verilog: str) -> Counter[Point]:
 
 
 def modules_of(verilog: str) -> list[str]:
-    """Return the module of each line, counted from 1."""
+    """Return the module of each line, counted from 1, as the path of an instance: `tpu.core`."""
     modules, module = [""], ""
     for line in verilog.splitlines():
         if match := _MODULE.match(line):
-            module = match[1].lstrip("\\")
+            module = match[1].lstrip("\\").replace("__", ".")
         modules.append(module)
     return modules
 

@@ -129,6 +129,13 @@ class TestReaders:
         assert not names & ANALOG
         assert "always @*" not in text
 
+    def test_names_of_modules_and_ports(self, written: Path) -> None:
+        """Check that these names need no backslash, and none counts the cells of the design."""
+        text = written.read_text()
+        declared = re.findall(r"^(?:module|  (?:input|output|inout)) .*?[;(]", text, re.M)
+        assert len(declared) > 100
+        assert not [line for line in declared if "\\" in line or "$" in line]
+
 
 def test_names_are_found() -> None:
     text = "module tpu(clk);\n  input clk;\n  wire [3:0] units;\n  \\tpu.a  floor (\n  mem exp (\n"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the names of modules and ports in the Verilog, with small designs."""
+
+import re
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from systola.hdl.verilog import convert
+
+
+class Inner(wiring.Component):
+    """A unit whose inputs the design around it drives piece by piece."""
+
+    fields: In(data.StructLayout({"low": 4, "high": 4}))
+    word: In(12)
+    flag: In(1)
+    whole: In(8)
+    total: Out(9)
+
+    def elaborate(self, _platform: object) -> Module:
+        m = Module()
+        m.d.sync += self.total.eq(self.whole + self.word + self.flag + self.fields.as_value())
+        return m
+
+
+class Outer(wiring.Component):
+    """Two copies of Inner, and `spare` registers that have no part in their work."""
+
+    a: In(8)
+    b: In(16)
+    c: In(2)
+    total: Out(10)
+
+    def __init__(self, spare: int = 0) -> None:
+        super().__init__()
+        self._spare = spare
+
+    def elaborate(self, _platform: object) -> Module:
+        m = Module()
+        for number in range(self._spare):
+            spare = Signal(8, name=f"spare_{number}")
+            m.d.sync += spare.eq(spare + self.b)
+            m.d.comb += Signal(name=f"seen_{number}").eq(spare[3])
+        m.submodules["first"] = first = Inner()
+        m.submodules["stage_-1"] = second = Inner()
+        for unit in (first, second):
+            m.d.comb += [
+                unit.fields.low.eq(self.b[4:8]),
+                unit.fields.high.eq(self.b[8:12]),
+                unit.word.eq(Cat(self.b[:4], self.b[12:])),
+                unit.flag.eq(self.c[1]),
+                unit.whole.eq(self.a),
+            ]
+        m.d.comb += self.total.eq(first.total + second.total)
+        return m
+
+
+def _ports(text: str) -> dict[str, dict[str, int]]:
+    """Return the width of each input of each module, by their names."""
+    found = {}
+    for module in re.findall(r"^module .*?^endmodule", text, re.M | re.S):
+        inputs = re.findall(r"^  input (?:\[(\d+):0\] )?(\S+) ?;", module, re.M)
+        found[re.split(r"[ (]", module)[1]] = {name: int(high or 0) + 1 for high, name in inputs}
+    return found
+
+
+def test_ports_have_the_names_of_their_signals() -> None:
+    """Check parts of a signal, a signal with two fields, and whole ones."""
+    ports = _ports(convert(Outer(), "top"))
+    parts = {"flag": 1, "word_3_0": 4, "word_7_4": 4}
+    expected = {"clk": 1, "rst": 1, "fields": 8, "whole": 8, **parts}
+    assert ports["top__first"] == ports["top__stage_minus_1"] == expected
+
+
+def test_a_spare_register_changes_no_name() -> None:
+    assert _ports(convert(Outer(), "top")) == _ports(convert(Outer(spare=1), "top"))
