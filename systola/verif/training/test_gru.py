@@ -180,7 +180,12 @@ def test_gradients_beside_float64() -> None:
             slope = (losses[0] - losses[1]) / 2e-5
             assert moved[place] == pytest.approx(slope, rel=1e-4, abs=1e-7)
         wanted, found = exact[number] - start, after - start
-        assert np.linalg.norm(found - wanted) < 0.12 * np.linalg.norm(wanted)
+        bound = 0.12 * np.linalg.norm(wanted)
+        if wanted.shape == (3,):
+            # Errors of samples may cancel in this bias. Each of them has a step of at most 2^-7, so
+            # their mean is wrong by at most half a step.
+            bound = max(bound, rate * 2.0**-8 * np.sqrt(3))
+        assert np.linalg.norm(found - wanted) < bound
 
 
 @pytest.mark.parametrize("name", [thorough("words"), thorough("two")])
