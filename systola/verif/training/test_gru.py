@@ -153,7 +153,8 @@ def test_predictions_are_those_of_onnx_runtime() -> None:
 
 def test_gradients_beside_float64() -> None:
     """One step moves each weight as differences of the loss in float64, except for eight bits."""
-    layers, rate = [Input((5, 4)), GRU(9), Dense(3)], 2.0**-1
+    # A smaller rate gives steps of few units of a master, so rounding counts more than the gradient.
+    layers, rate = [Input((5, 4)), GRU(9), Dense(3)], 2.0
     model = Sequential(layers)
     model.compile(SGD(rate), loss=CLASSES, preset="8x8-training", backend="fast")
     model.set_weights(given_weights(model, 1, 0.5))
@@ -162,7 +163,6 @@ def test_gradients_beside_float64() -> None:
     before: Any = [np.asarray(each, np.float64) for each in model.get_weights()]
     referee: Any = Referee(model.stages(), before, SGD(rate))
     rows, targets = x.reshape(40, -1), np.eye(3)[y]
-    unit = 2.0 ** -min(model.state().bits)
     model.train_on_batch(x, y)
     referee.weights = [each.copy() for each in before]
     referee.velocities = [np.zeros_like(each) for each in before]
@@ -181,8 +181,7 @@ def test_gradients_beside_float64() -> None:
             slope = (losses[0] - losses[1]) / 2e-5
             assert moved[place] == pytest.approx(slope, rel=1e-4, abs=1e-7)
         wanted, found = exact[number] - start, after - start
-        # A step is rounded to a master, by at most half of a master's largest unit.
-        bound = 0.12 * np.linalg.norm(wanted) + unit / 2 * np.sqrt(wanted.size)
+        bound = 0.12 * np.linalg.norm(wanted)
         if wanted.shape == (3,):
             # Errors of samples may cancel in this bias. Each of them has a step of at most 2^-7, so
             # their mean is wrong by at most half a step.
