@@ -202,7 +202,8 @@ def curve_table(
     curve: str, scale: float, zero_point: int, out_scale: float, out_zero_point: int
 ) -> NDArray[np.int8]:
     """Return a table of LOGISTIC or TANH for all int8 codes, in the order of INT8."""
-    with np.errstate(over="ignore"):  # infinite if over the range, as in the interpreter: both curves have limits there
+    # Exponentials may become infinite, as in the interpreter: both curves have limits there.
+    with np.errstate(over="ignore"):
         x = (np.float32(scale) * (INT8 - zero_point).astype(np.float32)).astype(np.float32)
     y = _logistic(x) if curve == "LOGISTIC" else _tanh(x)
     code = round_half_away(y * (np.float32(1) / np.float32(out_scale))) + out_zero_point
