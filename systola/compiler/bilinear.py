@@ -16,8 +16,7 @@ BILINEAR_BITS = 10
 class Places:
     """The positions along one axis at which a resize takes its results from a map of `size` pixels.
 
-    A position, called a place, lies between two pixels of the map, one for each pixel of the
-    result.
+    Each pixel of the result has a position, called a place, between two pixels of the map.
     """
 
     size: int

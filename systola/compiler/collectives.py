@@ -44,11 +44,11 @@ def share_of_rows(core: int, cores: int, rows: int) -> list[range]:
 
 
 def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) -> list[bytes]:
-    """Return instructions that hand around buffer lines, as the second half of all_reduce hands
-    sums.
+    """Return instructions that hand buffer lines around all cores.
 
-    Each row of sums has `lines` buffer lines, from line `first` on. Each core begins with the lines
-    of its own rows, which share_of_rows returns. After the instructions each core has all lines.
+    The lines go around in the same way as sums do in the second half of all_reduce. Each row of
+    sums has `lines` buffer lines, from line `first` on. Each core begins with the lines of its own
+    rows, which share_of_rows returns. After the instructions each core has all lines.
     """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors of a compilation."""
+"""The errors that a compilation raises."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def result_name(tensor: object) -> str:
 
 @contextmanager
 def located(operator: object, error_type: type[Refusal]) -> Generator[None, None, None]:
-    """Turn a CompileError or ModelError inside into an `error_type` with a text that begins with
-    `operator`.
+    """Turn a CompileError or ModelError in a `with` block into an error of `error_type`.
+
+    The text of the new error begins with `operator`.
     """
     try:
         yield

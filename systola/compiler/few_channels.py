@@ -204,9 +204,7 @@ def _gathered(config: Config, node: Convolution) -> list[Node]:
 
 
 def _gathered_rows(window: Window, count: int) -> int:
-    """Return the number of rows of a map if each pixel has gathered `count` rows of a
-    window.
-    """
+    """Return the number of rows of a map if each pixel has gathered `count` rows of a window."""
     kernel = -(-window.kernel[0] // count)
     last = (window.out[0] - 1) * window.stride[0] + (kernel - 1) * count
     return last // gcd(window.stride[0], count) + 1

@@ -258,7 +258,7 @@ class ResizeBilinear:
                 np.take(total, places.lower, axis) * ((1 << BILINEAR_BITS) - weights)
                 + np.take(total, places.upper, axis) * weights
             )
-        # A division as in C, halves away from 0.
+        # The sums are divided as in C, with halves rounded away from 0.
         half = 1 << 2 * BILINEAR_BITS - 1
         rounded = np.sign(total) * ((np.abs(total) + half) >> 2 * BILINEAR_BITS)
         return rounded.astype(x.dtype)

@@ -18,9 +18,7 @@ class Interpreter(Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InterpretedStage:
-    """A stage of a network that an interpreter runs: some operators as their own model
-    file.
-    """
+    """A stage of a network that an interpreter runs: some operators as their own model file."""
 
     operators: tuple[str, ...]
     """Operators of the network, for messages and reports."""

@@ -27,7 +27,7 @@ class HostMatrix:
     """
 
     offset: int
-    """Offset in the host window, in bytes."""
+    """Offset of the matrix in the host window, in bytes."""
     rows: int
     columns: int
     block: int

@@ -181,9 +181,7 @@ def _in_parts(node: Windowed, most: int) -> list[Item]:
 
 
 def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operations on the sequence as a map with rows as long as the taps'
-    distance.
-    """
+    """Return the operations on the sequence as a map with rows as long as the taps' distance."""
     window = node.window
     step, taps, stride = window.dilation[1], window.kernel[1], window.stride[1]
     if stride != 1:

@@ -76,7 +76,7 @@ class CompiledNetwork:
     sources: tuple[Value, ...]
     """Inputs of the network; one sample of the user is `repeat` of Network samples here."""
     results: tuple[Value, ...]
-    """Outputs of the network; a sample of the user is as many samples as for `sources`."""
+    """Outputs of the network; one sample of the user is `repeat` of Network samples here."""
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
     variables: tuple[Variable, ...] = ()
     """Variables of the network; a network with variables is compiled for one sample."""

@@ -128,9 +128,9 @@ def _first_sums(scale: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray
 
 
 def quantise_multiplier(value: float) -> tuple[int, int]:
-    """Return (q, shift) such that q * 2^(shift - 31) is nearest to `value`, as QuantizeMultiplier.
+    """Return (q, shift) such that q * 2^(shift - 31) is nearest to `value`, as LiteRT does.
 
-    The function is LiteRT's. q is below 2^31.
+    LiteRT's function is QuantizeMultiplier. q is below 2^31.
     """
     fraction, shift = math.frexp(value)
     q = math.floor(fraction * 2**31 + 0.5)

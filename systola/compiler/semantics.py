@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of the interpreter of which a network's results are equal, byte by byte."""
+"""The choice of a reference interpreter, of which a network gives the same results byte by byte."""
 
 from __future__ import annotations
 

@@ -315,9 +315,7 @@ def _placed(source: Source, part: Part, place: Place, reason: str = "") -> Place
 
 
 def _on_host(network: Network) -> dict[str, str]:
-    """Return the operators that the host calculates within the machine's network, with
-    reasons.
-    """
+    """Return the operators that the host calculates within the machine's network, with reasons."""
     host: set[str] = set()
     machine: set[str] = set()
     for stage in network.stages:

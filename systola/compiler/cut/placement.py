@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The placement of each operator of a model file, on the machine or on the host, with a
-reason.
-"""
+"""The placement of each operator of a model file, on the machine or on the host, with a reason."""
 
 from __future__ import annotations
 

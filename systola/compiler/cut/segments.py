@@ -43,7 +43,9 @@ class Graph:
         self._before = {part: self._own_before(part) for part in self.parts}
 
     def copies(self, parts: Iterable[Part]) -> set[Part]:
-        """Return the parts to copy into a segment for `parts`, directly or for other copies."""
+        """Return the parts of which a segment with `parts` needs copies, directly or for other
+        copies.
+        """
         found: set[Part] = set()
         todo = list(parts)
         while todo:

@@ -235,7 +235,7 @@ def _early(config: Config, nodes: Sequence[Node], together: Sequence[Node]) -> l
     """Return the nodes of `together` that should run for each sample alone, before the batch.
 
     Nodes outside the batch feed these nodes, and no node that gains by the batch comes before them.
-    For each sample alone they take no longer, and less room.
+    If they run for each sample alone, they take no longer, and less room.
     """
     fed = {node.result for node in nodes} - {node.result for node in together}
     behind: set[Value] = set()

@@ -276,8 +276,8 @@ def _emit_part(
             with located(step.operator, CompileError):
                 emit(step)
 
-    # A large input would hold up parameters that are needed as soon as the input's first lines are
-    # there.
+    # Parameters of the first steps come before the input, as a large input would hold them up. They
+    # are needed as soon as the input's first lines are there.
     for step in (step for _, steps in part.layers[:1] for step in steps[:EARLY]):
         for each in step.entries:
             if each.count <= EARLY_ENTRIES:

@@ -101,11 +101,11 @@ def in_pieces(
 
 
 def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
-    """Return how many cycles longer a block of a convolution takes on the array than for its
-    results.
+    """Return by how many cycles the array is busy for longer than the activation unit, for one
+    block.
 
-    The results keep the activation unit busy. Each tile of the block counts as at least `tile`
-    cycles of the array.
+    The block is a block of channels of a convolution's result. Each of its tiles counts as at least
+    `tile` cycles of the array.
     """
     tiles = sum(one.tiles for one in convolution.passes)
     pixels = convolution.target.pixels

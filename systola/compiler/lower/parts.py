@@ -18,8 +18,8 @@ class Spill:
     values: frozenset[Value] = frozenset()
     """Values that are kept in host memory."""
     bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
-    """Number of bands in which a result is calculated, for results that are, or need, such
-    a value.
+    """Number of bands in which each result is calculated that is spilled or needs a spilled
+    value.
     """
     overlap: bool = True
     """True if the compiler may use more of the buffer at a time to save cycles.

@@ -38,9 +38,9 @@ class Misfit(CompileError):
 
 
 def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
-    """Return the first line of each of the `lives` in a buffer of `size` lines.
+    """Return a place in the buffer, as its first line, for the lines of each of the `lives`.
 
-    Raises Misfit if the lines do not fit.
+    The buffer has `size` lines. Raises Misfit if the lines do not fit.
     """
     in_time = sorted(lives, key=lambda life: life.first)
     if most_at_once(lives) <= size:
@@ -68,9 +68,11 @@ def most_at_once(lives: Sequence[Life]) -> int:
 
 
 def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Give places as `fill` does, but more quickly, for lives in the order of their first steps.
+    """Place lines as `fill` does, but more quickly, if the lives are in the order of their first
+    steps.
 
-    A life can only meet earlier lives that have not ended, so only these are searched.
+    The life of some lines, in which they hold a value, can only meet earlier lives that have not
+    ended. So only these are searched.
     """
     there: list[tuple[int, int, int]] = []
     """First line, number of lines and last step of each life in the buffer, sorted by first line.

@@ -19,16 +19,19 @@ from systola.compiler.lower.placement import Life, Misfit, most_at_once, place
 from systola.compiler.operations import Operations, Value
 
 SHARE = 8
-"""Number of parts of the buffer. A band takes at most one part, unless a single row takes more."""
+"""Number of equal parts of the buffer, of which a band of rows takes at most one.
+
+A band may take more if a single row takes more.
+"""
 
 MOST_STEPS = 200_000
 """Largest number of steps in all attempts together; large networks take ten thousand."""
 
 
 _found: WeakKeyDictionary[Operations, dict[tuple[Config, Batch], Spill]] = WeakKeyDictionary()
-"""Choices of spilled values that fit, by machine and batch, for operations still in use.
+"""Choices of spilled values with which operations fit a machine, by operations, machine and batch.
 
-The choices suit any number of samples.
+Only operations still in use are kept. The choices suit any number of samples.
 """
 
 

@@ -21,7 +21,7 @@ from systola.compiler.operations import Requantisation, WideProduct, identity
 LINES = 2
 """Number of lines of a vector of int16: one of low bytes, then one of high bytes."""
 UPPER_SHIFT = 1 - 16
-"""Shift with which, and the multiplier of `identity`, a sum of 32 bits becomes its upper half."""
+"""Shift that, with the multiplier of `identity`, turns a sum of 32 bits into its upper half."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +72,10 @@ class WideProductStep(MapStep):
     def _emit_results(
         self, emitter: Emitter, block: int, first: int, rows: int, accumulator: int
     ) -> None:
-        """Emit the results of `rows` vectors in a block, from vector `first` on."""
+        """Emit the instructions that turn sums into results, for `rows` vectors of a block.
+
+        The vectors begin with number `first`.
+        """
         line = emitter.line(self.target.lines, self.target.block(block))
         if not self.sums:
             parameter = emitter.parameters(self.output_entries, block, 1)

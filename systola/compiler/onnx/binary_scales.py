@@ -97,9 +97,9 @@ def binary_scales(
     *,
     fused: bool,
 ) -> BinaryScales:
-    """Return the scales with which the fewest pairs of codes differ from ONNX Runtime's results.
+    """Return the scales with which the fewest results differ from ONNX Runtime's results.
 
-    The pairs are each code of `a` with each code of `b`. `limits` bound the result.
+    There is a result for each pair of a code of `a` and a code of `b`. `limits` bound the result.
     """
     x, y = (grid.reshape(-1) for grid in np.meshgrid(a[0], b[0], indexing="ij"))
     wanted = reference_codes(operation, (x, a[1]), (y, b[1]), result, fused=fused)

@@ -30,7 +30,9 @@ _RANKS = (2, 3, 4)
 
 
 def translate_batch_normalization(scope: Scope, node: OnnxNode) -> None:
-    """Translate BatchNormalization between DequantizeLinear and QuantizeLinear."""
+    """Translate BatchNormalization between DequantizeLinear and QuantizeLinear to a depthwise
+    convolution.
+    """
     source = scope.dequantised(node, 0)
     channels = _channels(source)
     parameters: list[Numbers] = []
@@ -61,7 +63,9 @@ def translate_batch_normalization(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_prelu(scope: Scope, node: OnnxNode) -> None:
-    """Translate PRelu with constant slopes, one for all elements or one for each channel."""
+    """Translate PRelu with one constant slope to a table, with a slope for each channel to a sum of
+    two parts.
+    """
     entry = scope.entry(node, 1)
     slopes = entry.numbers if isinstance(entry, Weights) else entry
     if not isinstance(slopes, np.ndarray) or slopes.size == 1:

@@ -74,9 +74,9 @@ class Weights:
     codes: Constant
     """Codes in int8, uint8 or int32, as the model has them."""
     scales: NDArray[np.float32]
-    """One scale, or one for each element along `axis`."""
+    """Scales of the codes: a single scale, or one for each element along `axis`."""
     zero_points: NDArray[np.int64]
-    """Zero points, one for each scale."""
+    """Zero points of the codes, one for each scale."""
     axis: int
 
     @property

@@ -18,7 +18,9 @@ from systola.compiler.errors import ModelError
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
 
 _CANDIDATES = (0, -1, 1)
-"""Distances from the nearest multiplier of the multipliers to try, each with a fitting bias."""
+"""Distances from the nearest multiplier at which multipliers are tried, each with a fitting
+bias.
+"""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ class Layout:
     order: tuple[int, ...]
 
     def divided(self, shape: Sequence[int]) -> Layout | None:
-        """Return the same layout with finer factors, of which products are the sizes in `shape`.
+        """Return the same layout with factors split so that each size in `shape` is a product of
+        some.
 
         Returns None if the factors cannot be split in this way.
         """

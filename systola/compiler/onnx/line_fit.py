@@ -19,7 +19,7 @@ from systola.compiler.onnx.numbers import CODES
 
 _MOST_WEIGHT, _MOST_BIAS = 127, 1 << 30
 _BESIDE = (0, -1, 1)
-"""Distances from the nearest bias of the biases to try."""
+"""Distances from the nearest bias at which other biases are tried."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class OnnxNode:
     """Names of the input tensors; empty for a missing optional tensor."""
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
-    """Attributes that are numbers, lists of numbers, text or tensors."""
+    """Attributes of the node that are numbers, lists of numbers, text or tensors."""
 
     def __str__(self) -> str:
         return f"node {self.index} ({self.kind}{f' {self.name!r}' if self.name else ''})"

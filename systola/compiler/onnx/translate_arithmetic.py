@@ -62,7 +62,9 @@ def translate_binary(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearAdd and QLinearMul, operators of ONNX Runtime."""
+    """Translate QLinearAdd and QLinearMul, operators of ONNX Runtime on codes, to Vector
+    instructions.
+    """
     operands: list[tuple[Operand, Quantisation]] = []
     for position in (0, 3):
         quantisation = scope.quantisation(node, position + 1, position + 2)
@@ -322,7 +324,7 @@ def _beside(
         return value
     if operand.shape == shape:
         return scope.stored_like(node, operand, layout, value.shape)
-    # Leading dimensions of size 1 change nothing about the elements.
+    # Leading dimensions of size 1 are added, which changes nothing about the elements.
     own = (1,) * (len(shape) - len(operand.shape)) + operand.shape
     parts = layout.axes(shape)
     kept = {part for axis, size in enumerate(own) if size > 1 for part in parts[axis]}

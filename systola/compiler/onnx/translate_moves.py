@@ -201,7 +201,7 @@ def translate_concat(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_concat(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearConcat, an operator of ONNX Runtime."""
+    """Translate QLinearConcat, an operator of ONNX Runtime on codes, to a concatenation."""
     quantisation = scope.quantisation(node, 0, 1)
     parts: list[_Part] = []
     for position in range(2, len(node.inputs) - 2, 3):

@@ -18,7 +18,7 @@ from systola.compiler.operations import Value
 
 
 def translate_quantize(scope: Scope, node: OnnxNode) -> None:
-    """Translate QuantizeLinear: it gives the operator before it a scale, with which this can be
+    """Translate QuantizeLinear, from which the operator before it gets a scale and can be
     calculated.
     """
     source = scope.entry(node, 0)

@@ -99,7 +99,7 @@ class _Rewriter:
     def _plan(
         self, first: Operator, convolution: Operator, last: Operator
     ) -> tuple[list[int], list[int], dict[str, Any]] | None:
-        """Return the sizes of source and result, and the convolution's options, for a dilated one.
+        """Return the sizes of source and result, and the options, of a group as one convolution.
 
         Along each axis the group pads the map and cuts it into `block` parts of every block-th
         pixel. Returns None if the group is no dilated convolution.

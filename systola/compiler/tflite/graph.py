@@ -49,7 +49,9 @@ class Tensor:
 
     @property
     def scale(self) -> float:
-        """Return the scale of a tensor with exactly one; raise ModelError for another tensor."""
+        """Return the scale of a tensor that has exactly one scale; raise ModelError for another
+        tensor.
+        """
         if len(self.scales) != 1:
             raise ModelError(f"tensor '{self.name}' needs one scale, it has {len(self.scales)}")
         scale = float(self.channel_scales[0])
@@ -70,8 +72,8 @@ class Tensor:
 
     @property
     def zero_point(self) -> int:
-        """Return the zero point of an int8 tensor with exactly one; raise ModelError for
-        another.
+        """Return the zero point of an int8 tensor that has exactly one; raise ModelError for
+        another tensor.
         """
         if len(self.zero_points) != 1 or not -128 <= int(self.zero_points[0]) <= 127:
             raise ModelError(f"tensor '{self.name}' needs one zero point from -128 to 127")
